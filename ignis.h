@@ -14717,6 +14717,17 @@ typedef struct ignis__tensor_pixels {
     int lower[3], upper[3], step[3], count;
 } ignis__tensor_pixels;
 
+/*  An array, and tiles of it, for a TMA map: see ignis__tensor_map_make. */
+typedef struct ignis__tensor_map_desc {
+    ignis_dtype dtype;
+    bool rounds; /* f32 is rounded to tf32 when loaded */
+    ignis__address data;
+    int rank;
+    const int64_t *dims, *strides;
+    const int *box;
+    const ignis__tensor_pixels *pixels;
+} ignis__tensor_map_desc;
+
 /*  The loaded code of a table on a device: modules by source and dtype, functions (0 until their first use) by kernel
     and dtype. */
 typedef struct ignis__builtin_code {
@@ -17758,9 +17769,7 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     and writes there are dropped. With pixels (NULL: none) the array is [image, row, column, channel], or
     [image, plane, row, column, channel], and a tile has box[0] channels. */
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map,
-                                                               ignis_dtype dtype, bool rounds, ignis__address data,
-                                                               int rank, const int64_t *dims, const int64_t *strides,
-                                                               const int *box, const ignis__tensor_pixels *pixels)
+                                                               const ignis__tensor_map_desc *desc)
 {
     enum {
         U8 = 0,
@@ -17774,11 +17783,14 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__tensor_map_make(const ignis__work
         PROMOTE_TO_128_BYTES = 2,
         ZEROS_OUTSIDE = 0
     };
+    const ignis__tensor_pixels *pixels = desc->pixels;
+    const ignis_dtype dtype = desc->dtype;
+    const int rank = desc->rank;
     int type = dtype == IGNIS_F16          ? F16
                : dtype == IGNIS_BF16       ? BF16
                : dtype == IGNIS_F64        ? F64
                : ignis__dtype_is_f8(dtype) ? U8
-               : rounds                    ? TF32
+               : desc->rounds              ? TF32
                                            : F32,
         i;
     unsigned long long sizes[5], steps[5], aligned[24];
@@ -17786,17 +17798,17 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__tensor_map_make(const ignis__work
     void *at = aligned + (64 - (uintptr_t)aligned % 64) % 64 / sizeof *aligned;
     IGNIS_ASSERT(rank >= 1 && rank <= 5 && !ignis__dtype_is_int(dtype) && (!pixels || rank >= 4));
     for (i = 0; i < rank; i++) {
-        sizes[i] = (unsigned long long)dims[i];
-        steps[i] = i + 1 < rank ? (unsigned long long)strides[i] : 0;
-        boxes[i] = pixels ? 0 : (unsigned)box[i];
+        sizes[i] = (unsigned long long)desc->dims[i];
+        steps[i] = i + 1 < rank ? (unsigned long long)desc->strides[i] : 0;
+        boxes[i] = pixels ? 0 : (unsigned)desc->box[i];
         walk[i] = pixels && i > 0 && i + 1 < rank ? (unsigned)pixels->step[i - 1] : 1;
     }
     if (pixels ? IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeIm2col,
-                                    (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, pixels->lower,
-                                     pixels->upper, (unsigned)box[0], (unsigned)pixels->count, walk, NO_INTERLEAVE,
-                                     SWIZZLE_128_BYTES, PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE))
+                                    (at, type, (unsigned)rank, (void *)(uintptr_t)desc->data, sizes, steps,
+                                     pixels->lower, pixels->upper, (unsigned)desc->box[0], (unsigned)pixels->count,
+                                     walk, NO_INTERLEAVE, SWIZZLE_128_BYTES, PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE))
                : IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeTiled,
-                                    (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, boxes, walk,
+                                    (at, type, (unsigned)rank, (void *)(uintptr_t)desc->data, sizes, steps, boxes, walk,
                                      NO_INTERLEAVE, SWIZZLE_128_BYTES, PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE)))
         return false;
     memcpy(map, at, sizeof *map);
@@ -19418,6 +19430,12 @@ typedef struct ignis__formula_run {
     ignis_dtype out[IGNIS_MAX_INPUTS];
     ignis__address to[IGNIS_MAX_INPUTS];
 } ignis__formula_run;
+
+/*  The arrays or tensors among the inputs of a formula: their handles, and indices among all inputs. */
+typedef struct ignis__formula_handles {
+    uint64_t id[IGNIS_MAX_INPUTS];
+    int at[IGNIS_MAX_INPUTS], count;
+} ignis__formula_handles;
 
 /*  An array seen as [outer, n, inner]. A sum over the axis leaves [outer, inner]; a broadcast along it starts
     from [outer, inner]. */
@@ -22641,14 +22659,13 @@ static bool ignis__value_get(const char *call, uint64_t handle, double *value)
     return true;
 }
 
-/*  Begins any formula: checks it and finds which inputs are values. tensors: the other inputs, `held` of
-    them; at: their indices. */
+/*  Begins any formula: checks it, and finds which inputs are values, and which are in `found`. */
 IGNIS__PRIVATE bool ignis__formula_begin(const char *call, const char *formula, const char *names, int count,
-                                         const uint64_t *handles, ignis__formula_run *run, uint64_t *others, int *at,
-                                         int *held)
+                                         const uint64_t *handles, ignis__formula_run *run,
+                                         ignis__formula_handles *found)
 {
     int i;
-    *held = 0;
+    found->count = 0;
     memset(run, 0, sizeof *run);
     if (!ignis__enter(call) || !ignis__check_not_null(call, "formula", formula) ||
         !ignis__check_not_null(call, "inputs.names", names))
@@ -22658,8 +22675,8 @@ IGNIS__PRIVATE bool ignis__formula_begin(const char *call, const char *formula, 
                                  IGNIS_MAX_INPUTS, count);
     for (i = 0; i < count; i++) {
         if (!ignis__handle_is_value(handles[i])) {
-            at[*held] = i;
-            others[(*held)++] = handles[i];
+            found->at[found->count] = i;
+            found->id[found->count++] = handles[i];
         } else if (!ignis__value_get(call, handles[i], &run->value[i]))
             return false;
     }
@@ -22727,51 +22744,62 @@ static bool ignis__formula_check_overlap(const char *call, const ignis__array *d
                              ignis__array_label(src).text);
 }
 
-/*  Holds the results and then the inputs that are arrays, enters their device and prepares the formula. into: if
-    there are no arrays, the first result gives the shape. On
-    failure nothing is held. */
-static bool ignis__formula_begin_arrays(const char *call, int results, const ignis_array *dsts, const char *formula,
-                                        const ignis_array_inputs *inputs, ignis__work *work, ignis__formula_run *run,
-                                        ignis__array **arrays, int *held, bool into)
+/*  A formula that runs on arrays: the results, and then the inputs that are arrays, are held. */
+typedef struct ignis__formula_arrays {
+    ignis__work work;
+    ignis__formula_run run;
+    ignis__array *array[2 * IGNIS_MAX_INPUTS];
+    int held;
+} ignis__formula_arrays;
+
+static void ignis__formula_end_arrays(const char *call, ignis__formula_arrays *f)
 {
-    uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
+    ignis__work_end(&f->work);
+    ignis__array_drop_all(call, f->held, f->array);
+}
+
+/*  Holds the arrays, enters their device and prepares the formula. into: if there are no arrays, the first result
+    gives the shape. On failure nothing is held. */
+static bool ignis__formula_begin_arrays(const char *call, int results, const ignis_array *dsts, const char *formula,
+                                        const ignis_array_inputs *inputs, bool into, ignis__formula_arrays *f)
+{
+    uint64_t ids[IGNIS_MAX_INPUTS];
+    ignis__formula_handles found;
     ignis_array handles[2 * IGNIS_MAX_INPUTS];
-    int at[IGNIS_MAX_INPUTS], i, count;
+    int i;
     bool ok;
     for (i = 0; i < inputs->count && i < IGNIS_MAX_INPUTS; i++)
         ids[i] = inputs->array[i].id;
-    if (!ignis__formula_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &count))
+    if (!ignis__formula_begin(call, formula, inputs->names, inputs->count, ids, &f->run, &found))
         return false;
-    if (count == 0 && !into)
+    if (found.count == 0 && !into)
         return ignis__formula_has_no_shape(call);
     for (i = 0; i < results; i++)
         handles[i] = dsts[i];
-    for (i = 0; i < count; i++)
-        handles[results + i].id = others[i];
-    if (!ignis__array_hold_all(call, results + count, handles, arrays))
+    for (i = 0; i < found.count; i++)
+        handles[results + i].id = found.id[i];
+    f->held = results + found.count;
+    if (!ignis__array_hold_all(call, f->held, handles, f->array))
         return false;
-    *held = results + count;
-    ok = ignis__work_begin(call, arrays[0]->storage->device, work);
+    ok = ignis__work_begin(call, f->array[0]->storage->device, &f->work);
     if (!ok) {
-        ignis__array_drop_all(call, *held, arrays);
+        ignis__array_drop_all(call, f->held, f->array);
         return false;
     }
-    for (i = 0; i < count; i++) {
-        run->input[at[i]] = &arrays[results + i]->shape;
-        run->dtype[at[i]] = arrays[results + i]->dtype;
+    for (i = 0; i < found.count; i++) {
+        f->run.input[found.at[i]] = &f->array[results + i]->shape;
+        f->run.dtype[found.at[i]] = f->array[results + i]->dtype;
     }
-    if (count == 0)
-        run->to_shape = &arrays[0]->shape;
-    ok = ignis__formula_prepare(work, formula, inputs->names, inputs->count, results, run);
+    if (found.count == 0)
+        f->run.to_shape = &f->array[0]->shape;
+    ok = ignis__formula_prepare(&f->work, formula, inputs->names, inputs->count, results, &f->run);
     for (i = 1; i < results && ok; i++)
-        ok = ignis__same_device(call, arrays[0], arrays[i], "a result");
-    for (i = 0; i < count && ok; i++)
-        ok = ignis__same_device(call, arrays[0], arrays[results + i], "an input") &&
-             ignis__work_read(work, arrays[results + i], &run->address[at[i]]);
-    if (!ok) {
-        ignis__work_end(work);
-        ignis__array_drop_all(call, *held, arrays);
-    }
+        ok = ignis__same_device(call, f->array[0], f->array[i], "a result");
+    for (i = 0; i < found.count && ok; i++)
+        ok = ignis__same_device(call, f->array[0], f->array[results + i], "an input") &&
+             ignis__work_read(&f->work, f->array[results + i], &f->run.address[found.at[i]]);
+    if (!ok)
+        ignis__formula_end_arrays(call, f);
     return ok;
 }
 
@@ -22779,33 +22807,31 @@ static bool ignis__formula_begin_arrays(const char *call, int results, const ign
 IGNIS__PRIVATE ignis_status ignis__formula_run_into(const char *call, int count, const ignis_array *dsts,
                                                     const char *formula, const ignis_array_inputs *inputs)
 {
-    ignis__array *arrays[2 * IGNIS_MAX_INPUTS];
-    ignis__formula_run run;
-    ignis__work work;
+    ignis__formula_arrays f;
     int64_t numel;
-    int held, i, k;
+    int i, k;
     bool ok;
-    if (!ignis__formula_begin_arrays(call, count, dsts, formula, inputs, &work, &run, arrays, &held, true))
+    if (!ignis__formula_begin_arrays(call, count, dsts, formula, inputs, true, &f))
         return ignis__failed();
-    numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
+    numel = ignis__shape_product(&f.run.shape, 0, f.run.shape.ndim);
     for (k = 0, ok = true; k < count && ok; k++) {
-        run.out[k] = arrays[k]->dtype;
-        if (numel != arrays[k]->numel)
+        f.run.out[k] = f.array[k]->dtype;
+        if (numel != f.array[k]->numel)
             ok = ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the result %s",
-                                   count > 1 ? ignis__array_label(arrays[k]).text : "dst",
-                                   ignis__shape_write(&arrays[k]->shape).text, ignis__shape_write(&run.shape).text);
-        ok = ok && ignis__work_write(&work, arrays[k], &run.to[k]);
-        for (i = count; i < held && ok; i++)
-            ok = ignis__formula_check_overlap(call, arrays[k], arrays[i]);
+                                   count > 1 ? ignis__array_label(f.array[k]).text : "dst",
+                                   ignis__shape_write(&f.array[k]->shape).text, ignis__shape_write(&f.run.shape).text);
+        ok = ok && ignis__work_write(&f.work, f.array[k], &f.run.to[k]);
+        for (i = count; i < f.held && ok; i++)
+            ok = ignis__formula_check_overlap(call, f.array[k], f.array[i]);
         for (i = 0; i < k && ok; i++) {
-            ok = ignis__array_check_overlap(call, arrays[k], 0, ignis__array_bytes(arrays[k]), arrays[i]);
-            if (ok && numel > 0 && arrays[k]->storage == arrays[i]->storage && arrays[k]->offset == arrays[i]->offset)
+            ok = ignis__array_check_overlap(call, f.array[k], 0, ignis__array_bytes(f.array[k]), f.array[i]);
+            if (ok && numel > 0 && f.array[k]->storage == f.array[i]->storage &&
+                f.array[k]->offset == f.array[i]->offset)
                 ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "results %d and %d are in the same memory", i, k);
         }
     }
-    ok = ok && ignis__formula_launch(&work, &run);
-    ignis__work_end(&work);
-    ignis__array_drop_all(call, held, arrays);
+    ok = ok && ignis__formula_launch(&f.work, &f.run);
+    ignis__formula_end_arrays(call, &f);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -22838,46 +22864,43 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
                                           ignis_array_inputs inputs)
 {
     static const char call[] = "ignis_array_reduce";
-    ignis__array *arrays[IGNIS_MAX_INPUTS + 1];
+    ignis__formula_arrays f;
     int64_t numel;
     double none = 0;
-    ignis__formula_run run;
-    ignis__work work;
-    int held, i, lacking;
+    int i, lacking;
     bool ok;
     if (ignis__enter(call) && !ignis__formula_check_reducer(call, reducer))
         return ignis__failed();
-    if (!ignis__formula_begin_arrays(call, 1, &dst, formula, &inputs, &work, &run, arrays, &held, false))
+    if (!ignis__formula_begin_arrays(call, 1, &dst, formula, &inputs, false, &f))
         return ignis__failed();
-    lacking = run.shape.ndim - arrays[0]->shape.ndim;
+    lacking = f.run.shape.ndim - f.array[0]->shape.ndim;
     ok = lacking >= 0;
-    numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
-    for (i = 0; i < run.shape.ndim; i++)
-        ok = ok && (i < lacking || arrays[0]->shape.dim[i - lacking] == 1 ||
-                    arrays[0]->shape.dim[i - lacking] == run.shape.dim[i]);
+    numel = ignis__shape_product(&f.run.shape, 0, f.run.shape.ndim);
+    for (i = 0; i < f.run.shape.ndim; i++)
+        ok = ok && (i < lacking || f.array[0]->shape.dim[i - lacking] == 1 ||
+                    f.array[0]->shape.dim[i - lacking] == f.run.shape.dim[i]);
     if (!ok)
         ignis__fail(IGNIS_DIAG_BROADCAST_SHAPE, call, "dst is %s, the formula %s; dst has 1 where that is reduced",
-                    ignis__shape_write(&arrays[0]->shape).text, ignis__shape_write(&run.shape).text);
-    run.reduced = 1;
-    run.reduction = reducer;
-    run.to_shape = &arrays[0]->shape;
-    run.out[0] = arrays[0]->dtype;
-    run.factor = reducer == IGNIS_REDUCE_MEAN && numel ? (double)(numel / arrays[0]->numel) : 1;
-    for (i = 1; i < held && ok;
+                    ignis__shape_write(&f.array[0]->shape).text, ignis__shape_write(&f.run.shape).text);
+    f.run.reduced = 1;
+    f.run.reduction = reducer;
+    f.run.to_shape = &f.array[0]->shape;
+    f.run.out[0] = f.array[0]->dtype;
+    f.run.factor = reducer == IGNIS_REDUCE_MEAN && numel ? (double)(numel / f.array[0]->numel) : 1;
+    for (i = 1; i < f.held && ok;
          i++) { /* the results may not share memory either: others are read after one is written */
-        ok = ignis__array_check_overlap(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
-        if (ok && arrays[0]->storage == arrays[i]->storage && arrays[0]->offset == arrays[i]->offset &&
-            arrays[0]->numel != 0)
+        ok = ignis__array_check_overlap(call, f.array[0], 0, ignis__array_bytes(f.array[0]), f.array[i]);
+        if (ok && f.array[0]->storage == f.array[i]->storage && f.array[0]->offset == f.array[i]->offset &&
+            f.array[0]->numel != 0)
             ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read",
-                                   ignis__array_label(arrays[i]).text);
+                                   ignis__array_label(f.array[i]).text);
     }
     if (ok && numel == 0)
-        ok = arrays[0]->numel == 0 ||
-             (ignis__formula_reduce_empty(call, reducer, &none) && ignis__work_fill(&work, arrays[0], none));
+        ok = f.array[0]->numel == 0 ||
+             (ignis__formula_reduce_empty(call, reducer, &none) && ignis__work_fill(&f.work, f.array[0], none));
     else
-        ok = ok && ignis__work_write(&work, arrays[0], &run.to[0]) && ignis__formula_reduce(&work, &run);
-    ignis__work_end(&work);
-    ignis__array_drop_all(call, held, arrays);
+        ok = ok && ignis__work_write(&f.work, f.array[0], &f.run.to[0]) && ignis__formula_reduce(&f.work, &f.run);
+    ignis__formula_end_arrays(call, &f);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -25908,6 +25931,13 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
 #define IGNIS__OP_SAVED (4 * IGNIS_MAX_LAYERS)
 #define IGNIS__OP_MADE 160
 
+/*  Blocks of a grid, threads of a block, and the bytes of dynamic shared memory of a block. */
+typedef struct ignis__launch_shape {
+    int64_t grid[3];
+    unsigned block[2];
+    size_t shared;
+} ignis__launch_shape;
+
 /*  A running operation. It holds its inputs, owns the arrays that it makes, has entered their device, and
     knows the stream. */
 typedef struct ignis__op {
@@ -26221,6 +26251,63 @@ typedef struct ignis__scan_arrays {
 } ignis__scan_arrays;
 IGNIS__ASSERT_SIZE(ignis__scan_arrays, 40);
 
+/*  Params of kernels/reduce.cu: sums along n of arrays [outer, n, inner]. */
+
+enum { IGNIS__SUM_THREADS = 512 }; /* of a block, at most */
+
+typedef struct ignis__sum_sizes {
+    double factor; /* of the result */
+    long long outer, n, inner;
+    long long part_length, parts; /* elements of a part of n; parts */
+} ignis__sum_sizes;
+IGNIS__ASSERT_SIZE(ignis__sum_sizes, 48);
+
+/*  Params and geometry of kernels/sort.cu. */
+
+enum {
+    IGNIS__SORT_THREADS = 256,      /* of the blocks that sort short rows, or select from one of many rows */
+    IGNIS__SORT_FEW_THREADS = 512,  /* of those that select from one of few rows */
+    IGNIS__SORT_ROW_ROUNDS = 8,     /* elements of a thread of a block that sorts a row */
+    IGNIS__SORT_DIGITS = 256,       /* values of the 8 bits of a key that a pass sorts by */
+    IGNIS__SORT_TILE_THREADS = 512, /* of a block that moves a tile */
+    IGNIS__SORT_ROUNDS = 12,        /* elements of its threads */
+    IGNIS__SORT_ROUNDS_OF_8 = 8,    /* the same for elements of 8 bytes */
+    IGNIS__SORT_COUNTED = 4         /* tiles that a block counts */
+};
+
+/*  The first k of each row of src [rows, n], or of each of its parts. */
+typedef struct ignis__selection {
+    IGNIS__POINTER(T) values;
+    IGNIS__POINTER(int64_t) positions;
+    IGNIS__POINTER(const T) src;
+    IGNIS__POINTER(const int64_t) from_positions; /* of the elements of src; null: where they are in the row */
+    long long n;
+    int parts, k;
+    int items; /* of shared memory: a power of 2 from k and 64 on */
+    int descending;
+} ignis__selection;
+IGNIS__ASSERT_SIZE(ignis__selection, 56);
+
+/*  Params of the kernels of kernels/embedding.cu that sum the gradient of a table [vocab, n]. */
+
+enum {
+    IGNIS__EMBEDDING_THREADS = 256, /* of a block, at most */
+    IGNIS__EMBEDDING_CHUNK = 64     /* sorted keys of a block, so that a frequent id is the work of many blocks */
+};
+
+typedef struct ignis__embedding_sums {
+    IGNIS__POINTER(T) table;
+    IGNIS__POINTER(Wide) partial;                   /* [chunk, 2, n] */
+    IGNIS__POINTER(const T) grad;                   /* [count, n] */
+    IGNIS__POINTER(const uint32_t) keys, positions; /* sorted ids, and where they were */
+    IGNIS__POINTER(const Wide) weights;    /* of ids, with -DIGNIS_WEIGHTED=1: a row of grad is that of 2^shift ids */
+    IGNIS__POINTER(const uint32_t) bounds; /* [vocab, 2]: the keys of an id */
+    long long count, vocab, n;
+    int packed, adds; /* adds: to the existing rows */
+    int shift;
+} ignis__embedding_sums;
+IGNIS__ASSERT_SIZE(ignis__embedding_sums, 96);
+
 /*  Params of kernels/gather.cu and kernels/select.cu. */
 
 /*  The work of ignis_scatter_last for an element that has claimed a place: dst[place] = src[i]; dst[i] = src[place],
@@ -26339,7 +26426,16 @@ typedef struct ignis__norm_plan {
     size_t shared;
 } ignis__norm_plan;
 
-#define IGNIS__NORM_UNALIGNED 2 /* instead of packed: rows begin at the same addresses modulo 16 in all arrays */
+/*  Geometry of the kernels of layer_norm and rms_norm: see kernels/norm.cuh. */
+
+enum {
+    IGNIS__NORM_UNALIGNED = 2,         /* instead of packed: rows begin at the same addresses modulo 16 in all arrays */
+    IGNIS__NORM_LONG_PACKS = 8,        /* of a long packed row, for a thread */
+    IGNIS__NORM_FLIGHT = 4,            /* kernels/norm_unaligned.cuh: packs of an array that a thread has at a time */
+    IGNIS__NORM_WARPS = 4,             /* of a block of its kernels named _few or _warp */
+    IGNIS__NORM_BLOCK_THREADS = 512,   /* the most of a block of any other kernel of these */
+    IGNIS__NORM_AVERAGES_THREADS = 256 /* of a block that computes averages or columns, at most */
+};
 
 /*  Params of kernels/border.cu: arrays with elements of their own around them. */
 
@@ -26416,13 +26512,29 @@ IGNIS__ASSERT_SIZE(ignis__sampling, 88);
 
 #define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit 64 bits */
 
-/*  Sizes of the kernels that normalize channels. */
+/*  Params of the kernels that normalize channels. */
+
+enum {
+    IGNIS__CHANNEL_THREADS = 256, /* of the blocks that read all of x */
+    IGNIS__CHANNEL_WARPS = 8      /* of the blocks of other kernels */
+};
+
 typedef struct ignis__channel_sizes {
     long long outer, rows, channels, groups;
     long long part_length, parts; /* rows of a part of an image; parts */
     int packed;                   /* channels are a multiple of a pack, and all arrays begin at multiples of 16 bytes */
 } ignis__channel_sizes;
 IGNIS__ASSERT_SIZE(ignis__channel_sizes, 56);
+
+typedef struct ignis__channel_gradient {
+    IGNIS__POINTER(T) dx;
+    IGNIS__POINTER(const T) dy, x;
+    IGNIS__POINTER(const W) w;
+    IGNIS__POINTER(const Wide) mean, rstd;
+    IGNIS__POINTER(const Wide) average_g, average_gh; /* null: mean and rstd were given */
+    ignis__channel_sizes sizes;
+} ignis__channel_gradient;
+IGNIS__ASSERT_SIZE(ignis__channel_gradient, 120);
 
 typedef struct ignis__channel_norm {
     const char *call;
@@ -26431,7 +26543,25 @@ typedef struct ignis__channel_norm {
     double eps;
 } ignis__channel_norm;
 
-enum { IGNIS__ROPE_HALF = 256 }; /* pairs of a head that are rotated, at most */
+enum {
+    IGNIS__ROPE_HALF = 256,    /* pairs of a head that are rotated, at most */
+    IGNIS__ROPE_THREADS = 256, /* of a block of kernels/rope.cu */
+    IGNIS__ROPE_HEADS = 2      /* that a thread rotates by the same angles */
+};
+
+/*  kernels/rope.cu: heads at the beginning of rows. */
+typedef struct ignis__rope_params {
+    long long y_row, x_row; /* elements from row to row */
+    long long rows, seq, offset;
+    double direction;                /* 1, or -1: back */
+    IGNIS__POINTER(const float) own; /* frequencies on the device; or null: those of the table */
+    /* of documents, as in attention_bounds.cu: positions count from their first rows; null: from that of a sequence */
+    IGNIS__POINTER(const int2) bounds;
+    int heads, half;
+    int packed;      /* half and the rows are multiples of a pack of 16 bytes, and x and y are aligned to that */
+    int own_is_wide; /* `own` has f64 */
+} ignis__rope_params;
+IGNIS__ASSERT_SIZE(ignis__rope_params, 80);
 
 /*  kernels/attention_hopper_backward.cu: the rotation of q and k; their gradients are rotated back. */
 typedef struct ignis__rotation {
@@ -27377,31 +27507,51 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis__address ignis__op_write(ignis__op *op, ign
     return op->ok ? address : 0;
 }
 
+IGNIS__INLINE IGNIS__PRIVATE ignis__launch_shape ignis__launch_grid(int64_t grid_x, int64_t grid_y, int64_t grid_z,
+                                                                    unsigned block_x, unsigned block_y, size_t shared)
+{
+    ignis__launch_shape shape;
+    shape.grid[0] = grid_x;
+    shape.grid[1] = grid_y;
+    shape.grid[2] = grid_z;
+    shape.block[0] = block_x;
+    shape.block[1] = block_y;
+    shape.shared = shared;
+    return shape;
+}
+
+/*  Returns the shape of one row of threads in one row of blocks. */
+IGNIS__INLINE IGNIS__PRIVATE ignis__launch_shape ignis__launch_row(int64_t blocks, unsigned threads, size_t shared)
+{
+    return ignis__launch_grid(blocks, 1, 1, threads, 1, shared);
+}
+
 /*  Launches a built-in kernel in the variant of `define` ("-DIGNIS_HEAD_DIM=64"; NULL: none). Without blocks
     it runs nothing. */
 IGNIS__PRIVATE void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const char *define,
-                                     int64_t grid_x, int64_t grid_y, int64_t grid_z, unsigned block_x, unsigned block_y,
-                                     size_t shared_bytes, void **params)
+                                     ignis__launch_shape shape, void **params)
 {
-    unsigned grid[] = {(unsigned)grid_x, (unsigned)grid_y, (unsigned)grid_z}, block[] = {block_x, block_y, 1};
+    const int64_t *blocks = shape.grid;
+    unsigned grid[] = {(unsigned)blocks[0], (unsigned)blocks[1], (unsigned)blocks[2]},
+             block[] = {shape.block[0], shape.block[1], 1};
     void *function;
-    if (!op->ok || grid_x == 0 || grid_y == 0 || grid_z == 0)
+    if (!op->ok || blocks[0] == 0 || blocks[1] == 0 || blocks[2] == 0)
         return;
-    if (grid_x > INT32_MAX || grid_y > 65535 || grid_z > 65535) {
+    if (blocks[0] > INT32_MAX || blocks[1] > 65535 || blocks[2] > 65535) {
         ignis__op_fail(op, IGNIS_DIAG_SHAPE_OVERFLOW, "the tensors are larger than one launch can cover");
         return;
     }
     function = define ? ignis__builtin_get_variant(op->work.call, op->work.device, builtin, dtype, define)
                       : ignis__builtin_get(op->work.call, op->work.device, builtin, dtype);
     op->ok =
-        function && ignis__builtin_launch(&op->work, builtin, function, grid, block, (unsigned)shared_bytes, params);
+        function && ignis__builtin_launch(&op->work, builtin, function, grid, block, (unsigned)shape.shared, params);
 }
 
-/*  As ignis__op_launch, with one row of threads in one row of blocks. */
+/*  As ignis__op_launch, without a variant and shared memory, with one row of threads in one row of blocks. */
 IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
                                                          int64_t blocks, unsigned threads, void **params)
 {
-    ignis__op_launch(op, builtin, dtype, NULL, blocks, 1, 1, threads, 1, 0, params);
+    ignis__op_launch(op, builtin, dtype, NULL, ignis__launch_row(blocks, threads, 0), params);
 }
 
 /*  Launches an elementwise kernel: 256 threads compute 4096 elements. */
@@ -28468,7 +28618,8 @@ IGNIS__PRIVATE void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, i
     int64_t dims[] = {matrix->columns, matrix->rows, matrix->batch ? matrix->count : 1},
             strides[] = {size * matrix->row, size * (matrix->batch ? matrix->batch : matrix->row * matrix->rows)};
     int box[] = {(int)(128 / size), box_rows, 1};
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, rounds, matrix->at, 3, dims, strides, box, NULL);
+    ignis__tensor_map_desc desc = {dtype, rounds, matrix->at, 3, dims, strides, box, NULL};
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, &desc);
 }
 
 /*  Makes a TMA map of the array with patches: `count` pixels of the grid for a tap. */
@@ -28481,6 +28632,8 @@ IGNIS__PRIVATE void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map
     int64_t dims[] = {q->pixel, q->width, q->height, q->depth, p->images}, strides[4];
     ignis__tensor_pixels pixels;
     int box = 64, grid[] = {(int)q->columns.size, (int)q->rows.size, (int)q->planes.size}, i;
+    ignis__tensor_map_desc desc = {
+        dtype, false, p->patches_of == 1 ? p->params.a : p->params.b, sides + 2, dims, strides, &box, &pixels};
     pixels.count = count;
     for (i = 0; i < sides; i++) {
         pixels.lower[i] = q->first[side[i]];
@@ -28490,9 +28643,7 @@ IGNIS__PRIVATE void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map
     dims[sides + 1] = p->images;
     for (i = 0; i <= sides; i++)
         strides[i] = i ? strides[i - 1] * dims[i] : 2 * q->pixel;
-    op->ok =
-        op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->patches_of == 1 ? p->params.a : p->params.b,
-                                         sides + 2, dims, strides, &box, &pixels);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, &desc);
 }
 
 /*  Makes a TMA map of the pixels of out that belong to the grid. */
@@ -28504,12 +28655,12 @@ IGNIS__PRIVATE void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map 
     int64_t strides[] = {2 * q->out_column, 2 * q->out_row, 2 * q->out_plane, 2 * q->out_image};
     ignis__tensor_pixels pixels = IGNIS__ZERO;
     int box = 64, sides = p->volumes ? 3 : 2;
+    ignis__tensor_map_desc desc = {dtype, false, p->params.out, sides + 2, dims, strides, &box, &pixels};
     dims[sides + 1] = p->images;
     strides[sides] = 2 * q->out_image;
     pixels.step[0] = pixels.step[1] = pixels.step[2] = 1;
     pixels.count = 64;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->params.out, sides + 2, dims, strides,
-                                              &box, &pixels);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, &desc);
 }
 
 /*  Returns whether all rows of `row` elements from these addresses on are full packs. */
@@ -28599,7 +28750,7 @@ IGNIS__PRIVATE void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin buil
     if (epilogue->column_sums)
         p->params.column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, sums, dtype);
     ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? ignis__gemm_patches_define(p) : NULL,
-                     ignis__gemm_tiles(p, rows, 128), 1, 1, 256, 1, 0, params);
+                     ignis__launch_row(ignis__gemm_tiles(p, rows, 128), 256, 0), params);
     if (epilogue->column_sums)
         ignis__gemm_add_sums(op, epilogue->column_sums, p->params.column_sums, sums);
 }
@@ -28694,7 +28845,7 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
         op->pending = NULL;
     }
     ignis__cost(-1, flops, (int)dtype);
-    ignis__op_launch(op, IGNIS__BUILTIN(GEMM_TINY), dtype, define, blocks, 1, 1, 256, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GEMM_TINY), dtype, define, ignis__launch_row(blocks, 256, 0), params);
 }
 
 /*  Begins a pair of products, up to ignis__gemm_join_end. They do not depend on each other, and the second
@@ -28812,8 +28963,8 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         }
     }
     ignis__cost(-1, ignis__gemm_flops(gemm), (int)dtype);
-    ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1,
-                     kernel->threads, 1, kernel->shared, kernel->stays ? mapped : plain);
+    ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL,
+                     ignis__launch_row(blocks, kernel->threads, kernel->shared), kernel->stays ? mapped : plain);
 }
 
 /*  Plans scratch for an operand in which its rows are full packs of `pack` elements: of 16 bytes or fewer. The matrix
@@ -29870,7 +30021,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t column
 static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsigned *y)
 {
     *x = (unsigned)ignis__power_of_2_up(ignis__clamp(packs, 1, 32));
-    *y = (unsigned)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(rows, 4)), 1, 512 / (int64_t)*x);
+    *y = (unsigned)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(rows, 4)), 1, IGNIS__SUM_THREADS / (int64_t)*x);
 }
 
 /*  Computes out [outer, inner] = factor * the sum over n of a, or of the products of a and b if b is not
@@ -29882,14 +30033,15 @@ IGNIS__PRIVATE void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array
     int64_t blocks = 2 * (int64_t)op->work.device->info.multiprocessors, per_pack = ignis__pack_elements(dtype);
     int64_t outer = axis->outer, n = axis->n, inner = axis->inner, count = outer * inner, part_length, parts, packs,
             grid;
+    ignis__sum_sizes sizes;
     unsigned x, y;
     bool rows = inner == 1;
     ignis__builtin builtin = rows ? b ? IGNIS__BUILTIN(DOT_ROWS) : IGNIS__BUILTIN(SUM_ROWS)
                              : b ? IGNIS__BUILTIN(DOT_COLUMNS)
                                   : IGNIS__BUILTIN(SUM_COLUMNS);
     ignis__address to, to_partial = 0, from_a, from_b = 0;
-    void *params[10], *finish[] = {&to, &to_partial, &factor, &count, &parts};
-    int used = 0;
+    void *sums[] = {&to, &to_partial, &from_a, &sizes}, *dots[] = {&to, &to_partial, &from_a, &from_b, &sizes},
+         *finish[] = {&to, &to_partial, &sizes};
     if (!op->ok || count == 0)
         return;
     if (n == 0) {
@@ -29902,7 +30054,7 @@ IGNIS__PRIVATE void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array
         parts = 1;
         grid = ignis__ceil_div(outer, 8);
     } else if (rows) { /* a block sums a chunk of a row */
-        x = (unsigned)ignis__power_of_2_up(ignis__clamp(n / per_pack, 32, 512));
+        x = (unsigned)ignis__power_of_2_up(ignis__clamp(n / per_pack, 32, IGNIS__SUM_THREADS));
         y = 1;
         parts = ignis__clamp(blocks / outer, 1, ignis__ceil_div(n, 8192));
         grid = outer * parts;
@@ -29923,26 +30075,24 @@ IGNIS__PRIVATE void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array
     if (parts > 1)
         to_partial = ignis__op_write(op, ignis__op_new_row(op, parts * count, wide));
     to = ignis__op_write(op, out);
-    params[used++] = &to;
-    params[used++] = &to_partial;
-    params[used++] = &from_a;
-    if (b)
-        params[used++] = &from_b;
-    params[used++] = &factor;
-    params[used++] = &outer;
-    params[used++] = &n;
-    if (!rows)
-        params[used++] = &inner;
-    params[used++] = &part_length;
-    params[used++] = &parts;
-    ignis__op_launch(op, builtin, dtype, NULL, ignis__clamp(grid, 1, INT32_MAX), 1, 1, x, y, 0, params);
+    sizes.factor = factor;
+    sizes.outer = outer;
+    sizes.n = n;
+    sizes.inner = inner;
+    sizes.part_length = part_length;
+    sizes.parts = parts;
+    ignis__op_launch(op, builtin, dtype, NULL, ignis__launch_grid(ignis__clamp(grid, 1, INT32_MAX), 1, 1, x, y, 0),
+                     b ? dots : sums);
     if (parts == 1)
         return;
     per_pack = ignis__pack_elements(wide);
     packs = count % per_pack == 0 ? count / per_pack : count;
     ignis__column_threads(packs, parts, &x, &y);
     grid = ignis__clamp(ignis__ceil_div(packs, (int64_t)x), 1, INT32_MAX);
-    ignis__op_launch(op, IGNIS__BUILTIN(SUM_FINISH), dtype, NULL, grid, 1, 1, x, y, 0, finish);
+    sizes.outer = sizes.parts = 1;
+    sizes.n = sizes.part_length = parts;
+    sizes.inner = count;
+    ignis__op_launch(op, IGNIS__BUILTIN(SUM_FINISH), dtype, NULL, ignis__launch_grid(grid, 1, 1, x, y, 0), finish);
 }
 
 /*  Values that a sum's gradient needs. */
@@ -30522,28 +30672,30 @@ IGNIS__PRIVATE bool ignis__formula_begin_tensors(ignis__op *op, const char *call
                                                  const ignis_inputs *inputs, int results, ignis__formula_run *run,
                                                  ignis__formula_rule *rule, ignis__loss_kind loss)
 {
-    uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
+    uint64_t ids[IGNIS_MAX_INPUTS];
+    ignis__formula_handles tensors;
     ignis_tensor handles[IGNIS_MAX_INPUTS];
-    int at[IGNIS_MAX_INPUTS], i;
+    int i;
     for (i = 0; i < inputs->count && i < IGNIS_MAX_INPUTS; i++)
         ids[i] = inputs->tensor[i].id;
-    if (!ignis__formula_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &rule->count))
+    if (!ignis__formula_begin(call, formula, inputs->names, inputs->count, ids, run, &tensors))
         return false;
+    rule->count = tensors.count;
     if (rule->count == 0)
         return ignis__formula_has_no_shape(call);
     for (i = 0; i < rule->count; i++)
-        handles[i].id = others[i];
+        handles[i].id = tensors.id[i];
     if (!ignis__op_begin(op, call, rule->count, handles))
         return false;
     for (i = 0; i < rule->count; i++) {
-        run->input[at[i]] = &op->in[i]->shape;
-        run->dtype[at[i]] = op->in[i]->dtype;
+        run->input[tensors.at[i]] = &op->in[i]->shape;
+        run->dtype[tensors.at[i]] = op->in[i]->dtype;
     }
     op->ok = ignis__formula_prepare(&op->work, formula, inputs->names, inputs->count, results, run);
     if (loss == IGNIS__LOSS_ALIKE && op->ok)
         op->ok = ignis__formula_check_loss(op, run);
     for (i = 0; i < rule->count && op->ok; i++)
-        run->address[at[i]] = ignis__op_read(op, op->in[i]);
+        run->address[tensors.at[i]] = ignis__op_read(op, op->in[i]);
     if (!op->ok || !op->records)
         return true;
     rule->formula = run->formula;
@@ -30556,7 +30708,7 @@ IGNIS__PRIVATE bool ignis__formula_begin_tensors(ignis__op *op, const char *call
     rule->factor = 1;
     rule->kept = 0;
     for (i = 0; i < rule->count; i++) {
-        rule->tensor[i].input = at[i];
+        rule->tensor[i].input = tensors.at[i];
         rule->tensor[i].dtype = op->in[i]->dtype;
         rule->tensor[i].shape = op->in[i]->shape;
     }
@@ -32687,8 +32839,8 @@ IGNIS__PRIVATE ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dty
 IGNIS__PRIVATE void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__builtin warp,
                                        ignis__builtin block, ignis_dtype dtype, void **params)
 {
-    ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL, plan->blocks, 1, 1, plan->threads, 1, plan->shared,
-                     params);
+    ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL,
+                     ignis__launch_row(plan->blocks, plan->threads, plan->shared), params);
 }
 
 /*  >>ops.conv.geometry - convolutions as products of patches: sides, grids of pixels, taps, operands
@@ -32930,7 +33082,7 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
         blocks = ignis__ceil_div(units, 256 / across);
         blocks = by_strips ? ignis__clamp(ignis__ceil_div(4 * processors, slabs), 1, blocks) : blocks;
         ignis__op_launch(op, packed ? IGNIS__BUILTIN(DEPTHWISE) : IGNIS__BUILTIN(DEPTHWISE_UNPACKED), conv->dtype,
-                         by_strips || gemm->volumes ? define : NULL, slabs * blocks, 1, 1, 256, 1, 0, params);
+                         by_strips || gemm->volumes ? define : NULL, ignis__launch_row(slabs * blocks, 256, 0), params);
         return;
     }
     units = by_strips ? p->k / q->columns.size * in_row : p->k;
@@ -32941,8 +33093,8 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
     p->split_k = ignis__ceil_div(units, p->splits);
     p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, conv->dtype);
     ignis__op_launch(op, packed ? IGNIS__BUILTIN(DEPTHWISE_WEIGHTS) : IGNIS__BUILTIN(DEPTHWISE_WEIGHTS_UNPACKED),
-                     conv->dtype, by_strips || gemm->volumes ? define : NULL, slabs * chunks * p->splits, 1, 1, 256, 1,
-                     0, params);
+                     conv->dtype, by_strips || gemm->volumes ? define : NULL,
+                     ignis__launch_row(slabs * chunks * p->splits, 256, 0), params);
     ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }
 
@@ -33043,7 +33195,7 @@ IGNIS__PRIVATE void ignis__grouped_run(ignis__op *op, const ignis__conv *c, igni
     }
     ignis__cost(-1, ignis__gemm_flops(p), (int)c->dtype);
     ignis__op_launch(op, sums ? IGNIS__BUILTIN(GROUPED_WEIGHTS) : IGNIS__BUILTIN(GROUPED), c->dtype, plan->define,
-                     blocks * plan->slabs, 1, 1, 256, 1, (size_t)plan->shared, params);
+                     ignis__launch_row(blocks * plan->slabs, 256, (size_t)plan->shared), params);
     if (sums)
         ignis__gemm_add_sums(op, sums, p->params.partial, p->params.splits);
 }
@@ -33827,9 +33979,9 @@ static ignis__array *ignis__unfold_linear(ignis__op *op, const void *params, boo
     unfolding.taps = (int)ignis__conv_taps(conv);
     unfolding.packs = ignis__divisor_of((back ? 1 : unfolding.taps) * conv->channels / pack);
     unfolding.count = to->numel / pack;
-    ignis__op_launch(op, back ? IGNIS__BUILTIN(FOLD) : IGNIS__BUILTIN(UNFOLD), dtype,
-                     conv->volumes ? "-DIGNIS_VOLUMES=1" : NULL,
-                     ignis__clamp(ignis__ceil_div(unfolding.count, 256), 1, INT32_MAX), 1, 1, 256, 1, 0, kernel);
+    ignis__op_launch(
+        op, back ? IGNIS__BUILTIN(FOLD) : IGNIS__BUILTIN(UNFOLD), dtype, conv->volumes ? "-DIGNIS_VOLUMES=1" : NULL,
+        ignis__launch_row(ignis__clamp(ignis__ceil_div(unfolding.count, 256), 1, INT32_MAX), 256, 0), kernel);
     return to;
 }
 
@@ -34208,9 +34360,6 @@ IGNIS__PRIVATE const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm"
 IGNIS__PRIVATE const ignis__norm ignis__rms_norm_wide = {"ignis_rms_norm", "rms_norm", true,
                                                          IGNIS__NORM_KERNELS(RMS_NORM_WIDE), 2};
 
-#define IGNIS__NORM_FLIGHT 4     /* packs of an array that a thread has at a time */
-#define IGNIS__NORM_LONG_PACKS 8 /* of a long packed row, for a thread */
-
 /*  Returns how many blocks an SM holds at a time, at least 1. */
 IGNIS__PRIVATE int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads,
                                           size_t shared)
@@ -34249,13 +34398,13 @@ IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, const ignis
 {
     static const struct {
         int packs, threads, teams; /* packs of a row for a thread, the most threads of a team, teams of a block */
-    } shapes[] = {{1, 32, 4}, {4, 32, 4}, {4, 512, 1}};
+    } shapes[] = {{1, 32, IGNIS__NORM_WARPS}, {4, 32, IGNIS__NORM_WARPS}, {4, IGNIS__NORM_BLOCK_THREADS, 1}};
     const ignis_device_info *info = &op->work.device->info;
     const ignis__builtin *kernels = backward ? norm->rows_backward : norm->rows;
     int64_t pack = ignis__pack_elements(dtype), packs = n / pack, unit;
     ignis__norm_plan plan = IGNIS__ZERO;
     int count = (int)(sizeof shapes / sizeof *shapes), i = 0;
-    plan.threads = ignis__row_threads(packs, 1, 512);
+    plan.threads = ignis__row_threads(packs, 1, IGNIS__NORM_BLOCK_THREADS);
     if (ignis__norm_is_even(dtype, n, backward) &&
         (int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * (backward ? 3 : 2) <= info->shared_per_block - 2048) {
         plan.builtin = kernels[count];
@@ -34300,14 +34449,14 @@ IGNIS__PRIVATE int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, in
                                       bool anywhere, ignis__rows *plan)
 {
     int64_t packs = ignis__ceil_div(n, ignis__pack_elements(dtype));
-    int share = packs <= 512 * IGNIS__ROW_PACKS ? IGNIS__ROW_PACKS : IGNIS__NORM_LONG_PACKS;
+    int share = packs <= IGNIS__NORM_BLOCK_THREADS * IGNIS__ROW_PACKS ? IGNIS__ROW_PACKS : IGNIS__NORM_LONG_PACKS;
     *plan = ignis__rows_plan(op, dtype, rows, n, packed || anywhere, 1, 2);
-    plan->packed = anywhere ? IGNIS__NORM_UNALIGNED : packed;
+    plan->packed = anywhere ? (int)IGNIS__NORM_UNALIGNED : packed;
     if (plan->warp)
         return IGNIS__NORM_WARP;
-    if (!packed || packs > 512 * share)
+    if (!packed || packs > IGNIS__NORM_BLOCK_THREADS * share)
         return IGNIS__NORM_BLOCK;
-    plan->threads = ignis__row_threads(packs, share, 512);
+    plan->threads = ignis__row_threads(packs, share, IGNIS__NORM_BLOCK_THREADS);
     plan->shared = 0;
     return share == IGNIS__ROW_PACKS ? IGNIS__NORM_ROW : IGNIS__NORM_LONG;
 }
@@ -34357,7 +34506,8 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     work->sums_dx = work->sums_dx && plan.even;
     if (plan.threads) {
         ignis__norm_partials(op, norm->rms, work, wide, plan.blocks);
-        ignis__op_launch(op, plan.builtin, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, plan.shared, rows);
+        ignis__op_launch(op, plan.builtin, dtype, NULL, ignis__launch_row(plan.blocks, plan.threads, plan.shared),
+                         rows);
         return plan.blocks;
     }
     work->before = 0;
@@ -34370,8 +34520,9 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     ignis__norm_partials(op, norm->rms, work, wide, count);
     average_g = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
     average_gh = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
-    ignis__op_launch_row(op, norm->averages, dtype, ignis__clamp(work->rows, 0, IGNIS__ROW_BLOCKS), 256, averages);
-    ignis__op_launch(op, norm->columns, dtype, NULL, across, count, 1, threads, 1, 0, columns);
+    ignis__op_launch_row(op, norm->averages, dtype, ignis__clamp(work->rows, 0, IGNIS__ROW_BLOCKS),
+                         IGNIS__NORM_AVERAGES_THREADS, averages);
+    ignis__op_launch(op, norm->columns, dtype, NULL, ignis__launch_grid(across, count, 1, threads, 1, 0), columns);
     return count;
 }
 
@@ -34381,8 +34532,8 @@ IGNIS__PRIVATE void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis_
                                         ignis__address partial, int rows, int64_t n)
 {
     void *params[] = {&to[0], &to[1], &to[2], &partial, &rows, &n};
-    ignis__op_launch(op, IGNIS__BUILTIN(NORM_BACKWARD_SUM), dtype, NULL, ignis__ceil_div(n, 32), matrices, 1, 512, 1, 0,
-                     params);
+    ignis__op_launch(op, IGNIS__BUILTIN(NORM_BACKWARD_SUM), dtype, NULL,
+                     ignis__launch_grid(ignis__ceil_div(n, 32), matrices, 1, 512, 1, 0), params);
 }
 
 /*  Computes the gradients. Saved: x, w, rstd, and mean of layer_norm. */
@@ -34499,13 +34650,13 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
         work->sum = work->other = 0;
     }
     if (odd.threads) {
-        ignis__op_launch(op, odd.builtin, dtype, NULL, odd.blocks, 1, 1, odd.threads, 1, odd.shared, adding);
+        ignis__op_launch(op, odd.builtin, dtype, NULL, ignis__launch_row(odd.blocks, odd.threads, odd.shared), adding);
         return;
     }
     anywhere = !packed && (work->x - work->y) % 16 == 0 && work->n > 32 * ignis__row_share(dtype, true);
     kernel = ignis__norm_kernel(op, dtype, work->rows, work->n, packed, anywhere, &plan);
-    ignis__op_launch(op, (work->sum ? norm->added : norm->aligned)[kernel], dtype, NULL, plan.blocks, 1, 1,
-                     plan.threads, 1, plan.shared, work->sum ? adding : plain);
+    ignis__op_launch(op, (work->sum ? norm->added : norm->aligned)[kernel], dtype, NULL,
+                     ignis__launch_row(plan.blocks, plan.threads, plan.shared), work->sum ? adding : plain);
 }
 
 /*  Returns the tensor of the sum of the operation's first and last input. */
@@ -34995,7 +35146,7 @@ static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__addres
     s->packed = s->channels % pack == 0 && addresses % 16 == 0;
     packs = s->packed ? s->channels / pack : s->channels;
     threads[0] = (unsigned)ignis__power_of_2_up(ignis__clamp(packs, 1, 32));
-    threads[1] = 256 / threads[0];
+    threads[1] = IGNIS__CHANNEL_THREADS / threads[0];
     tiles = ignis__ceil_div(packs, threads[0]) * s->outer;
     s->parts = ignis__clamp(4 * (int64_t)op->work.device->info.multiprocessors / tiles, 1,
                             ignis__ceil_div(s->rows, 4 * (int64_t)threads[1]));
@@ -35008,29 +35159,31 @@ static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__addres
 static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
                                           const ignis__channel_sizes *s, void **params)
 {
-    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(s->outer * s->groups, 8), 1, INT32_MAX), 256,
-                         params);
+    ignis__op_launch_row(op, builtin, dtype,
+                         ignis__clamp(ignis__ceil_div(s->outer * s->groups, IGNIS__CHANNEL_WARPS), 1, INT32_MAX),
+                         32 * IGNIS__CHANNEL_WARPS, params);
 }
 
 /*  Computes the gradients. Saved: x, w, means, rstds. */
 static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args)
 {
     const ignis__channel_norm *norm = (const ignis__channel_norm *)args->params;
-    ignis__channel_sizes sizes = norm->sizes;
+    ignis__channel_gradient p = IGNIS__ZERO;
+    ignis__channel_sizes *sizes = &p.sizes;
     ignis__array *gradients[3] = {NULL, NULL, NULL};
-    ignis__address dx = 0, dw = 0, db = 0, dy, x, w, mean, rstd, grads = 0, products = 0, average_g = 0, average_gh = 0;
+    ignis__address dw, db, grads = 0, products = 0;
     ignis_dtype dtype, wide;
     unsigned threads[2];
     int64_t blocks;
     ignis__op op;
     bool is_wide;
     int i;
-    void *sums[] = {&grads, &products, &dy, &x, &mean, &rstd, &sizes},
-         *weights[] = {&dw, &db, &grads, &products, &sizes},
-         *averages[] = {&average_g, &average_gh, &grads, &products, &w, &sizes},
-         *backward[] = {&dx, &dy, &x, &w, &mean, &rstd, &average_g, &average_gh, &sizes};
+    void *sums[] = {&grads, &products, &p.dy, &p.x, &p.mean, &p.rstd, sizes},
+         *weights[] = {&dw, &db, &grads, &products, sizes},
+         *averages[] = {&p.average_g, &p.average_gh, &grads, &products, &p.w, sizes}, *backward[] = {&p};
     if (!ignis__op_begin_backward(&op, norm->call, args))
         return ignis__failed();
+    p.sizes = norm->sizes;
     dtype = op.in[1]->dtype;
     is_wide = op.in[2]->dtype != dtype;
     wide = ignis__wide_dtype(dtype);
@@ -35043,33 +35196,34 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
                 ignis__op_zero(&op, gradients[i]);
         return ignis__op_finish_backward(&op, args, 3, gradients);
     }
-    dy = ignis__op_read(&op, op.in[0]);
-    x = ignis__op_read(&op, op.in[1]);
-    w = ignis__op_read(&op, op.in[2]);
-    mean = ignis__op_read(&op, op.in[3]);
-    rstd = ignis__op_read(&op, op.in[4]);
-    dx = gradients[0] ? ignis__op_write(&op, gradients[0]) : 0;
+    p.dy = ignis__op_read(&op, op.in[0]);
+    p.x = ignis__op_read(&op, op.in[1]);
+    p.w = ignis__op_read(&op, op.in[2]);
+    p.mean = ignis__op_read(&op, op.in[3]);
+    p.rstd = ignis__op_read(&op, op.in[4]);
+    p.dx = gradients[0] ? ignis__op_write(&op, gradients[0]) : 0;
     dw = gradients[1] ? ignis__op_write(&op, gradients[1]) : 0;
     db = gradients[2] ? ignis__op_write(&op, gradients[2]) : 0;
-    ignis__channels_plan(&op, dtype, dx | dy | x, &sizes, threads, &blocks);
+    ignis__channels_plan(&op, dtype, p.dx | p.dy | p.x, sizes, threads, &blocks);
     if (gradients[1] || gradients[2] || !norm->given) {
-        grads = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.parts * sizes.channels, wide));
-        products = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.parts * sizes.channels, wide));
-        ignis__op_launch(&op, IGNIS__BUILTIN(CHANNEL_SUMS), dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, sums);
+        grads = ignis__op_write(&op, ignis__op_new_row(&op, sizes->outer * sizes->parts * sizes->channels, wide));
+        products = ignis__op_write(&op, ignis__op_new_row(&op, sizes->outer * sizes->parts * sizes->channels, wide));
+        ignis__op_launch(&op, IGNIS__BUILTIN(CHANNEL_SUMS), dtype, NULL,
+                         ignis__launch_grid(blocks, 1, 1, threads[0], threads[1], 0), sums);
     }
     if (gradients[1] || gradients[2])
-        ignis__op_launch_row(&op, IGNIS__BUILTIN(CHANNEL_WEIGHTS), op.in[2]->dtype, ignis__ceil_div(sizes.channels, 32),
-                             256, weights);
+        ignis__op_launch_row(&op, IGNIS__BUILTIN(CHANNEL_WEIGHTS), op.in[2]->dtype,
+                             ignis__ceil_div(sizes->channels, 32), 32 * IGNIS__CHANNEL_WARPS, weights);
     if (gradients[0] && !norm->given) {
-        average_g = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.groups, wide));
-        average_gh = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.groups, wide));
+        p.average_g = ignis__op_write(&op, ignis__op_new_row(&op, sizes->outer * sizes->groups, wide));
+        p.average_gh = ignis__op_write(&op, ignis__op_new_row(&op, sizes->outer * sizes->groups, wide));
         ignis__channels_launch_groups(
-            &op, is_wide ? IGNIS__BUILTIN(CHANNEL_AVERAGES_WIDE) : IGNIS__BUILTIN(CHANNEL_AVERAGES), dtype, &sizes,
+            &op, is_wide ? IGNIS__BUILTIN(CHANNEL_AVERAGES_WIDE) : IGNIS__BUILTIN(CHANNEL_AVERAGES), dtype, sizes,
             averages);
     }
     if (gradients[0])
         ignis__op_launch(&op, is_wide ? IGNIS__BUILTIN(CHANNEL_BACKWARD_WIDE) : IGNIS__BUILTIN(CHANNEL_BACKWARD), dtype,
-                         NULL, blocks, 1, 1, threads[0], threads[1], 0, backward);
+                         NULL, ignis__launch_grid(blocks, 1, 1, threads[0], threads[1], 0), backward);
     return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
@@ -35118,12 +35272,12 @@ IGNIS__PRIVATE ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *n
         if (!norm->given) {
             part_means = ignis__op_write(op, ignis__op_new_row(op, sizes.outer * sizes.parts * sizes.channels, wide));
             squares = ignis__op_write(op, ignis__op_new_row(op, sizes.outer * sizes.parts * sizes.channels, wide));
-            ignis__op_launch(op, IGNIS__BUILTIN(CHANNEL_STATISTICS), dtype, NULL, blocks, 1, 1, threads[0], threads[1],
-                             0, statistics);
+            ignis__op_launch(op, IGNIS__BUILTIN(CHANNEL_STATISTICS), dtype, NULL,
+                             ignis__launch_grid(blocks, 1, 1, threads[0], threads[1], 0), statistics);
         }
         ignis__channels_launch_groups(op, IGNIS__BUILTIN(CHANNEL_FINISH), dtype, &sizes, finish);
         ignis__op_launch(op, is_wide ? IGNIS__BUILTIN(CHANNEL_APPLY_WIDE) : IGNIS__BUILTIN(CHANNEL_APPLY), dtype, NULL,
-                         blocks, 1, 1, threads[0], threads[1], 0, apply);
+                         ignis__launch_grid(blocks, 1, 1, threads[0], threads[1], 0), apply);
     }
     ignis__op_save_inputs(op, 0, 2);
     ignis__op_save(op, means);
@@ -35311,20 +35465,27 @@ IGNIS__PRIVATE float *ignis__rope_round_frequencies(float *to, const double *fre
 IGNIS__PRIVATE void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__rope_rows y,
                                        ignis__rope_rows x, ignis__array *own, double direction)
 {
-    ignis__address table = own ? ignis__op_read(op, own) : 0;
+    ignis__rope_params p;
     int64_t pack = ignis__pack_elements(dtype), threads;
-    int own_is_wide = own && own->dtype == IGNIS_F64;
-    int packed =
-        !own_is_wide && rope->half % pack == 0 && (x.row | y.row) % pack == 0 && (x.address | y.address) % 16 == 0;
     float frequencies[IGNIS__ROPE_HALF];
-    void *params[] = {&y.address, &x.address,    &y.row,        &x.row,       &rope->rows,
-                      &rope->seq, &rope->offset, &rope->bounds, &rope->heads, &rope->half,
-                      &direction, &packed,       &table,        &own_is_wide, rope->frequencies};
+    void *params[] = {&y.address, &x.address, &p, rope->frequencies};
+    p.y_row = y.row;
+    p.x_row = x.row;
+    p.rows = rope->rows;
+    p.seq = rope->seq;
+    p.offset = rope->offset;
+    p.bounds = rope->bounds;
+    p.direction = direction;
+    p.own = own ? ignis__op_read(op, own) : 0;
+    p.heads = rope->heads;
+    p.half = rope->half;
+    p.own_is_wide = own && own->dtype == IGNIS_F64;
+    p.packed = !p.own_is_wide && p.half % pack == 0 && (x.row | y.row) % pack == 0 && (x.address | y.address) % 16 == 0;
     if (dtype != IGNIS_F64)
-        params[14] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
-    threads =
-        rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread rotates 2 heads */
-    ignis__op_launch_row(op, IGNIS__BUILTIN(ROPE), dtype, ignis__ceil_div(threads, 256), 256, params);
+        params[3] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
+    threads = p.rows * (p.packed ? p.half / pack : p.half) * ignis__ceil_div(p.heads, IGNIS__ROPE_HEADS);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(ROPE), dtype, ignis__ceil_div(threads, IGNIS__ROPE_THREADS),
+                         IGNIS__ROPE_THREADS, params);
 }
 
 /*  As ignis__rope_rotate, for full rows, from the operation's input to an array like it. */
@@ -35689,8 +35850,8 @@ IGNIS__PRIVATE void ignis__fft_pass(ignis__op *op, const ignis__fft_work *work)
     ignis__fft_define(define, sizeof define, work, &plan, ignis__fft_is_whole(work));
     if (ignis__requests.path[0])
         ignis__fft_record(op, work);
-    ignis__op_launch(op, IGNIS__BUILTIN(FFT), work->dtype, define, blocks, 1, 1, (unsigned)(plan.rows * plan.threads),
-                     1, (size_t)plan.shared, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(FFT), work->dtype, define,
+                     ignis__launch_row(blocks, (unsigned)(plan.rows * plan.threads), (size_t)plan.shared), params);
 }
 
 /*  Splits n into two factors of at most `most`, as equal as possible. */
@@ -37136,10 +37297,11 @@ IGNIS__PRIVATE void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_
 IGNIS__PRIVATE void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending,
                                      ignis__address values, ignis__address positions, int64_t k)
 {
-    int size = (int)ignis__dtypes[sort->dtype].size, tile = 512 * (size == 8 ? 8 : 12), stride = 256 * passes, pass,
-        shift, tiles, parts;
-    int64_t blocks = sort->rows * ignis__ceil_div(sort->n, tile), digits = sort->rows * 256;
-    ignis__array *zeros = ignis__op_new_row(op, passes * (digits + 256 * blocks + 1), IGNIS_I32);
+    int size = (int)ignis__dtypes[sort->dtype].size,
+        tile = IGNIS__SORT_TILE_THREADS * (size == 8 ? IGNIS__SORT_ROUNDS_OF_8 : IGNIS__SORT_ROUNDS),
+        stride = IGNIS__SORT_DIGITS * passes, pass, shift, tiles, parts;
+    int64_t blocks = sort->rows * ignis__ceil_div(sort->n, tile), digits = sort->rows * IGNIS__SORT_DIGITS;
+    ignis__array *zeros = ignis__op_new_row(op, passes * (digits + IGNIS__SORT_DIGITS * blocks + 1), IGNIS_I32);
     ignis__address counts, said, next, none = 0, *in = &from, *in_positions = &none;
     void *count[] = {&counts, &from, &sort->n, &parts, &passes, &descending};
     if (!zeros || blocks == 0)
@@ -37147,11 +37309,13 @@ IGNIS__PRIVATE void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__a
     ignis__op_zero(op, zeros);
     counts = ignis__op_write(op, zeros);
     said = counts + 4 * (uint64_t)(passes * digits);
-    next = said + 4 * (uint64_t)(passes * 256 * blocks);
+    next = said + 4 * (uint64_t)(passes * IGNIS__SORT_DIGITS * blocks);
     tiles = (int)ignis__ceil_div(sort->n, tile);
-    parts = (int)ignis__ceil_div(sort->n, 4 * tile);
-    ignis__op_launch_row(op, IGNIS__BUILTIN(SORT_COUNT), sort->dtype, sort->rows * parts, 512, count);
-    for (pass = 0; pass < passes; pass++, counts += 1024, said += 1024 * (uint64_t)blocks, next += 4) {
+    parts = (int)ignis__ceil_div(sort->n, IGNIS__SORT_COUNTED * tile);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SORT_COUNT), sort->dtype, sort->rows * parts, IGNIS__SORT_TILE_THREADS,
+                         count);
+    for (pass = 0; pass < passes;
+         pass++, counts += 4 * IGNIS__SORT_DIGITS, said += 4 * IGNIS__SORT_DIGITS * (uint64_t)blocks, next += 4) {
         bool is_last = pass == passes - 1 && values;
         int out = from == sort->keys[0] ? 1 - pass % 2 : pass % 2;
         void *params[] = {is_last ? &values : &sort->keys[out],
@@ -37169,8 +37333,9 @@ IGNIS__PRIVATE void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__a
                           &shift,
                           &descending};
         shift = 8 * pass;
-        ignis__op_launch(op, IGNIS__BUILTIN(SORT_PASS), sort->dtype, NULL, blocks, 1, 1, 512, 1,
-                         (size_t)tile * (size_t)(size + 4), params);
+        ignis__op_launch(op, IGNIS__BUILTIN(SORT_PASS), sort->dtype, NULL,
+                         ignis__launch_row(blocks, IGNIS__SORT_TILE_THREADS, (size_t)tile * (size_t)(size + 4)),
+                         params);
         in = &sort->keys[out];
         in_positions = &sort->positions[out];
     }
@@ -37194,9 +37359,6 @@ IGNIS__PRIVATE int ignis__radix_passes(uint64_t highest)
     The gradient sorts the ids, so that each row sums its positions in order. Uses: radix_sort;
     kernels/embedding.cu. */
 
-/*  Geometry of kernels/embedding.cu. */
-#define IGNIS__EMBEDDING_CHUNK 64
-
 /*  Sums rows [vocab, n]: at each id the sum of grad [ids, n] over all its positions, in order. weights: of these (NULL:
     1). adds: to the existing values, else to 0. */
 IGNIS__PRIVATE void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids,
@@ -37204,36 +37366,43 @@ IGNIS__PRIVATE void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis_
 {
     ignis_dtype dtype = grad->dtype;
     int64_t count = ids->numel, larger = count > 2 * vocab ? count : 2 * vocab, chunks, share, across;
-    int id_bytes = (int)ignis__dtypes[ids->dtype].size, packed, shift = weights ? weights->shift : 0;
+    int id_bytes = (int)ignis__dtypes[ids->dtype].size;
     ignis__radix sort;
-    ignis__address to, from, partial, bounds, source = ignis__op_read(op, ids),
-                                              factors = weights ? ignis__op_read(op, weights->weights) : 0;
+    ignis__embedding_sums sums = IGNIS__ZERO;
+    ignis__address source = ignis__op_read(op, ids);
     unsigned threads;
-    void *keys[] = {&sort.keys[0], &bounds, &source, &id_bytes, &count, &vocab},
-         *begins[] = {&bounds, &sort.keys[0], &count, &vocab};
-    void *whole[] = {&to,    &partial, &from,   &sort.keys[0], &sort.positions[0], &count,
-                     &vocab, &n,       &packed, &adds,         &factors,           &shift};
-    void *finish[] = {&to, &partial, &bounds, &vocab, &n, &packed, &adds};
+    void *keys[] = {&sort.keys[0], &sums.bounds, &source, &id_bytes, &count, &vocab},
+         *begins[] = {&sums.bounds, &sort.keys[0], &count, &vocab}, *params[] = {&sums};
     if (!op->ok || rows->numel == 0)
         return;
     ignis__radix_begin(op, &sort, IGNIS_I32, 1, count, 2);
-    bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
-    ignis__op_launch_row(op, IGNIS__BUILTIN(EMBEDDING_KEYS), dtype, ignis__ceil_div(larger, 256), 256, keys);
+    sums.bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EMBEDDING_KEYS), dtype, ignis__ceil_div(larger, IGNIS__EMBEDDING_THREADS),
+                         IGNIS__EMBEDDING_THREADS, keys);
     ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes((uint64_t)vocab), 0, 0, 0,
                      0); /* vocab: ids out of range */
-    ignis__op_launch_row(op, IGNIS__BUILTIN(EMBEDDING_BOUNDS), dtype, ignis__ceil_div(count, 256), 256, begins);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EMBEDDING_BOUNDS), dtype, ignis__ceil_div(count, IGNIS__EMBEDDING_THREADS),
+                         IGNIS__EMBEDDING_THREADS, begins);
     chunks = ignis__ceil_div(count, IGNIS__EMBEDDING_CHUNK);
-    partial = ignis__op_write(op, ignis__op_new_row(op, 2 * chunks * n, ignis__wide_dtype(dtype)));
-    from = ignis__op_read(op, grad);
-    to = ignis__op_write(op, rows);
-    packed = n % ignis__pack_elements(dtype) == 0 && (to | from) % 16 == 0;
-    share = packed ? ignis__pack_elements(dtype) : 1;
-    threads = ignis__row_threads(n, share, 256);
+    sums.partial = ignis__op_write(op, ignis__op_new_row(op, 2 * chunks * n, ignis__wide_dtype(dtype)));
+    sums.grad = ignis__op_read(op, grad);
+    sums.table = ignis__op_write(op, rows);
+    sums.keys = sort.keys[0];
+    sums.positions = sort.positions[0];
+    sums.count = count;
+    sums.vocab = vocab;
+    sums.n = n;
+    sums.packed = n % ignis__pack_elements(dtype) == 0 && (sums.table | sums.grad) % 16 == 0;
+    sums.adds = adds;
+    sums.weights = weights ? ignis__op_read(op, weights->weights) : 0;
+    sums.shift = weights ? weights->shift : 0;
+    share = sums.packed ? ignis__pack_elements(dtype) : 1;
+    threads = ignis__row_threads(n, share, IGNIS__EMBEDDING_THREADS);
     across = ignis__ceil_div(n, threads * share);
-    ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_CHUNKS), dtype, weights ? "-DIGNIS_WEIGHTED=1" : NULL, chunks, across,
-                     1, threads, 1, 0, whole);
-    ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_ROWS), dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads,
-                     1, 0, finish);
+    ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_CHUNKS), dtype, weights ? "-DIGNIS_WEIGHTED=1" : NULL,
+                     ignis__launch_grid(chunks, across, 1, threads, 1, 0), params);
+    ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_ROWS), dtype, NULL,
+                     ignis__launch_grid(ignis__clamp(vocab, 0, 65536), across, 1, threads, 1, 0), params);
 }
 
 static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
@@ -37297,8 +37466,9 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids)
         sizes[0] = op.in[0]->shape.dim[0];
         sizes[1] = op.in[0]->shape.dim[1];
         packed = sizes[1] % ignis__pack_elements(dtype) == 0 && (from | to) % 16 == 0;
-        ignis__op_launch_row(&op, IGNIS__BUILTIN(EMBEDDING), dtype, sizes[1] ? count : 0,
-                             ignis__row_threads(sizes[1], ignis__row_share(dtype, packed != 0), 256), params);
+        ignis__op_launch_row(
+            &op, IGNIS__BUILTIN(EMBEDDING), dtype, sizes[1] ? count : 0,
+            ignis__row_threads(sizes[1], ignis__row_share(dtype, packed != 0), IGNIS__EMBEDDING_THREADS), params);
     }
     ignis__op_save(&op, op.in[1]);
     return ignis__op_end_recorded(&op, out, "embedding", ignis__embedding_backward, sizes, sizeof sizes);
@@ -37635,8 +37805,9 @@ IGNIS__PRIVATE void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis
     rows = ignis__scatter_rows(op, to, indexing, &n);
     ignis__record_builtin_for_all(IGNIS__BUILTIN(SORT_COUNT), IGNIS_I32); /* for the other path */
     if (rows) {
-        ignis__op_launch(op, IGNIS__BUILTIN(SCATTER_ADD_ROWS), dtype, NULL, rows, 1, 1, 32, 1,
-                         (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size), whole);
+        ignis__op_launch(op, IGNIS__BUILTIN(SCATTER_ADD_ROWS), dtype, NULL,
+                         ignis__launch_row(rows, 32, (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size)),
+                         whole);
         return;
     }
     if (to->numel > INT32_MAX || from->numel > INT32_MAX) {
@@ -37859,7 +38030,7 @@ static void ignis__scan_launch(ignis__op *op, const ignis__scan *scan, ignis__bu
                                void **params)
 {
     ignis__op_launch(op, builtin, scan->from->dtype, ignis__scan_define(scan->scan_operator),
-                     ignis__clamp(blocks, 1, INT32_MAX), 1, 1, IGNIS__SCAN_THREADS, 1, 0, params);
+                     ignis__launch_row(ignis__clamp(blocks, 1, INT32_MAX), IGNIS__SCAN_THREADS, 0), params);
 }
 
 /*  Scans rows; those of at least 2^12 elements are split in tiles. */
@@ -38487,25 +38658,29 @@ IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dt
 /*  As ignis__op_sort_rows, for k of at most 1024. A block selects from a row. If there are too few rows for
     the device, blocks first select from chunks of 4096 elements. Their results, k elements a chunk, become
     the row, until it is short. */
-static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address values, ignis__address positions,
-                             ignis__address from, int64_t rows, int64_t n, int k, int descending)
+static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__selection *p, int64_t rows)
 {
     bool few_rows = rows < op->work.device->info.multiprocessors;
     ignis__builtin builtin = few_rows ? IGNIS__BUILTIN(SORT_SELECT_FEW) : IGNIS__BUILTIN(SORT_SELECT);
-    int items = (int)ignis__power_of_2_up(k > 64 ? k : 64), parts;
-    ignis__address to, to_positions, from_positions = 0;
-    void *params[] = {&to, &to_positions, &from, &from_positions, &n, &parts, &k, &items, &descending};
-    size_t shared = (ignis__dtypes[dtype].size == 8 ? 16 : 8) * (size_t)items;
-    for (; few_rows && n > 8192 && op->ok; n = (int64_t)parts * k, from = to, from_positions = to_positions) {
-        parts = (int)ignis__ceil_div(n, 4096);
-        to = ignis__op_write(op, ignis__op_new_row(op, rows * parts * k, dtype));
-        to_positions = ignis__op_write(op, ignis__op_new_row(op, rows * parts * k, IGNIS_I64));
-        ignis__op_launch(op, builtin, dtype, NULL, rows * parts, 1, 1, 512, 1, shared, params);
+    ignis__address values = p->values, positions = p->positions;
+    unsigned threads = few_rows ? IGNIS__SORT_FEW_THREADS : IGNIS__SORT_THREADS;
+    void *params[] = {p};
+    size_t shared;
+    p->items = (int)ignis__power_of_2_up(p->k > 64 ? p->k : 64);
+    p->from_positions = 0;
+    shared = (ignis__dtypes[dtype].size == 8 ? 16 : 8) * (size_t)p->items;
+    for (; few_rows && p->n > 8192 && op->ok; p->n = (long long)p->parts * p->k) {
+        p->parts = (int)ignis__ceil_div(p->n, 4096);
+        p->values = ignis__op_write(op, ignis__op_new_row(op, rows * p->parts * p->k, dtype));
+        p->positions = ignis__op_write(op, ignis__op_new_row(op, rows * p->parts * p->k, IGNIS_I64));
+        ignis__op_launch(op, builtin, dtype, NULL, ignis__launch_row(rows * p->parts, threads, shared), params);
+        p->src = p->values;
+        p->from_positions = p->positions;
     }
-    to = values;
-    to_positions = positions;
-    parts = 1;
-    ignis__op_launch(op, builtin, dtype, NULL, rows, 1, 1, few_rows ? 512 : 256, 1, shared, params);
+    p->values = values;
+    p->positions = positions;
+    p->parts = 1;
+    ignis__op_launch(op, builtin, dtype, NULL, ignis__launch_row(rows, threads, shared), params);
 }
 
 /*  Writes values and positions [rows, k]: the first k of each of the rows [rows, n] in order. */
@@ -38515,11 +38690,12 @@ IGNIS__PRIVATE void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ign
     ignis_dtype dtype = from->dtype;
     int size = (int)ignis__dtypes[dtype].size, n_int = (int)n, k_int = (int)k, width, items;
     size_t item = size == 8 ? 16 : size == 4 ? 8 : 4; /* bytes */
-    int64_t threads = ignis__ceil_div(n, 256) * 32,
+    int64_t threads = ignis__ceil_div(n, 32 * IGNIS__SORT_ROW_ROUNDS) * 32,
             most = op->work.device->info.shared_per_block / (size + 2) / 2 < 8192 ? 4096 : 8192;
     ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values),
                    places = ignis__op_write(op, positions);
     ignis__radix sort;
+    ignis__selection selection;
     void *few[] = {&to, &places, &source, &rows, &n_int, &width, &items, &k_int, &descending};
     void *row[] = {&to, &places, &source, &n_int, &k_int, &descending};
     if (!op->ok || rows * k == 0)
@@ -38529,13 +38705,21 @@ IGNIS__PRIVATE void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ign
     if (n <= 256) {
         width = (int)ignis__power_of_2_up(n);
         items = 1024;
-        ignis__op_launch(op, IGNIS__BUILTIN(SORT_SMALL), dtype, NULL, ignis__ceil_div(rows, items / width), 1, 1, 256,
-                         1, item * (size_t)items, few);
+        ignis__op_launch(
+            op, IGNIS__BUILTIN(SORT_SMALL), dtype, NULL,
+            ignis__launch_row(ignis__ceil_div(rows, items / width), IGNIS__SORT_THREADS, item * (size_t)items), few);
     } else if (n > 4096 && k <= 1024) {
-        ignis__op_select(op, dtype, to, places, source, rows, n, k_int, descending);
+        selection.values = to;
+        selection.positions = places;
+        selection.src = source;
+        selection.n = n;
+        selection.k = k_int;
+        selection.descending = descending;
+        ignis__op_select(op, dtype, &selection, rows);
     } else if (n <= most) {
-        ignis__op_launch(op, IGNIS__BUILTIN(SORT_ROW), dtype, NULL, rows, 1, 1, (unsigned)threads, 1,
-                         (size_t)(threads * 8 * (size + 2)), row);
+        ignis__op_launch(
+            op, IGNIS__BUILTIN(SORT_ROW), dtype, NULL,
+            ignis__launch_row(rows, (unsigned)threads, (size_t)(threads * IGNIS__SORT_ROW_ROUNDS * (size + 2))), row);
     } else {
         ignis__radix_begin(op, &sort, dtype, rows, n, size < 3 ? size - 1 : 2);
         ignis__radix_run(op, &sort, source, size, descending, to, places, k);
@@ -38846,8 +39030,8 @@ static ignis__array *ignis__op_count(ignis__op *op, ignis__array *from, const ig
     if (bins.edges)
         edges = ignis__op_read(op, bins.edges);
     target = ignis__op_write(op, counts);
-    ignis__op_launch(op, IGNIS__BUILTIN(COUNT_BINS), from->dtype, NULL, bins.count ? blocks : 0, 1, 1, 256, 1,
-                     shared ? 4 * (size_t)bins.count : 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(COUNT_BINS), from->dtype, NULL,
+                     ignis__launch_row(bins.count ? blocks : 0, 256, shared ? 4 * (size_t)bins.count : 0), params);
     return counts;
 }
 
@@ -39639,8 +39823,8 @@ IGNIS__PRIVATE void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entr
     }
     if (!work->counts && !work->part)
         ignis__cross_entropy_count(op, entropy, work, dtype);
-    ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared,
-                     rows);
+    ignis__op_launch(op, work->builtin, dtype, NULL,
+                     ignis__launch_row(work->plan.blocks, work->plan.threads, work->plan.shared), rows);
 }
 
 /*  Runs forward on op->in[0] and the targets op->in[1]. Writes the gradient unless it is NULL. */
@@ -40452,9 +40636,10 @@ IGNIS__PRIVATE void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *m
     int heads = of_keys ? p->params.kv_heads : p->params.heads, length = of_keys ? p->params.sk : p->params.sq;
     int64_t dims[] = {64, length, p->params.head_dim / 64, heads, p->params.batches};
     int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
-    int box[] = {64, rows, slabs, 1, 1}, rank = 5;
+    int box[] = {64, rows, slabs, 1, 1};
+    ignis__tensor_map_desc desc = {dtype, false, tensor->data, 5, dims, strides, box, NULL};
     if (p->params.head_dim % 64 != 0) { /* no dimension of slabs */
-        rank = 4;
+        desc.rank = 4;
         dims[0] = p->params.head_dim;
         dims[2] = heads;
         dims[3] = p->params.batches;
@@ -40462,8 +40647,7 @@ IGNIS__PRIVATE void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *m
         strides[2] = strides[3];
         box[2] = 1;
     }
-    op->ok =
-        op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, tensor->data, rank, dims, strides, box, NULL);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, &desc);
 }
 
 /*  Returns how many numbers forward saves in lse for each query: with a bias a bound and a sum. */
@@ -40584,8 +40768,8 @@ IGNIS__PRIVATE void ignis__attention_launch(ignis__op *op, const ignis__attentio
 {
     int64_t blocks = ignis__ceil_div(rows, shape->rows) * heads * p->params.batches;
     void *params[] = {&p->params};
-    ignis__op_launch(op, kernel, dtype, variant->define, blocks, 1, 1, (unsigned)shape->threads, 1,
-                     (size_t)shape->shared, params);
+    ignis__op_launch(op, kernel, dtype, variant->define,
+                     ignis__launch_row(blocks, (unsigned)shape->threads, (size_t)shape->shared), params);
 }
 
 /*  >>ops.attention.operands - checks of q, k, v, bias and lengths, and where their rows are
@@ -40794,7 +40978,7 @@ IGNIS__PRIVATE void ignis__attention_backward_run(ignis__op *op, ignis_dtype dty
         return;
     variant = ignis__attention_choose(op, dtype, attention);
     ignis__attention_cost(attention, dtype, 2, 0, 0);
-    ignis__op_launch(op, variant.delta_kernel, dtype, variant.define, blocks, 1, 1, 256, 1, 0, params);
+    ignis__op_launch(op, variant.delta_kernel, dtype, variant.define, ignis__launch_row(blocks, 256, 0), params);
     if (p->grad_k.data) {
         ignis__attention_cost(attention, dtype, 2, 4, 4);
         ignis__attention_launch(op, &variant, variant.kv_kernel, &variant.kv, dtype, p->sk, p->kv_heads, attention);
@@ -40807,8 +40991,9 @@ IGNIS__PRIVATE void ignis__attention_backward_run(ignis__op *op, ignis_dtype dty
         blocks = ignis__ceil_div(p->sk, variant.bias.walk) *
                  (p->bias.row ? ignis__ceil_div(p->sq, variant.bias.rows) : 1) * (p->bias.head ? p->heads : 1) *
                  (p->bias.batch ? p->batches : 1);
-        ignis__op_launch(op, variant.bias_kernel, dtype, variant.define, blocks, 1, 1, (unsigned)variant.bias.threads,
-                         1, (size_t)variant.bias.shared, params);
+        ignis__op_launch(op, variant.bias_kernel, dtype, variant.define,
+                         ignis__launch_row(blocks, (unsigned)variant.bias.threads, (size_t)variant.bias.shared),
+                         params);
     }
 }
 
@@ -40955,15 +41140,15 @@ IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype d
     ignis__attention_options(define, sizeof define, attention, ignis__attention_hopper_range(attention));
     ignis__attention_cost(attention, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROWS), dtype, define,
-                     ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0, params);
+                     ignis__launch_row(ignis__ceil_div(rows / 4 * lanes, 256), 256, 0), params);
     ignis__attention_cost(attention, dtype, 2, 4, 5);
-    ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD), dtype, define, blocks, 1, 1, 384, 1,
-                     (size_t)ignis__attention_backward_shared(attention), maps);
+    ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD), dtype, define,
+                     ignis__launch_row(blocks, 384, (size_t)ignis__attention_backward_shared(attention)), maps);
     if (rotation)
         finish += finish / p->heads * p->kv_heads;
     ignis__op_launch(
         op, rotation ? IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROTATED) : IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_FINISH),
-        dtype, define, finish, 1, 1, 256, 1, 0, params);
+        dtype, define, ignis__launch_row(finish, 256, 0), params);
 }
 
 IGNIS__PRIVATE ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
@@ -41193,11 +41378,12 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     shared = shape->teams * shared + (shape->teams - 1) * 1024 + 256; /* a team begins at a multiple of 1024 bytes */
     ignis__attention_cost(attention, dtype, 2, 2, 2);
     ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER), dtype, define,
-                     ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
-                     (unsigned)(128 * (shape->teams * shape->groups + 1)), 1, (size_t)shared, params);
+                     ignis__launch_row(ignis__clamp(items * plan.splits, 1, multiprocessors),
+                                       (unsigned)(128 * (shape->teams * shape->groups + 1)), (size_t)shared),
+                     params);
     if (plan.splits > 1)
-        ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_COMBINE), dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1,
-                         1, 256, 1, 0, combine);
+        ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_COMBINE), dtype, define,
+                         ignis__launch_row(ignis__ceil_div(pairs * p->sq, 8), 256, 0), combine);
 }
 
 /*  Launches the forward by the best kernels for the operands. */
@@ -41602,10 +41788,12 @@ static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dt
     ignis__address scratch = ignis__op_write(op, ignis__op_new_row(op, numbers, ignis__wide_dtype(dtype)));
     void *parts[] = {p, &scratch, &per_split}, *combine[] = {p, &scratch, &splits};
     ignis__decode_request(op, dtype, p);
-    ignis__op_launch(op, variant.kernel, dtype, variant.define, splits, passes * p->params.kv_heads, p->params.batches,
-                     (unsigned)variant.threads, 1, (size_t)variant.shared, parts);
-    ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->params.batches * p->params.heads, 1,
-                     1, 128, 1, 0, combine);
+    ignis__op_launch(op, variant.kernel, dtype, variant.define,
+                     ignis__launch_grid(splits, passes * p->params.kv_heads, p->params.batches,
+                                        (unsigned)variant.threads, 1, (size_t)variant.shared),
+                     parts);
+    ignis__op_launch(op, variant.combine_kernel, dtype, variant.define,
+                     ignis__launch_row((int64_t)p->params.batches * p->params.heads, 128, 0), combine);
 }
 
 static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_tensor k, ignis_tensor v,
@@ -42517,8 +42705,8 @@ static void ignis__matrix_solve_small(ignis__op *op, ignis__matrix l, ignis__mat
     parts = ignis__ceil_div(b.columns, tile);
     teams =
         ignis__teams_of(&l, parts * b.count, n * tile > 1024 ? 128 : ignis__linalg_lanes(n, 32), n * (stride + tile));
-    ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SOLVE_LOWER), l.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
-                     teams.shared, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SOLVE_LOWER), l.dtype, NULL,
+                     ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);
 }
 
 /*  Replaces b by L^-1 b. unit: the diagonal of L counts as ones. */
@@ -42614,8 +42802,8 @@ static void ignis__matrix_cholesky_small(ignis__op *op, ignis__matrix to, ignis_
     ignis__teams teams =
         ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, IGNIS__LINALG_SMALL), (int64_t)n * (n | 1) + 1);
     void *params[] = {&to, &a, &info, &n, &a.count, &before, &has_zeros, &teams.lanes};
-    ignis__op_launch(op, IGNIS__BUILTIN(LINALG_CHOLESKY), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
-                     teams.shared, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(LINALG_CHOLESKY), a.dtype, NULL,
+                     ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);
 }
 
 /*  Replaces the lower triangle of a by that of L; `first` rows are before it. */
@@ -42749,8 +42937,8 @@ static void ignis__matrix_lu_columns(ignis__op *op, ignis__matrix a, const ignis
         ignis__teams teams =
             ignis__teams_of(&a, a.count, is_small ? ignis__linalg_lanes(m, 64) : 256, is_small ? m * (n | 1) : 0);
         void *params[] = {&a, &pivots, &info, &rows, &columns, &batch, &a.count, &before, &teams.lanes, &shared};
-        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_LU), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
-                         teams.shared, params);
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_LU), a.dtype, NULL,
+                         ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);
         return;
     }
     right = ignis__matrix_block(a, 0, h, h, n - h);
@@ -42876,8 +43064,8 @@ static void ignis__matrix_solve(ignis__op *op, ignis__matrix x, ignis__array *fr
         int rows = (int)n, columns = (int)b.columns;
         ignis__teams teams = ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, 64), elements);
         void *params[] = {&x, &a, &b, &info, &rows, &columns, &a.count, &teams.lanes};
-        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SOLVE), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
-                         teams.shared, params);
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SOLVE), a.dtype, NULL,
+                         ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);
         return;
     }
     {
@@ -43107,7 +43295,7 @@ static void ignis__matrix_qr_blocks(ignis__op *op, ignis__matrix q, ignis__matri
         part = ignis__matrix_block(a, j, j, m - j, width);
         v = ignis__matrix_block(all_v, j, j, m - j, width);
         t = ignis__matrix_block(all_t, j, 0, width, width);
-        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_QR_PANEL), a.dtype, NULL, a.count, 1, 1, 256, 1, 0, params);
+        ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_QR_PANEL), a.dtype, a.count, 256, params);
         ignis__matrix_reflect(op, ignis__matrix_block(a, j, j + width, m - j, n - j - width), v,
                               ignis__matrix_transpose(t));
     }
@@ -43129,8 +43317,8 @@ IGNIS__PRIVATE void ignis__matrix_qr(ignis__op *op, ignis__matrix q, ignis__matr
         int rows = (int)m, columns = (int)n;
         ignis__teams teams = ignis__teams_of(&a, a.count, m * n > 1024 ? 128 : ignis__linalg_lanes(n, 32), elements);
         void *params[] = {&q, &r, &a, &rows, &columns, &a.count, &teams.lanes};
-        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_QR), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
-                         teams.shared, params);
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_QR), a.dtype, NULL,
+                         ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);
         return;
     }
     ignis__matrix_qr_blocks(op, q, r, a);
@@ -43370,21 +43558,25 @@ IGNIS__PRIVATE void ignis__jacobi_eigh(ignis__op *op, ignis__jacobi *run)
         return;
     if (ignis__jacobi_is_small(op, run, (int64_t)2 * n * (n | 1), &shared)) {
         in_shared = shared > 0;
-        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_EIGH), dtype, NULL, run->work.count, 1, 1,
-                         n <= 8    ? 32
-                         : n <= 16 ? 64
-                                   : 128,
-                         1, shared, block_params);
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_EIGH), dtype, NULL,
+                         ignis__launch_row(run->work.count,
+                                           n <= 8    ? 32
+                                           : n <= 16 ? 64
+                                                     : 128,
+                                           shared),
+                         block_params);
         return;
     }
     angles = ignis__op_write(op, ignis__op_new_row(op, run->work.count * n, dtype));
     for (sweep = 0; sweep < sweeps; sweep++)
         for (round = 0; round < n - 1 && op->ok; round++) {
-            ignis__op_launch(op, IGNIS__BUILTIN(LINALG_EIGH_ANGLES), dtype, NULL, ignis__ceil_div(n / 2, 128),
-                             run->work.count, 1, 128, 1, 0, find);
-            ignis__op_launch(op, IGNIS__BUILTIN(LINALG_EIGH_ROTATE), dtype, NULL,
-                             ignis__clamp(ignis__ceil_div((int64_t)n / 2 * (n / 2 + n), 128), 1, 65535),
-                             run->work.count, 1, 128, 1, 0, rotate);
+            ignis__op_launch(op, IGNIS__BUILTIN(LINALG_EIGH_ANGLES), dtype, NULL,
+                             ignis__launch_grid(ignis__ceil_div(n / 2, 128), run->work.count, 1, 128, 1, 0), find);
+            ignis__op_launch(
+                op, IGNIS__BUILTIN(LINALG_EIGH_ROTATE), dtype, NULL,
+                ignis__launch_grid(ignis__clamp(ignis__ceil_div((int64_t)n / 2 * (n / 2 + n), 128), 1, 65535),
+                                   run->work.count, 1, 128, 1, 0),
+                rotate);
         }
 }
 
@@ -43401,17 +43593,19 @@ IGNIS__PRIVATE void ignis__jacobi_svd(ignis__op *op, ignis__jacobi *run)
         return;
     if (ignis__jacobi_is_small(op, run, (int64_t)n * (length | 1) + (int64_t)n * n, &shared)) {
         in_shared = shared > 0;
-        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SVD), dtype, NULL, run->work.count, 1, 1,
-                         n <= 2   ? 32
-                         : n <= 8 ? 64
-                                  : 128,
-                         1, shared, block_params);
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SVD), dtype, NULL,
+                         ignis__launch_row(run->work.count,
+                                           n <= 2   ? 32
+                                           : n <= 8 ? 64
+                                                    : 128,
+                                           shared),
+                         block_params);
         return;
     }
     for (sweep = 0; sweep < sweeps; sweep++)
         for (round = 0; round < n + (n & 1) - 1 && op->ok; round++)
-            ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SVD_ROTATE), dtype, NULL, ignis__ceil_div(n, 2), run->work.count,
-                             1, 128, 1, 0, rotate);
+            ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SVD_ROTATE), dtype, NULL,
+                             ignis__launch_grid(ignis__ceil_div(n, 2), run->work.count, 1, 128, 1, 0), rotate);
 }
 
 /*  Writes the values in order, and finds their places. length: of the rows whose norms they are; 0: the diagonal. */

@@ -18,7 +18,7 @@
         attention_mma.cu           630 lines   22768 bytes
         attention_tiles.cuh        273 lines    7245 bytes
         border.cu                  143 lines    3696 bytes
-        channel_norm.cu            497 lines   15453 bytes
+        channel_norm.cu            494 lines   14983 bytes
         channel_norm_wide.cu         7 lines      59 bytes
         collective.cu              669 lines   20089 bytes
         collective.cuh             287 lines    7891 bytes
@@ -26,7 +26,7 @@
         distribution.cu            186 lines    4451 bytes
         divisor.cuh                 20 lines     367 bytes
         elementwise.cu              80 lines    2266 bytes
-        embedding.cu               227 lines    5619 bytes
+        embedding.cu               221 lines    5033 bytes
         f8.cuh                      72 lines    2289 bytes
         fft.cu                     325 lines    8873 bytes
         fft.cuh                    163 lines    5326 bytes
@@ -34,7 +34,7 @@
         gather.cu                  292 lines    8083 bytes
         gemm.cu                    380 lines   11637 bytes
         gemm.cuh                   357 lines    9993 bytes
-        gemm_hopper.cu             987 lines   30252 bytes
+        gemm_hopper.cu             993 lines   30315 bytes
         gemm_hopper_ahead.cuh      252 lines    7270 bytes
         gemm_mma.cu                321 lines   10108 bytes
         grid_sample.cu             265 lines    6909 bytes
@@ -48,14 +48,14 @@
         log_softmax.cu             136 lines    3808 bytes
         map.cuh                    447 lines   13257 bytes
         mma.cuh                    134 lines    4149 bytes
-        norm.cu                    216 lines    7092 bytes
-        norm.cuh                   368 lines    9416 bytes
-        norm_add.cu                 44 lines    1597 bytes
+        norm.cu                    216 lines    7141 bytes
+        norm.cuh                   365 lines    9399 bytes
+        norm_add.cu                 44 lines    1621 bytes
         norm_add_wide.cu             7 lines      55 bytes
         norm_grad.cu               345 lines   10284 bytes
         norm_grad_wide.cu            7 lines      56 bytes
         norm_unaligned.cu          240 lines    7097 bytes
-        norm_unaligned.cuh         313 lines    7102 bytes
+        norm_unaligned.cuh         313 lines    7157 bytes
         norm_unaligned_wide.cu       7 lines      61 bytes
         norm_wide.cu                 7 lines      51 bytes
         optim.cu                   544 lines   16193 bytes
@@ -65,8 +65,8 @@
         pool.cu                    295 lines    9119 bytes
         quantize.cu                134 lines    4233 bytes
         random.cu                  154 lines    4132 bytes
-        reduce.cu                  209 lines    6677 bytes
-        rope.cu                     76 lines    2267 bytes
+        reduce.cu                  204 lines    6033 bytes
+        rope.cu                     70 lines    1904 bytes
         rope.cuh                   101 lines    2707 bytes
         scan.cu                    526 lines   15300 bytes
         select.cu                  210 lines    5835 bytes
@@ -74,22 +74,26 @@
         shared/addends.h            15 lines     338 bytes
         shared/attention.h          67 lines    1294 bytes
         shared/border.h             14 lines     317 bytes
-        shared/channel_norm.h        8 lines     205 bytes
+        shared/channel_norm.h       24 lines     588 bytes
         shared/collective.h         83 lines    1847 bytes
         shared/divisor.h             7 lines     139 bytes
+        shared/embedding.h          20 lines     461 bytes
         shared/fft.h                47 lines     803 bytes
         shared/gemm.h               92 lines    1940 bytes
         shared/image.h              59 lines    1154 bytes
         shared/index.h              27 lines     526 bytes
         shared/linalg.h              7 lines     168 bytes
+        shared/norm.h               11 lines     195 bytes
         shared/optimizer.h          52 lines    1066 bytes
-        shared/rope.h               10 lines     231 bytes
+        shared/reduce.h             11 lines     219 bytes
+        shared/rope.h               28 lines     571 bytes
         shared/scan.h               26 lines     434 bytes
+        shared/sort.h               26 lines     535 bytes
         shared/strided.h            13 lines     220 bytes
         shared/tensor_map.h          7 lines     154 bytes
         softmax.cu                 662 lines   20038 bytes
         softmax.cuh                 98 lines    2198 bytes
-        sort.cu                    579 lines   16027 bytes
+        sort.cu                    577 lines   15804 bytes
         strided.cuh                 30 lines     585 bytes
         unfold.cu                  122 lines    3495 bytes
         upsample.cu                147 lines    4767 bytes
@@ -189,14 +193,18 @@ enum {
     IGNIS__SOURCE_SHARED_CHANNEL_NORM_H,
     IGNIS__SOURCE_SHARED_COLLECTIVE_H,
     IGNIS__SOURCE_SHARED_DIVISOR_H,
+    IGNIS__SOURCE_SHARED_EMBEDDING_H,
     IGNIS__SOURCE_SHARED_FFT_H,
     IGNIS__SOURCE_SHARED_GEMM_H,
     IGNIS__SOURCE_SHARED_IMAGE_H,
     IGNIS__SOURCE_SHARED_INDEX_H,
     IGNIS__SOURCE_SHARED_LINALG_H,
+    IGNIS__SOURCE_SHARED_NORM_H,
     IGNIS__SOURCE_SHARED_OPTIMIZER_H,
+    IGNIS__SOURCE_SHARED_REDUCE_H,
     IGNIS__SOURCE_SHARED_ROPE_H,
     IGNIS__SOURCE_SHARED_SCAN_H,
+    IGNIS__SOURCE_SHARED_SORT_H,
     IGNIS__SOURCE_SHARED_STRIDED_H,
     IGNIS__SOURCE_SHARED_TENSOR_MAP_H,
     IGNIS__SOURCE_SOFTMAX_CU,
@@ -208,7 +216,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x1eb31268e8d25c6aULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x80c0fc002a4cea03ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -285,14 +293,18 @@ extern const ignis__source ignis__source_shared_border_h;
 extern const ignis__source ignis__source_shared_channel_norm_h;
 extern const ignis__source ignis__source_shared_collective_h;
 extern const ignis__source ignis__source_shared_divisor_h;
+extern const ignis__source ignis__source_shared_embedding_h;
 extern const ignis__source ignis__source_shared_fft_h;
 extern const ignis__source ignis__source_shared_gemm_h;
 extern const ignis__source ignis__source_shared_image_h;
 extern const ignis__source ignis__source_shared_index_h;
 extern const ignis__source ignis__source_shared_linalg_h;
+extern const ignis__source ignis__source_shared_norm_h;
 extern const ignis__source ignis__source_shared_optimizer_h;
+extern const ignis__source ignis__source_shared_reduce_h;
 extern const ignis__source ignis__source_shared_rope_h;
 extern const ignis__source ignis__source_shared_scan_h;
+extern const ignis__source ignis__source_shared_sort_h;
 extern const ignis__source ignis__source_shared_strided_h;
 extern const ignis__source ignis__source_shared_tensor_map_h;
 extern const ignis__source ignis__source_softmax_cu;
@@ -6238,8 +6250,7 @@ static const char *const ignis__text_border_cu[] = {
 
 static const char ignis__text_channel_norm_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
-    "#include \"ignis.cuh\"\n"
-    "#include \"shared/channel_norm.h\"\n\n"
+    "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n\n\n"
     "#ifdef IGNIS_WIDE_WEIGHTS\n"
@@ -6247,10 +6258,11 @@ static const char ignis__text_channel_norm_cu_0[] =
     "#else\n"
     "typedef T W;\n"
     "#endif\n\n"
+    "#include \"shared/channel_norm.h\"\n\n"
     "#define PACK (16 / (int)sizeof(T))\n"
-    "#define THREADS 256\n"
+    "#define THREADS IGNIS__CHANNEL_THREADS\n"
     "#define IN_FLIGHT 4\n"
-    "#define WARPS 8\n\n\n\n"
+    "#define WARPS IGNIS__CHANNEL_WARPS\n\n\n\n"
     "struct ignis_item {\n"
     "long long image, part, begin, end, channel;\n"
     "};\n\n"
@@ -6351,10 +6363,10 @@ static const char ignis__text_channel_norm_cu_0[] =
     "template <typename F> __device__ inline void each_partial(const ignis__channel_sizes &s, long long group, F f)\n"
     "{\n"
     "const long long image = group / s.groups;\n"
-    "const int width = (int)s.channels / (int)s.groups, first = (int)(group - image * s.groups) * width;\n"
-    "int part = threadIdx.x % 32 / width, at = threadIdx.x % 32 % width;\n"
-    "while (part < s.parts) {\n";
+    "const int width = (int)s.channels / (int)s.groups, first = (int)(group - image * s.groups) * width;\n";
 static const char ignis__text_channel_norm_cu_1[] =
+    "int part = threadIdx.x % 32 / width, at = threadIdx.x % 32 % width;\n"
+    "while (part < s.parts) {\n"
     "f((image * s.parts + part) * s.channels + first + at, first + at,\n"
     "(Wide)min(s.part_length, s.rows - part * s.part_length));\n"
     "part += 32 / width;\n"
@@ -6458,12 +6470,12 @@ static const char ignis__text_channel_norm_cu_1[] =
     "if (row - k * (int)blockDim.y >= item.begin)\n"
     "xs[k] = ignis_load<N>(x + image + (row - k * (int)blockDim.y) * s.channels);\n"
     "#pragma unroll\n"
-    "for (int k = 0; k < IN_FLIGHT; k++)\n"
+    "for (int k = 0; k < IN_FLIGHT; k++)\n";
+static const char ignis__text_channel_norm_cu_2[] =
     "if (row - k * (int)blockDim.y >= item.begin) {\n"
     "Wide values[N];\n"
     "#pragma unroll\n"
-    "for (int e = 0; e < N; e++)\n";
-static const char ignis__text_channel_norm_cu_2[] =
+    "for (int e = 0; e < N; e++)\n"
     "values[e] = (ignis_wide_at(xs[k], e) - mean[e]) * scale[e] + shift[e];\n"
     "ignis_store(y + image + (row - k * (int)blockDim.y) * s.channels, ignis_pack_round<T>(values));\n"
     "}\n"
@@ -6574,72 +6586,70 @@ static const char ignis__text_channel_norm_cu_2[] =
     "each_partial(s, group, [&](long long at, long long channel, Wide) {\n"
     "g += grads[at] * Wide(w[channel]);\n"
     "gh += products[at] * Wide(w[channel]);\n"
-    "});\n"
+    "});\n";
+static const char ignis__text_channel_norm_cu_3[] =
     "g = ignis_warp_sum(g);\n"
     "gh = ignis_warp_sum(gh);\n"
     "if (threadIdx.x % 32 == 0) {\n"
-    "average_g[group] = g / n;\n";
-static const char ignis__text_channel_norm_cu_3[] =
+    "average_g[group] = g / n;\n"
     "average_gh[group] = gh / n;\n"
     "}\n"
     "}\n"
     "}\n\n"
     "constexpr Wide smallest_rstd = sizeof(Wide) == 8 ? Wide(0x1p-480) : Wide(0x1p-50f);\n\n\n"
-    "static __device__ __noinline__ void backward_again(int n, T *dx, const T *dy, const T *x, const W *w, const Wide *means,\n"
-    "const Wide *rstds, const Wide *average_g, const Wide *average_gh,\n"
-    "const ignis__channel_sizes &s, const ignis_item &item)\n"
+    "static __device__ __noinline__ void backward_again(int n, const ignis__channel_gradient p, const ignis_item &item)\n"
     "{\n"
+    "const ignis__channel_sizes &s = p.sizes;\n"
     "for (long long channel = item.channel; channel < item.channel + n; channel++) {\n"
     "const long long group = item.image * s.groups + channel / (s.channels / s.groups);\n"
-    "const Wide mean = means[group], rstd = rstds[group], g = average_g[group], gh = average_gh[group],\n"
-    "weight = Wide(w[channel]);\n"
+    "const Wide mean = p.mean[group], rstd = p.rstd[group], g = p.average_g[group], gh = p.average_gh[group],\n"
+    "weight = Wide(p.w[channel]);\n"
     "#pragma unroll 1\n"
     "for (long long row = item.begin + threadIdx.y; row < item.end; row += blockDim.y) {\n"
     "const long long at = (item.image * s.rows + row) * s.channels + channel;\n"
-    "dx[at] = T(rstd * (Wide(dy[at]) * weight - g - (Wide(x[at]) - mean) * rstd * gh));\n"
+    "p.dx[at] = T(rstd * (Wide(p.dy[at]) * weight - g - (Wide(p.x[at]) - mean) * rstd * gh));\n"
     "}\n"
     "}\n"
     "}\n\n\n"
-    "template <int N, bool given>\n"
-    "__device__ inline void apply_backward(T *dx, const T *dy, const T *x, const W *w, const Wide *means, const Wide *rstds,\n"
-    "const Wide *average_g, const Wide *average_gh, const ignis__channel_sizes &s)\n"
+    "template <int N, bool given> __device__ inline void apply_backward(const ignis__channel_gradient p)\n"
     "{\n"
+    "const ignis__channel_sizes &s = p.sizes;\n"
     "for (long long i = blockIdx.x; i < items<N>(s); i += gridDim.x) {\n"
     "const ignis_item item = item_of<N>(s, i);\n"
     "if (item.channel >= s.channels)\n"
     "continue;\n"
     "const long long image = item.image * s.rows * s.channels + item.channel;\n"
     "Wide mean[N] = {}, scale[N], less[N] = {}, slope[N] = {};\n"
-    "load_groups(scale, rstds, s, item);\n"
+    "load_groups(scale, p.rstd, s, item);\n"
     "if (!given && !ignis_is_same<T, ignis_f16>) {\n"
     "bool fit = true;\n"
     "#pragma unroll\n"
     "for (int e = 0; e < N; e++)\n"
     "fit = fit && scale[e] >= smallest_rstd && ignis_rstd_fits(scale[e]);\n"
     "if (!fit) {\n"
-    "backward_again(N, dx, dy, x, w, means, rstds, average_g, average_gh, s, item);\n"
+    "backward_again(N, p, item);\n"
     "continue;\n"
     "}\n"
     "}\n"
     "if (!given) {\n"
-    "load_groups(mean, means, s, item);\n"
-    "load_groups(less, average_g, s, item);\n"
-    "load_groups(slope, average_gh, s, item);\n"
+    "load_groups(mean, p.mean, s, item);\n"
+    "load_groups(less, p.average_g, s, item);\n"
+    "load_groups(slope, p.average_gh, s, item);\n"
     "}\n"
     "#pragma unroll\n"
     "for (int e = 0; e < N; e++) {\n"
     "less[e] *= scale[e];\n"
     "slope[e] *= scale[e] * scale[e];\n"
-    "scale[e] *= Wide(w[item.channel + e]);\n"
+    "scale[e] *= Wide(p.w[item.channel + e]);\n"
     "}\n"
     "for (long long row = item.end - 1 - threadIdx.y; row >= item.begin; row -= IN_FLIGHT * blockDim.y) {\n"
     "ignis_pack<T, N> gs[IN_FLIGHT], xs[IN_FLIGHT];\n"
     "#pragma unroll\n"
     "for (int k = 0; k < IN_FLIGHT; k++)\n"
     "if (row - k * (int)blockDim.y >= item.begin) {\n"
-    "gs[k] = ignis_load<N>(dy + image + (row - k * (int)blockDim.y) * s.channels);\n"
+    "gs[k] = ignis_load<N>(p.dy + image + (row - k * (int)blockDim.y) * s.channels);\n"
     "if (!given)\n"
-    "xs[k] = ignis_load<N>(x + image + (row - k * (int)blockDim.y) * s.channels);\n"
+    "xs[k] = ignis_load<N>(p.x + image + (row - k * (int)blockDim.y) * s.channels);\n"
     "}\n"
     "#pragma unroll\n"
     "for (int k = 0; k < IN_FLIGHT; k++)\n"
@@ -6651,23 +6661,21 @@ static const char ignis__text_channel_norm_cu_3[] =
     "if (!given)\n"
     "values[e] -= less[e] + (ignis_wide_at(xs[k], e) - mean[e]) * slope[e];\n"
     "}\n"
-    "ignis_store(dx + image + (row - k * (int)blockDim.y) * s.channels, ignis_pack_round<T>(values));\n"
+    "ignis_store(p.dx + image + (row - k * (int)blockDim.y) * s.channels, ignis_pack_round<T>(values));\n"
     "}\n"
     "}\n"
     "}\n"
     "}\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
-    "ignis_channel_backward(T *dx, const T *dy, const T *x, const W *w, const Wide *means, const Wide *rstds,\n"
-    "const Wide *average_g, const Wide *average_gh, const ignis__channel_sizes s)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2) ignis_channel_backward(const ignis__channel_gradient p)\n"
     "{\n"
-    "if (s.packed && average_g)\n"
-    "apply_backward<PACK, false>(dx, dy, x, w, means, rstds, average_g, average_gh, s);\n"
-    "else if (s.packed)\n"
-    "apply_backward<PACK, true>(dx, dy, x, w, means, rstds, average_g, average_gh, s);\n"
-    "else if (average_g)\n"
-    "apply_backward<1, false>(dx, dy, x, w, means, rstds, average_g, average_gh, s);\n"
+    "if (p.sizes.packed && p.average_g)\n"
+    "apply_backward<PACK, false>(p);\n"
+    "else if (p.sizes.packed)\n"
+    "apply_backward<PACK, true>(p);\n"
+    "else if (p.average_g)\n"
+    "apply_backward<1, false>(p);\n"
     "else\n"
-    "apply_backward<1, true>(dx, dy, x, w, means, rstds, average_g, average_gh, s);\n"
+    "apply_backward<1, true>(p);\n"
     "}\n";
 static const char *const ignis__text_channel_norm_cu[] = {
     ignis__text_channel_norm_cu_0,
@@ -7189,7 +7197,9 @@ static const char ignis__text_embedding_cu_0[] =
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n\n"
-    "#define THREADS 256\n"
+    "#include \"shared/embedding.h\"\n\n"
+    "#define THREADS IGNIS__EMBEDDING_THREADS\n"
+    "#define CHUNK IGNIS__EMBEDDING_CHUNK\n"
     "#ifndef IGNIS_WEIGHTED\n"
     "#define IGNIS_WEIGHTED 0\n"
     "#endif\n\n\n\n"
@@ -7256,7 +7266,6 @@ static const char ignis__text_embedding_cu_0[] =
     "if (i + 1 == count || keys[i + 1] != key)\n"
     "bounds[2 * key + 1] = (uint32_t)(i + 1);\n"
     "}\n\n\n\n"
-    "#define CHUNK 64\n"
     "#define IN_FLIGHT 4\n\n\n"
     "template <int N> __device__ inline long long first_column()\n"
     "{\n"
@@ -7272,22 +7281,21 @@ static const char ignis__text_embedding_cu_0[] =
     "}\n"
     "ignis_store(to, ignis_pack_round<T>(sum));\n"
     "}\n\n\n\n\n"
-    "template <int N>\n"
-    "__device__ void sum_chunk(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions,\n"
-    "long long count, long long vocab, long long n, int adds, const Wide *weights, int shift)\n"
+    "template <int N> __device__ void sum_chunk(const ignis__embedding_sums p)\n"
     "{\n"
-    "const long long begin = (long long)blockIdx.x * CHUNK, end = min(begin + CHUNK, count);\n"
+    "const long long begin = (long long)blockIdx.x * CHUNK, end = min(begin + CHUNK, p.count);\n"
     "const long long column = first_column<N>();\n"
-    "if (column >= n)\n"
+    "if (column >= p.n)\n"
     "return;\n"
-    "bool came_in = begin > 0 && keys[begin - 1] == keys[begin];\n"
+    "bool came_in = begin > 0 && p.keys[begin - 1] == p.keys[begin];\n"
     "Wide sum[N] = {};\n"
     "for (long long at = begin; at < end; at += IN_FLIGHT) {\n"
     "ignis_pack<T, N> packs[IN_FLIGHT];\n"
     "#pragma unroll\n"
     "for (int k = 0; k < IN_FLIGHT; k++)\n"
     "if (at + k < end)\n"
-    "packs[k] = ignis_load<N>(grad + (positions[at + k] >> (IGNIS_WEIGHTED ? shift : 0)) * n + column);\n"
+    "packs[k] =\n"
+    "ignis_load<N>(p.grad + (p.positions[at + k] >> (IGNIS_WEIGHTED ? p.shift : 0)) * p.n + column);\n"
     "#pragma unroll\n"
     "for (int k = 0; k < IN_FLIGHT; k++) {\n"
     "const long long i = at + k;\n"
@@ -7295,18 +7303,18 @@ static const char ignis__text_embedding_cu_0[] =
     "break;\n"
     "#pragma unroll\n"
     "for (int c = 0; c < N; c++)\n"
-    "sum[c] += IGNIS_WEIGHTED ? Wide(packs[k][c]) * weights[positions[i]] : Wide(packs[k][c]);\n"
-    "const uint32_t key = keys[i];\n"
-    "const bool goes_on = i + 1 < count && keys[i + 1] == key;\n"
+    "sum[c] += IGNIS_WEIGHTED ? Wide(packs[k][c]) * p.weights[p.positions[i]] : Wide(packs[k][c]);\n"
+    "const uint32_t key = p.keys[i];\n"
+    "const bool goes_on = i + 1 < p.count && p.keys[i + 1] == key;\n"
     "if (goes_on && i + 1 < end)\n"
     "continue;\n"
-    "if (key < vocab) {\n"
+    "if (key < p.vocab) {\n"
     "if (!came_in && !goes_on)\n"
-    "store_row(grad_table + key * n + column, sum, adds);\n"
+    "store_row(p.table + key * p.n + column, sum, p.adds);\n"
     "else\n"
     "#pragma unroll\n"
     "for (int c = 0; c < N; c++)\n"
-    "partial[(2 * (long long)blockIdx.x + !came_in) * n + column + c] = sum[c];\n"
+    "p.partial[(2 * (long long)blockIdx.x + !came_in) * p.n + column + c] = sum[c];\n"
     "}\n"
     "came_in = false;\n"
     "#pragma unroll\n"
@@ -7314,19 +7322,17 @@ static const char ignis__text_embedding_cu_0[] =
     "sum[c] = 0;\n"
     "}\n"
     "}\n"
-    "}\n\n\n"
-    "template <int N>\n";
+    "}\n\n\n";
 static const char ignis__text_embedding_cu_1[] =
-    "__device__ void sum_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n,\n"
-    "int adds)\n"
+    "template <int N> __device__ void sum_rows(const ignis__embedding_sums p)\n"
     "{\n"
     "const long long column = first_column<N>();\n"
-    "if (column >= n)\n"
+    "if (column >= p.n)\n"
     "return;\n"
-    "for (long long id = blockIdx.x; id < vocab; id += gridDim.x) {\n"
-    "const uint32_t begin = bounds[2 * id], end = bounds[2 * id + 1];\n"
+    "for (long long id = blockIdx.x; id < p.vocab; id += gridDim.x) {\n"
+    "const uint32_t begin = p.bounds[2 * id], end = p.bounds[2 * id + 1];\n"
     "const uint32_t first = begin / CHUNK, last = end == begin ? first : (end - 1) / CHUNK;\n"
-    "if (end > begin ? first == last : adds)\n"
+    "if (end > begin ? first == last : p.adds)\n"
     "continue;\n"
     "Wide sum[N] = {};\n"
     "if (end > begin)\n"
@@ -7334,30 +7340,25 @@ static const char ignis__text_embedding_cu_1[] =
     "for (long long chunk = first; chunk <= last; chunk++)\n"
     "#pragma unroll\n"
     "for (int c = 0; c < N; c++)\n"
-    "sum[c] += partial[(2 * chunk + (chunk == first)) * n + column + c];\n"
-    "store_row(grad_table + id * n + column, sum, adds);\n"
+    "sum[c] += p.partial[(2 * chunk + (chunk == first)) * p.n + column + c];\n"
+    "store_row(p.table + id * p.n + column, sum, p.adds);\n"
     "}\n"
     "}\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
-    "ignis_embedding_chunks(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions,\n"
-    "long long count, long long vocab, long long n, int packed, int adds, const Wide *weights,\n"
-    "int shift)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_embedding_chunks(const ignis__embedding_sums p)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "if (packed)\n"
-    "sum_chunk<16 / sizeof(T)>(grad_table, partial, grad, keys, positions, count, vocab, n, adds, weights, shift);\n"
+    "if (p.packed)\n"
+    "sum_chunk<16 / sizeof(T)>(p);\n"
     "else\n"
-    "sum_chunk<1>(grad_table, partial, grad, keys, positions, count, vocab, n, adds, weights, shift);\n"
+    "sum_chunk<1>(p);\n"
     "}\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
-    "ignis_embedding_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n,\n"
-    "int packed, int adds)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_embedding_rows(const ignis__embedding_sums p)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "if (packed)\n"
-    "sum_rows<16 / sizeof(T)>(grad_table, partial, bounds, vocab, n, adds);\n"
+    "if (p.packed)\n"
+    "sum_rows<16 / sizeof(T)>(p);\n"
     "else\n"
-    "sum_rows<1>(grad_table, partial, bounds, vocab, n, adds);\n"
+    "sum_rows<1>(p);\n"
     "}\n";
 static const char *const ignis__text_embedding_cu[] = {
     ignis__text_embedding_cu_0,
@@ -9016,22 +9017,26 @@ static const char ignis__text_gemm_hopper_cu_2[] =
     "share_columns<4>(x);\n"
     "share_columns<2>(x);\n"
     "two[0] = x[0], two[1] = x[1];\n"
-    "}\n\n\n\n"
+    "}\n\n\n"
+    "struct Staging {\n"
+    "uint32_t room, barriers;\n"
+    "float *sums;\n"
+    "};\n\n\n\n"
     "template <int N>\n"
     "__device__ inline void store_with_other(const Product &p, const ignis__tensor_map *out, const ignis__tensor_map *other,\n"
-    "const Spot &place, int group, uint32_t room, uint32_t barriers, float *sums,\n"
-    "int &turn, float (&sum)[N / 8][4])\n"
+    "const Spot &place, int group, const Staging to, int &turn,\n"
+    "float (&sum)[N / 8][4])\n"
     "{\n"
     "const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, count = strips_of(p, place);\n"
-    "const Chunks chunks(room, warp, lane);\n"
-    "const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };\n"
-    "#pragma unroll\n";
+    "const Chunks chunks(to.room, warp, lane);\n"
+    "const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };\n";
 static const char ignis__text_gemm_hopper_cu_3[] =
+    "#pragma unroll\n"
     "for (int strip = 0; strip < N / 64; strip++, turn++) {\n"
     "if (strip >= count)\n"
     "return;\n"
     "const uint32_t slot = turn % 2 * SLAB;\n"
-    "ignis_mbarrier_wait(barriers + turn % 2 * 8, turn / 2 % 2);\n"
+    "ignis_mbarrier_wait(to.barriers + turn % 2 * 8, turn / 2 % 2);\n"
     "#pragma unroll\n"
     "for (int c = 0; c < 8; c += 2) {\n"
     "uint32_t words[4];\n"
@@ -9048,20 +9053,20 @@ static const char ignis__text_gemm_hopper_cu_3[] =
     "float two[2];\n"
     "sum_columns(two, &sum[8 * strip]);\n"
     "sync();\n"
-    "*(float2 *)&sums[warp * 64 + lane / 4 * 8 + lane % 4 * 2] = make_float2(two[0], two[1]);\n"
+    "*(float2 *)&to.sums[warp * 64 + lane / 4 * 8 + lane % 4 * 2] = make_float2(two[0], two[1]);\n"
     "}\n"
     "ignis_ptx_fence_proxy_async();\n"
     "sync();\n"
     "const int column = place.column + 64 * strip;\n"
     "if (IGNIS_OTHER == GRADIENT && p.column_sums && thread < 64 && column + thread < (int)p.n)\n"
     "p.column_sums[place.row / 64 * p.n + column + thread] =\n"
-    "sums[thread] + sums[64 + thread] + sums[128 + thread] + sums[192 + thread];\n"
+    "to.sums[thread] + to.sums[64 + thread] + to.sums[128 + thread] + to.sums[192 + thread];\n"
     "if (thread == 0) {\n"
-    "ignis_ptx_tensor_store<3>(out, room + slot, column, place.row, place.batch);\n"
+    "ignis_ptx_tensor_store<3>(out, to.room + slot, column, place.row, place.batch);\n"
     "ignis_ptx_bulk_commit();\n"
     "if (strip + 2 < count) {\n"
     "ignis_ptx_bulk_wait_read<0>();\n"
-    "load_other(other, place, strip + 2, room, barriers, turn + 2);\n"
+    "load_other(other, place, strip + 2, to.room, to.barriers, turn + 2);\n"
     "}\n"
     "}\n"
     "}\n"
@@ -9142,9 +9147,9 @@ static const char ignis__text_gemm_hopper_cu_3[] =
     "continue;\n"
     "if (IGNIS_OTHER)\n"
     "before = ignis_load<2>(other + at);\n"
-    "#pragma unroll\n"
-    "for (int e = 0; e < 2; e++)\n";
+    "#pragma unroll\n";
 static const char ignis__text_gemm_hopper_cu_4[] =
+    "for (int e = 0; e < 2; e++)\n"
     "x[e] = sum[c][2 * i + e] + (p.bias ? Wide(bias[e]) : 0);\n"
     "if (IGNIS_ACTIVATION && !IGNIS_OTHER && p.pre)\n"
     "ignis_store(p.pre + at, ignis_pack_round<T, 2>(x));\n"
@@ -9259,9 +9264,9 @@ static const char ignis__text_gemm_hopper_cu_4[] =
     "};\n"
     "if (group < 0) {\n"
     "ignis_ptx_setmaxnreg_dec<AHEAD ? 24 : 40>();\n"
-    "int parity = 1;\n"
-    "for (Spot place; threadIdx.x == 0 && walk(place);) {\n";
+    "int parity = 1;\n";
 static const char ignis__text_gemm_hopper_cu_5[] =
+    "for (Spot place; threadIdx.x == 0 && walk(place);) {\n"
     "const int row = place.row, column = place.column, end_k = place.end_k;\n"
     "const int box_a = SKIPS ? p.box_a : A_BY_K ? BM : 64, box_b = SKIPS ? p.box_b : B_BY_K ? BN : 64;\n"
     "const int of_a = SKIPS ? boxes_of(BM, row, p.m, box_a) : BM / box_a;\n"
@@ -9363,11 +9368,11 @@ static const char ignis__text_gemm_hopper_cu_5[] =
     "};\n"
     "const auto steps_of = [&](const Spot &place) { return (place.end_k - place.first_k + BK - 1) / BK; };\n"
     "const auto next_place = [&](Spot &place) {\n"
-    "const bool is_there = walk(place);\n"
+    "const bool is_there = walk(place);\n";
+static const char ignis__text_gemm_hopper_cu_6[] =
     "place.row += 64 * group;\n"
     "return is_there;\n"
-    "};\n\n\n";
-static const char ignis__text_gemm_hopper_cu_6[] =
+    "};\n\n\n"
     "const auto multiply_tile = [&](float(&sum)[BN / 8][4], const Spot &place, float(&before)[BN / 8][4],\n"
     "const Spot &place_before) __attribute__((always_inline))\n"
     "{\n"
@@ -9493,10 +9498,10 @@ static const char ignis__text_gemm_hopper_cu_6[] =
     "float other[N / 8][4], total[N / 8][4] = {};\n"
     "const auto add = [&](float(&some)[N / 8][4]) __attribute__((always_inline))\n"
     "{\n"
-    "ignis_wgmma_hold(some);\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < N / 2; i++)\n";
+    "ignis_wgmma_hold(some);\n";
 static const char ignis__text_gemm_hopper_cu_7[] =
+    "#pragma unroll\n"
+    "for (int i = 0; i < N / 2; i++)\n"
     "total[i / 4][i % 4] += some[i / 4][i % 4];\n"
     "};\n\n\n"
     "const auto go_over = [&](float(&next)[N / 8][4], float(&before)[N / 8][4]) __attribute__((always_inline))\n"
@@ -9560,7 +9565,7 @@ static const char ignis__text_gemm_hopper_cu_7[] =
     "if constexpr (DIRECT && !HALVES)\n"
     "store_words<N>(p, own, sum);\n"
     "else if constexpr (IGNIS_OTHER != NO_OTHER)\n"
-    "store_with_other<N>(p, &out, &other, own, group, room, other_barriers, results + 2 * SLAB / 4, turn, sum);\n"
+    "store_with_other<N>(p, &out, &other, own, group, {room, other_barriers, results + 2 * SLAB / 4}, turn, sum);\n"
     "else if constexpr (IS_PAIRED && N == BN)\n"
     "store_paired<N>(p, &out, own, group, room, sum);\n"
     "else if constexpr (DIRECT)\n"
@@ -12509,9 +12514,9 @@ static const char ignis__text_norm_cu_0[] =
     "forward_row<rms, false, packs>(y, mean, rstd, x, w, b, rows, n, (Wide)eps); \\\n"
     "}\n"
     "FORWARD_ROW(layer_norm_row, false, FORWARD_ROW_BLOCKS, IGNIS_ROW_PACKS)\n"
-    "FORWARD_ROW(layer_norm_long, false, FORWARD_BLOCKS, LONG_PACKS)\n"
+    "FORWARD_ROW(layer_norm_long, false, FORWARD_BLOCKS, IGNIS__NORM_LONG_PACKS)\n"
     "FORWARD_ROW(rms_norm_row, true, FORWARD_ROW_BLOCKS, IGNIS_ROW_PACKS)\n"
-    "FORWARD_ROW(rms_norm_long, true, FORWARD_BLOCKS, LONG_PACKS)\n\n\n"
+    "FORWARD_ROW(rms_norm_long, true, FORWARD_BLOCKS, IGNIS__NORM_LONG_PACKS)\n\n\n"
     "template <bool rms> __device__ inline Wide gradient(Wide h, Wide g, Wide rstd, Wide average_g, Wide average_gh)\n"
     "{\n"
     "return rstd * (rms ? g - h * average_gh : g - average_g - h * average_gh);\n"
@@ -12584,10 +12589,10 @@ static const char ignis__text_norm_cu_0[] =
     "dw[i] += grad * h;\n"
     "db[i] += grad;\n"
     "values[i] = gradient<rms>(h, grad * Wide(ws[i]), rstd, averages_g[r], averages_gh[r]);\n"
-    "}\n"
-    "ignis_store(dx + r * n + column, ignis_pack_round<T>(values));\n"
     "}\n";
 static const char ignis__text_norm_cu_1[] =
+    "ignis_store(dx + r * n + column, ignis_pack_round<T>(values));\n"
+    "}\n"
     "#pragma unroll\n"
     "for (int i = 0; i < N; i++) {\n"
     "partial_w[blockIdx.y * n + column + i] = dw[i];\n"
@@ -12610,7 +12615,7 @@ static const char ignis__text_norm_cu_1[] =
     "else if (column < n)\n"
     "columns<rms, 1>(column, dx, partial_w, partial_b, dy, x, w, means, rstds, averages_g, averages_gh, rows, n);\n"
     "}\n\n"
-    "#define BACKWARD_THREADS 256\n"
+    "#define BACKWARD_THREADS IGNIS__NORM_AVERAGES_THREADS\n"
     "#define BACKWARD(name, rms) \\\n"
     "extern \"C\" __global__ void __launch_bounds__(BACKWARD_THREADS, 1) \\\n"
     "ignis_##name##_backward_averages(Wide *average_g, Wide *average_gh, const T *dy, const T *x, const W *w, \\\n"
@@ -12672,7 +12677,8 @@ static const char ignis__text_norm_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_NORM_CUH\n"
     "#define IGNIS_NORM_CUH\n\n"
-    "#include \"ignis.cuh\"\n\n"
+    "#include \"ignis.cuh\"\n"
+    "#include \"shared/norm.h\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n\n\n"
     "#ifdef IGNIS_WIDE_WEIGHTS\n"
@@ -12680,13 +12686,11 @@ static const char ignis__text_norm_cuh_0[] =
     "#else\n"
     "typedef T W;\n"
     "#endif\n\n"
-    "#define PACK (16 / (int)sizeof(T))\n\n"
-    "#define ANYWHERE 2\n\n\n\n"
+    "#define PACK (16 / (int)sizeof(T))\n\n\n\n"
     "#define FORWARD_WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)\n"
     "#define FORWARD_BLOCKS \\\n"
     "(sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 2 : 1)\n"
-    "#define FORWARD_ROW_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 3 : 1)\n\n"
-    "#define LONG_PACKS 8\n\n\n"
+    "#define FORWARD_ROW_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 3 : 1)\n\n\n"
     "template <int N> __device__ inline ignis_pack<W, N> load_weights(const W *from)\n"
     "{\n"
     "constexpr int share = N * sizeof(W) <= 16 ? N : 16 / sizeof(W);\n"
@@ -13021,9 +13025,9 @@ static const char ignis__text_norm_add_cu_0[] =
     "forward_row<rms, true, packs>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other); \\\n"
     "}\n"
     "ADD_ROW(add_layer_norm_row, false, ADD_ROW_BLOCKS, IGNIS_ROW_PACKS)\n"
-    "ADD_ROW(add_layer_norm_long, false, 1, LONG_PACKS)\n"
+    "ADD_ROW(add_layer_norm_long, false, 1, IGNIS__NORM_LONG_PACKS)\n"
     "ADD_ROW(add_rms_norm_row, true, ADD_ROW_BLOCKS, IGNIS_ROW_PACKS)\n"
-    "ADD_ROW(add_rms_norm_long, true, 1, LONG_PACKS)\n";
+    "ADD_ROW(add_rms_norm_long, true, 1, IGNIS__NORM_LONG_PACKS)\n";
 static const char *const ignis__text_norm_add_cu[] = {
     ignis__text_norm_add_cu_0,
 };
@@ -13612,9 +13616,9 @@ static const char ignis__text_norm_unaligned_cuh_0[] =
     "#if __CUDA_ARCH__ >= 800\n"
     "#include \"mma.cuh\"\n"
     "#endif\n\n"
-    "#define FLIGHT 4\n"
-    "#define BLOCK_THREADS 512\n"
-    "#define WARPS 4\n\n\n\n\n"
+    "#define FLIGHT IGNIS__NORM_FLIGHT\n"
+    "#define WARPS IGNIS__NORM_WARPS\n"
+    "#define BLOCK_THREADS IGNIS__NORM_BLOCK_THREADS\n\n\n\n\n"
     "__device__ inline uint4 *place(int i)\n"
     "{\n"
     "extern __shared__ uint4 memory[];\n"
@@ -13749,11 +13753,11 @@ static const char ignis__text_norm_unaligned_cuh_0[] =
     "}\n"
     "batch.extra.pack = extra_of(from);\n"
     "}\n"
-    "};\n\n"
+    "};\n\n";
+static const char ignis__text_norm_unaligned_cuh_1[] =
     "template <int packs> __device__ inline void take(ignis_batch<T, PACK, packs> &batch, int first)\n"
     "{\n"
-    "#pragma unroll\n";
-static const char ignis__text_norm_unaligned_cuh_1[] =
+    "#pragma unroll\n"
     "for (int p = 0; p < packs; p++)\n"
     "batch.at[p] = ignis_pack_of<ignis_pack<T, PACK>>(*place(first + p));\n"
     "}\n\n\n"
@@ -15004,10 +15008,11 @@ static const char *const ignis__text_random_cu[] = {
 
 static const char ignis__text_reduce_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
-    "#include \"ignis.cuh\"\n\n"
+    "#include \"ignis.cuh\"\n"
+    "#include \"shared/reduce.h\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n\n"
-    "#define MAX_THREADS 512\n"
+    "#define MAX_THREADS IGNIS__SUM_THREADS\n"
     "#define IN_FLIGHT 4\n\n\n"
     "template <int N, typename S> __device__ inline ignis_pack<S, N> load_if(bool exists, const S *from)\n"
     "{\n"
@@ -15037,16 +15042,15 @@ static const char ignis__text_reduce_cu_0[] =
     "return (sum[0] + sum[1]) + (sum[2] + sum[3]);\n"
     "}\n\n\n\n"
     "template <bool dot>\n"
-    "__device__ inline void sum_rows(T *dst, Wide *partial, const T *a, const T *b, double factor, long long outer,\n"
-    "long long n, long long part_length, long long parts)\n"
+    "__device__ inline void sum_rows(T *dst, Wide *partial, const T *a, const T *b, const ignis__sum_sizes s)\n"
     "{\n"
     "constexpr int N = 16 / sizeof(T);\n"
-    "const long long items = outer * parts, step = (long long)gridDim.x * blockDim.y;\n"
+    "const long long items = s.outer * s.parts, step = (long long)gridDim.x * blockDim.y;\n"
     "for (long long first = (long long)blockIdx.x * blockDim.y; first < items; first += step) {\n"
     "const long long item =\n"
     "min(first + threadIdx.y, items - 1);\n"
-    "const long long row = item / parts, part = item % parts;\n"
-    "const long long at = row * n + part * part_length, length = min(part_length, n - part * part_length);\n"
+    "const long long row = item / s.parts, part = item % s.parts;\n"
+    "const long long at = row * s.n + part * s.part_length, length = min(s.part_length, s.n - part * s.part_length);\n"
     "const T *from = a + at, *other = dot ? b + at : nullptr;\n\n\n\n"
     "const bool packs = !dot || ((size_t)from - (size_t)other) % 16 == 0;\n"
     "const long long head = packs ? min(length, (long long)((16 - (size_t)from % 16) % 16 / sizeof(T))) : length;\n"
@@ -15056,49 +15060,48 @@ static const char ignis__text_reduce_cu_0[] =
     "sum += sum_share<1, dot>(from + head + body, other + head + body, tail);\n\n"
     "sum = blockDim.x == 32 ? ignis_warp_sum(sum) : ignis_block_sum(sum);\n"
     "if (threadIdx.x == 0 && first + threadIdx.y < items) {\n"
-    "if (parts == 1)\n"
-    "dst[row] = T(Wide(factor) * sum);\n"
+    "if (s.parts == 1)\n"
+    "dst[row] = T(Wide(s.factor) * sum);\n"
     "else\n"
-    "partial[part * outer + row] = sum;\n"
+    "partial[part * s.outer + row] = sum;\n"
     "}\n"
     "}\n"
     "}\n\n"
     "extern \"C\" __global__ void __launch_bounds__(MAX_THREADS, 2)\n"
-    "ignis_sum_rows(T *dst, Wide *partial, const T *a, double factor, long long outer, long long n,\n"
-    "long long part_length, long long parts)\n"
+    "ignis_sum_rows(T *dst, Wide *partial, const T *a, const ignis__sum_sizes s)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "sum_rows<false>(dst, partial, a, nullptr, factor, outer, n, part_length, parts);\n"
+    "sum_rows<false>(dst, partial, a, nullptr, s);\n"
     "}\n\n"
     "extern \"C\" __global__ void __launch_bounds__(MAX_THREADS, 1)\n"
-    "ignis_dot_rows(T *dst, Wide *partial, const T *a, const T *b, double factor, long long outer, long long n,\n"
-    "long long part_length, long long parts)\n"
+    "ignis_dot_rows(T *dst, Wide *partial, const T *a, const T *b, const ignis__sum_sizes s)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "sum_rows<true>(dst, partial, a, b, factor, outer, n, part_length, parts);\n"
+    "sum_rows<true>(dst, partial, a, b, s);\n"
     "}\n\n\n\n\n\n"
     "template <int N, bool dot, typename S>\n"
-    "__device__ inline void sum_columns(T *dst, Wide *partial, const S *a, const S *b, Wide factor, long long outer,\n"
-    "long long n, long long inner, long long part_length, long long parts, Wide *shared)\n"
+    "__device__ inline void sum_columns(T *dst, Wide *partial, const S *a, const S *b, const ignis__sum_sizes s,\n"
+    "Wide *shared)\n"
     "{\n"
+    "const Wide factor = Wide(s.factor);\n"
     "const int threads = blockDim.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;\n"
-    "const long long width = (long long)blockDim.x * N, tiles = (inner + width - 1) / width;\n"
-    "for (long long item = blockIdx.x; item < outer * parts * tiles; item += gridDim.x) {\n"
-    "const long long tile = item % tiles, part = item / tiles % parts, group = item / tiles / parts;\n"
+    "const long long width = (long long)blockDim.x * N, tiles = (s.inner + width - 1) / width;\n"
+    "for (long long item = blockIdx.x; item < s.outer * s.parts * tiles; item += gridDim.x) {\n"
+    "const long long tile = item % tiles, part = item / tiles % s.parts, group = item / tiles / s.parts;\n"
     "const long long column = tile * width + threadIdx.x * N;\n"
-    "const long long begin = part * part_length, end = column < inner ? min(begin + part_length, n) : begin;\n"
-    "const long long at = group * n * inner + column;\n"
+    "const long long begin = part * s.part_length, end = column < s.inner ? min(begin + s.part_length, s.n) : begin;\n"
+    "const long long at = group * s.n * s.inner + column;\n"
     "Wide sum[N] = {};\n\n"
     "for (long long row = begin + threadIdx.y; row < end; row += IN_FLIGHT * blockDim.y) {\n"
     "ignis_pack<S, N> x[IN_FLIGHT], y[IN_FLIGHT];\n"
-    "#pragma unroll\n";
-static const char ignis__text_reduce_cu_1[] =
+    "#pragma unroll\n"
     "for (int k = 0; k < IN_FLIGHT; k++) {\n"
     "const long long its_row = row + k * blockDim.y;\n"
-    "x[k] = load_if<N>(its_row < end, a + at + its_row * inner);\n"
+    "x[k] = load_if<N>(its_row < end, a + at + its_row * s.inner);\n"
     "if (dot)\n"
-    "y[k] = load_if<N>(its_row < end, b + at + its_row * inner);\n"
-    "}\n"
+    "y[k] = load_if<N>(its_row < end, b + at + its_row * s.inner);\n"
+    "}\n";
+static const char ignis__text_reduce_cu_1[] =
     "#pragma unroll\n"
     "for (int k = 0; k < IN_FLIGHT; k++)\n"
     "#pragma unroll\n"
@@ -15118,55 +15121,51 @@ static const char ignis__text_reduce_cu_1[] =
     "sum[i] += shared[i * threads + thread + rows * blockDim.x];\n"
     "}\n"
     "}\n\n"
-    "if (threadIdx.y == 0 && column < inner) {\n"
-    "if (parts == 1) {\n"
+    "if (threadIdx.y == 0 && column < s.inner) {\n"
+    "if (s.parts == 1) {\n"
     "ignis_pack<T, N> result;\n"
     "#pragma unroll\n"
     "for (int i = 0; i < N; i++)\n"
     "result[i] = T(factor * sum[i]);\n"
-    "ignis_store(dst + group * inner + column, result);\n"
+    "ignis_store(dst + group * s.inner + column, result);\n"
     "} else {\n"
     "#pragma unroll\n"
     "for (int i = 0; i < N; i++)\n"
-    "partial[(part * outer + group) * inner + column + i] = sum[i];\n"
+    "partial[(part * s.outer + group) * s.inner + column + i] = sum[i];\n"
     "}\n"
     "}\n"
     "__syncthreads();\n"
     "}\n"
     "}\n\n"
     "template <bool dot, typename S>\n"
-    "__device__ inline void sum_columns_in_packs(T *dst, Wide *partial, const S *a, const S *b, double factor,\n"
-    "long long outer, long long n, long long inner, long long part_length,\n"
-    "long long parts)\n"
+    "__device__ inline void sum_columns_in_packs(T *dst, Wide *partial, const S *a, const S *b, const ignis__sum_sizes s)\n"
     "{\n"
     "constexpr int N = 16 / sizeof(S);\n"
     "__shared__ Wide shared[N * MAX_THREADS];\n"
     "const bool packs =\n"
-    "inner % N == 0 && ignis_is_aligned(a, 16) && ignis_is_aligned(b, 16) && ignis_is_aligned(dst, N * sizeof(T));\n"
+    "s.inner % N == 0 && ignis_is_aligned(a, 16) && ignis_is_aligned(b, 16) && ignis_is_aligned(dst, N * sizeof(T));\n"
     "if (packs)\n"
-    "sum_columns<N, dot>(dst, partial, a, b, Wide(factor), outer, n, inner, part_length, parts, shared);\n"
+    "sum_columns<N, dot>(dst, partial, a, b, s, shared);\n"
     "else\n"
-    "sum_columns<1, dot>(dst, partial, a, b, Wide(factor), outer, n, inner, part_length, parts, shared);\n"
+    "sum_columns<1, dot>(dst, partial, a, b, s, shared);\n"
     "}\n\n"
     "extern \"C\" __global__ void __launch_bounds__(MAX_THREADS, 2)\n"
-    "ignis_sum_columns(T *dst, Wide *partial, const T *a, double factor, long long outer, long long n, long long inner,\n"
-    "long long part_length, long long parts)\n"
+    "ignis_sum_columns(T *dst, Wide *partial, const T *a, const ignis__sum_sizes s)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "sum_columns_in_packs<false, T>(dst, partial, a, nullptr, factor, outer, n, inner, part_length, parts);\n"
+    "sum_columns_in_packs<false, T>(dst, partial, a, nullptr, s);\n"
     "}\n\n"
     "extern \"C\" __global__ void __launch_bounds__(MAX_THREADS, 1)\n"
-    "ignis_dot_columns(T *dst, Wide *partial, const T *a, const T *b, double factor, long long outer, long long n,\n"
-    "long long inner, long long part_length, long long parts)\n"
+    "ignis_dot_columns(T *dst, Wide *partial, const T *a, const T *b, const ignis__sum_sizes s)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "sum_columns_in_packs<true>(dst, partial, a, b, factor, outer, n, inner, part_length, parts);\n"
+    "sum_columns_in_packs<true>(dst, partial, a, b, s);\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(MAX_THREADS, 2)\n"
-    "ignis_sum_finish(T *dst, const Wide *partial, double factor, long long count, long long parts)\n"
+    "ignis_sum_finish(T *dst, const Wide *partial, const ignis__sum_sizes s)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "sum_columns_in_packs<false, Wide>(dst, nullptr, partial, nullptr, factor, 1, parts, count, parts, 1);\n"
+    "sum_columns_in_packs<false, Wide>(dst, nullptr, partial, nullptr, s);\n"
     "}\n";
 static const char *const ignis__text_reduce_cu[] = {
     ignis__text_reduce_cu_0,
@@ -15179,56 +15178,53 @@ static const char ignis__text_rope_cu_0[] =
     "#include \"rope.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n\n"
-    "#define THREADS 256\n"
-    "#define HEADS 2\n\n\n"
+    "#define THREADS IGNIS__ROPE_THREADS\n"
+    "#define HEADS IGNIS__ROPE_HEADS\n\n\n"
     "template <int N, typename Own>\n"
-    "__device__ void rotate(T *y, const T *x, long long y_row, long long x_row, const Own *own,\n"
-    "const frequency_table<Wide> &frequencies, long long rows, long long seq, long long offset,\n"
-    "const int2 *bounds, int heads, int half, double direction)\n"
+    "__device__ void rotate(T *y, const T *x, const ignis__rope_params &p, const Own *own,\n"
+    "const frequency_table<Wide> &frequencies)\n"
     "{\n"
     "const long long thread = (long long)blockIdx.x * THREADS + threadIdx.x;\n"
-    "const int packs = half / N, groups = (heads + HEADS - 1) / HEADS;\n"
+    "const int packs = p.half / N, groups = (p.heads + HEADS - 1) / HEADS;\n"
     "const long long per_row = (long long)packs * groups, r = thread / per_row;\n"
-    "if (r >= rows)\n"
+    "if (r >= p.rows)\n"
     "return;\n"
     "const int rest = (int)(thread - r * per_row), first = rest % packs * N, group = rest / packs;\n"
-    "y += r * y_row + first;\n"
-    "x += r * x_row + first;\n"
+    "y += r * p.y_row + first;\n"
+    "x += r * p.x_row + first;\n"
     "ignis_pack<T, N> a[HEADS], b[HEADS];\n"
     "#pragma unroll\n"
     "for (int k = 0; k < HEADS; k++) {\n"
     "const long long head = group + (long long)k * groups;\n"
-    "if (head < heads) {\n"
-    "a[k] = ignis_load<N>(x + head * 2 * half);\n"
-    "b[k] = ignis_load<N>(x + head * 2 * half + half);\n"
+    "if (head < p.heads) {\n"
+    "a[k] = ignis_load<N>(x + head * 2 * p.half);\n"
+    "b[k] = ignis_load<N>(x + head * 2 * p.half + p.half);\n"
     "}\n"
     "}\n"
     "Wide sine[N], cosine[N];\n"
-    "const long long at = r % seq, start = bounds ? bounds[r / seq * (seq + 1) + at].x : 0;\n"
-    "angles(sine, cosine, at - start + offset, own, frequencies.at, first, Wide(direction));\n"
+    "const long long at = r % p.seq, start = p.bounds ? p.bounds[r / p.seq * (p.seq + 1) + at].x : 0;\n"
+    "angles(sine, cosine, at - start + p.offset, own, frequencies.at, first, Wide(p.direction));\n"
     "#pragma unroll\n"
     "for (int k = 0; k < HEADS; k++) {\n"
     "const long long head = group + (long long)k * groups;\n"
-    "if (head < heads) {\n"
+    "if (head < p.heads) {\n"
     "turn_pairs(a[k], b[k], sine, cosine);\n"
-    "ignis_store(y + head * 2 * half, a[k]);\n"
-    "ignis_store(y + head * 2 * half + half, b[k]);\n"
+    "ignis_store(y + head * 2 * p.half, a[k]);\n"
+    "ignis_store(y + head * 2 * p.half + p.half, b[k]);\n"
     "}\n"
     "}\n"
-    "}\n\n\n\n\n\n\n"
+    "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 4)\n"
-    "ignis_rope(T *y, const T *x, long long y_row, long long x_row, long long rows, long long seq, long long offset,\n"
-    "const int2 *bounds, int heads, int half, double direction, int packed, const float *own, int own_is_wide,\n"
+    "ignis_rope(T *y, const T *x, const __grid_constant__ ignis__rope_params p,\n"
     "const __grid_constant__ frequency_table<Wide> frequencies)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "if (sizeof(T) == 8 && own_is_wide)\n"
-    "rotate<1>(y, x, y_row, x_row, (const Wide *)own, frequencies, rows, seq, offset, bounds, heads, half,\n"
-    "direction);\n"
-    "else if (packed)\n"
-    "rotate<16 / sizeof(T)>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, bounds, heads, half, direction);\n"
+    "if (sizeof(T) == 8 && p.own_is_wide)\n"
+    "rotate<1>(y, x, p, (const Wide *)p.own, frequencies);\n"
+    "else if (p.packed)\n"
+    "rotate<16 / sizeof(T)>(y, x, p, p.own, frequencies);\n"
     "else\n"
-    "rotate<1>(y, x, y_row, x_row, own, frequencies, rows, seq, offset, bounds, heads, half, direction);\n"
+    "rotate<1>(y, x, p, p.own, frequencies);\n"
     "}\n";
 static const char *const ignis__text_rope_cu[] = {
     ignis__text_rope_cu_0,
@@ -16189,13 +16185,26 @@ static const char *const ignis__text_shared_border_h[] = {
 };
 
 static const char ignis__text_shared_channel_norm_h_0[] =
-    "#pragma once\n\n"
+    "#pragma once\n\n\n"
+    "enum {\n"
+    "IGNIS__CHANNEL_THREADS = 256,\n"
+    "IGNIS__CHANNEL_WARPS = 8\n"
+    "};\n\n"
     "typedef struct ignis__channel_sizes {\n"
     "long long outer, rows, channels, groups;\n"
     "long long part_length, parts;\n"
     "int packed;\n"
     "} ignis__channel_sizes;\n"
-    "IGNIS__ASSERT_SIZE(ignis__channel_sizes, 56);\n";
+    "IGNIS__ASSERT_SIZE(ignis__channel_sizes, 56);\n\n"
+    "typedef struct ignis__channel_gradient {\n"
+    "IGNIS__POINTER(T) dx;\n"
+    "IGNIS__POINTER(const T) dy, x;\n"
+    "IGNIS__POINTER(const W) w;\n"
+    "IGNIS__POINTER(const Wide) mean, rstd;\n"
+    "IGNIS__POINTER(const Wide) average_g, average_gh;\n"
+    "ignis__channel_sizes sizes;\n"
+    "} ignis__channel_gradient;\n"
+    "IGNIS__ASSERT_SIZE(ignis__channel_gradient, 120);\n";
 static const char *const ignis__text_shared_channel_norm_h[] = {
     ignis__text_shared_channel_norm_h_0,
 };
@@ -16208,6 +16217,28 @@ static const char ignis__text_shared_divisor_h_0[] =
     "IGNIS__ASSERT_SIZE(ignis__divisor, 12);\n";
 static const char *const ignis__text_shared_divisor_h[] = {
     ignis__text_shared_divisor_h_0,
+};
+
+static const char ignis__text_shared_embedding_h_0[] =
+    "#pragma once\n\n\n"
+    "enum {\n"
+    "IGNIS__EMBEDDING_THREADS = 256,\n"
+    "IGNIS__EMBEDDING_CHUNK = 64\n"
+    "};\n\n"
+    "typedef struct ignis__embedding_sums {\n"
+    "IGNIS__POINTER(T) table;\n"
+    "IGNIS__POINTER(Wide) partial;\n"
+    "IGNIS__POINTER(const T) grad;\n"
+    "IGNIS__POINTER(const uint32_t) keys, positions;\n"
+    "IGNIS__POINTER(const Wide) weights;\n"
+    "IGNIS__POINTER(const uint32_t) bounds;\n"
+    "long long count, vocab, n;\n"
+    "int packed, adds;\n"
+    "int shift;\n"
+    "} ignis__embedding_sums;\n"
+    "IGNIS__ASSERT_SIZE(ignis__embedding_sums, 96);\n";
+static const char *const ignis__text_shared_embedding_h[] = {
+    ignis__text_shared_embedding_h_0,
 };
 
 static const char ignis__text_shared_fft_h_0[] =
@@ -16400,6 +16431,20 @@ static const char *const ignis__text_shared_linalg_h[] = {
     ignis__text_shared_linalg_h_0,
 };
 
+static const char ignis__text_shared_norm_h_0[] =
+    "#pragma once\n\n\n"
+    "enum {\n"
+    "IGNIS__NORM_UNALIGNED = 2,\n"
+    "IGNIS__NORM_LONG_PACKS = 8,\n"
+    "IGNIS__NORM_FLIGHT = 4,\n"
+    "IGNIS__NORM_WARPS = 4,\n"
+    "IGNIS__NORM_BLOCK_THREADS = 512,\n"
+    "IGNIS__NORM_AVERAGES_THREADS = 256\n"
+    "};\n";
+static const char *const ignis__text_shared_norm_h[] = {
+    ignis__text_shared_norm_h_0,
+};
+
 static const char ignis__text_shared_optimizer_h_0[] =
     "#pragma once\n\n\n"
     "enum {\n"
@@ -16447,9 +16492,37 @@ static const char *const ignis__text_shared_optimizer_h[] = {
     ignis__text_shared_optimizer_h_0,
 };
 
+static const char ignis__text_shared_reduce_h_0[] =
+    "#pragma once\n\n\n"
+    "enum { IGNIS__SUM_THREADS = 512 };\n\n"
+    "typedef struct ignis__sum_sizes {\n"
+    "double factor;\n"
+    "long long outer, n, inner;\n"
+    "long long part_length, parts;\n"
+    "} ignis__sum_sizes;\n"
+    "IGNIS__ASSERT_SIZE(ignis__sum_sizes, 48);\n";
+static const char *const ignis__text_shared_reduce_h[] = {
+    ignis__text_shared_reduce_h_0,
+};
+
 static const char ignis__text_shared_rope_h_0[] =
     "#pragma once\n"
-    "enum { IGNIS__ROPE_HALF = 256 };\n\n\n"
+    "enum {\n"
+    "IGNIS__ROPE_HALF = 256,\n"
+    "IGNIS__ROPE_THREADS = 256,\n"
+    "IGNIS__ROPE_HEADS = 2\n"
+    "};\n\n\n"
+    "typedef struct ignis__rope_params {\n"
+    "long long y_row, x_row;\n"
+    "long long rows, seq, offset;\n"
+    "double direction;\n"
+    "IGNIS__POINTER(const float) own;\n\n"
+    "IGNIS__POINTER(const int2) bounds;\n"
+    "int heads, half;\n"
+    "int packed;\n"
+    "int own_is_wide;\n"
+    "} ignis__rope_params;\n"
+    "IGNIS__ASSERT_SIZE(ignis__rope_params, 80);\n\n\n"
     "typedef struct ignis__rotation {\n"
     "long long offset;\n"
     "IGNIS__POINTER(const float) own;\n"
@@ -16483,6 +16556,33 @@ static const char ignis__text_shared_scan_h_0[] =
     "IGNIS__ASSERT_SIZE(ignis__scan_arrays, 40);\n";
 static const char *const ignis__text_shared_scan_h[] = {
     ignis__text_shared_scan_h_0,
+};
+
+static const char ignis__text_shared_sort_h_0[] =
+    "#pragma once\n\n\n"
+    "enum {\n"
+    "IGNIS__SORT_THREADS = 256,\n"
+    "IGNIS__SORT_FEW_THREADS = 512,\n"
+    "IGNIS__SORT_ROW_ROUNDS = 8,\n"
+    "IGNIS__SORT_DIGITS = 256,\n"
+    "IGNIS__SORT_TILE_THREADS = 512,\n"
+    "IGNIS__SORT_ROUNDS = 12,\n"
+    "IGNIS__SORT_ROUNDS_OF_8 = 8,\n"
+    "IGNIS__SORT_COUNTED = 4\n"
+    "};\n\n\n"
+    "typedef struct ignis__selection {\n"
+    "IGNIS__POINTER(T) values;\n"
+    "IGNIS__POINTER(int64_t) positions;\n"
+    "IGNIS__POINTER(const T) src;\n"
+    "IGNIS__POINTER(const int64_t) from_positions;\n"
+    "long long n;\n"
+    "int parts, k;\n"
+    "int items;\n"
+    "int descending;\n"
+    "} ignis__selection;\n"
+    "IGNIS__ASSERT_SIZE(ignis__selection, 56);\n";
+static const char *const ignis__text_shared_sort_h[] = {
+    ignis__text_shared_sort_h_0,
 };
 
 static const char ignis__text_shared_strided_h_0[] =
@@ -17178,7 +17278,8 @@ static const char ignis__text_sort_cu_0[] =
     "typedef uint64_t type;\n"
     "};\n"
     "typedef key_of<sizeof(T) == 8>::type Key;\n\n"
-    "#define THREADS 256\n\n\n\n"
+    "#include \"shared/sort.h\"\n\n"
+    "#define THREADS IGNIS__SORT_THREADS\n\n\n\n"
     "__device__ inline Key key_of_element(T x, int descending)\n"
     "{\n"
     "constexpr int bits = 8 * sizeof(T);\n"
@@ -17275,7 +17376,7 @@ static const char ignis__text_sort_cu_0[] =
     "values[to] = src[(first + row) * n + position];\n"
     "}\n"
     "}\n\n\n\n"
-    "#define DIGITS 256\n"
+    "#define DIGITS IGNIS__SORT_DIGITS\n"
     "#define PASSES ((int)sizeof(T))\n\n"
     "__device__ inline int digit_of(Key key, int shift) { return (int)(key >> shift) & (DIGITS - 1); }\n\n\n\n"
     "template <int rounds> __device__ inline void rank_in_warp(uint32_t (&digits)[rounds], uint16_t *counts)\n"
@@ -17287,10 +17388,10 @@ static const char ignis__text_sort_cu_0[] =
     "uint32_t peers = ~0u;\n"
     "#pragma unroll\n"
     "for (int bit = 0; bit < 8; bit++) {\n"
-    "const uint32_t ones = __ballot_sync(0xffffffff, digit >> bit & 1);\n"
-    "peers &= digit >> bit & 1 ? ones : ~ones;\n"
-    "}\n";
+    "const uint32_t ones = __ballot_sync(0xffffffff, digit >> bit & 1);\n";
 static const char ignis__text_sort_cu_1[] =
+    "peers &= digit >> bit & 1 ? ones : ~ones;\n"
+    "}\n"
     "const uint32_t before = counts[digit];\n"
     "digits[round] |= before + __popc(peers & below) << 16;\n"
     "__syncwarp();\n"
@@ -17352,7 +17453,7 @@ static const char ignis__text_sort_cu_1[] =
     "}\n"
     "__syncthreads();\n"
     "}\n\n\n\n"
-    "#define ROW_ROUNDS 8\n"
+    "#define ROW_ROUNDS IGNIS__SORT_ROW_ROUNDS\n"
     "#define ROW_THREADS 1024\n"
     "#define NONE 0xffff\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(ROW_THREADS)\n"
@@ -17406,18 +17507,18 @@ static const char ignis__text_sort_cu_1[] =
     "positions[(long long)blockIdx.x * k + i] = places[i];\n"
     "}\n"
     "}\n\n\n\n"
-    "#define TILE_THREADS 512\n"
+    "#define TILE_THREADS IGNIS__SORT_TILE_THREADS\n"
     "#define TILE_WARPS (TILE_THREADS / 32)\n"
-    "#define ROUNDS (sizeof(T) == 8 ? 8 : 12)\n"
+    "#define ROUNDS (sizeof(T) == 8 ? IGNIS__SORT_ROUNDS_OF_8 : IGNIS__SORT_ROUNDS)\n"
     "#define TILE (TILE_THREADS * ROUNDS)\n"
-    "#define COUNTED (4 * TILE)\n"
+    "#define COUNTED (IGNIS__SORT_COUNTED * TILE)\n"
     "#define COPIES (32 / PASSES)\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(TILE_THREADS)\n"
+    "extern \"C\" __global__ void __launch_bounds__(TILE_THREADS)\n";
+static const char ignis__text_sort_cu_2[] =
     "ignis_sort_count(uint32_t *counts, const T *src, long long n, int parts, int passes, int descending)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "__shared__ uint32_t histogram[PASSES * DIGITS][COPIES];\n";
-static const char ignis__text_sort_cu_2[] =
+    "__shared__ uint32_t histogram[PASSES * DIGITS][COPIES];\n"
     "const long long row = blockIdx.x / parts, first = (long long)(blockIdx.x % parts) * COUNTED;\n"
     "for (int i = threadIdx.x; i < PASSES * DIGITS * COPIES; i += TILE_THREADS)\n"
     "histogram[i / COPIES][i % COPIES] = 0;\n"
@@ -17518,13 +17619,13 @@ static const char ignis__text_sort_cu_2[] =
     "to_row[threadIdx.x] += before - starts[threadIdx.x];\n"
     "}\n"
     "__syncthreads();\n"
-    "for (int i = threadIdx.x; i < filled; i += TILE_THREADS) {\n"
+    "for (int i = threadIdx.x; i < filled; i += TILE_THREADS) {\n";
+static const char ignis__text_sort_cu_3[] =
     "const T x = elements[i];\n"
     "const long long place = (uint32_t)(to_row[digit_of(key_of_element(x, descending), shift)] + i);\n"
     "if (long_positions && place >= k)\n"
     "continue;\n"
-    "to[place] = x;\n";
-static const char ignis__text_sort_cu_3[] =
+    "to[place] = x;\n"
     "if (long_positions)\n"
     "long_positions[row * k + place] = places[i];\n"
     "else\n"
@@ -17548,20 +17649,19 @@ static const char ignis__text_sort_cu_3[] =
     "}\n"
     "return before + sum - x;\n"
     "}\n\n\n\n\n\n\n\n"
-    "template <int threads>\n"
-    "__device__ inline void select(T *values, int64_t *positions, const T *src, const int64_t *from_positions, long long n,\n"
-    "int parts, int k, int items, int descending)\n"
+    "template <int threads> __device__ inline void select(const ignis__selection p)\n"
     "{\n"
     "extern __shared__ uint4 select_memory[];\n"
     "__shared__ uint32_t histogram[DIGITS], warp_sums[threads / 32];\n"
     "__shared__ uint32_t found_digit, found_before;\n"
     "LongItem *item = (LongItem *)select_memory;\n"
-    "const int part = blockIdx.x % parts;\n"
-    "const long long begin = n * part / parts, start = blockIdx.x / parts * n + begin;\n"
-    "const int count = (int)(n * (part + 1) / parts - begin);\n"
-    "const T *row = src + start;\n"
+    "const int part = blockIdx.x % p.parts;\n"
+    "const long long begin = p.n * part / p.parts,\n"
+    "start = blockIdx.x / p.parts * p.n + begin;\n"
+    "const int count = (int)(p.n * (part + 1) / p.parts - begin);\n"
+    "const T *row = p.src + start;\n"
     "Key limit = 0, known = 0;\n"
-    "uint32_t missing = k, all;\n\n"
+    "uint32_t missing = p.k, all;\n\n"
     "for (int shift = 8 * (int)sizeof(T) - 8; shift >= 0; shift -= 8) {\n"
     "if (threadIdx.x < DIGITS)\n"
     "histogram[threadIdx.x] = 0;\n"
@@ -17573,7 +17673,7 @@ static const char ignis__text_sort_cu_3[] =
     "element[e] = row[min(at + e * threads, count - 1)];\n"
     "#pragma unroll\n"
     "for (int e = 0; e < SELECT; e++) {\n"
-    "const Key key = key_of_element(element[e], descending);\n"
+    "const Key key = key_of_element(element[e], p.descending);\n"
     "if (at + e * threads < count && (key & known) == limit)\n"
     "atomicAdd(&histogram[digit_of(key, shift)], 1u);\n"
     "}\n"
@@ -17591,7 +17691,7 @@ static const char ignis__text_sort_cu_3[] =
     "missing -= found_before;\n"
     "__syncthreads();\n"
     "}\n\n"
-    "for (int i = threadIdx.x; i < items; i += threads)\n"
+    "for (int i = threadIdx.x; i < p.items; i += threads)\n"
     "set(item[i], ~Key(0), ~0u);\n"
     "uint32_t taken = 0, equal = 0;\n"
     "for (int at = 0; at < count; at += threads * SELECT) {\n"
@@ -17600,7 +17700,7 @@ static const char ignis__text_sort_cu_3[] =
     "uint32_t equals = 0, less = 0;\n"
     "#pragma unroll\n"
     "for (int e = 0; e < SELECT; e++) {\n"
-    "key[e] = key_of_element(row[min(first + e, count - 1)], descending);\n"
+    "key[e] = key_of_element(row[min(first + e, count - 1)], p.descending);\n"
     "equals |= (uint32_t)(first + e < count && key[e] == limit) << e;\n"
     "less |= (uint32_t)(first + e < count && key[e] < limit) << e;\n"
     "}\n"
@@ -17619,37 +17719,32 @@ static const char ignis__text_sort_cu_3[] =
     "if (less >> e & 1)\n"
     "set(item[to++], key[e], (uint32_t)(first + e));\n"
     "}\n"
-    "if (parts == 1)\n"
-    "sort_items(item, items, items);\n"
+    "if (p.parts == 1)\n"
+    "sort_items(item, p.items, p.items);\n"
     "else\n"
     "__syncthreads();\n"
-    "for (int i = threadIdx.x; i < k; i += threads) {\n"
+    "for (int i = threadIdx.x; i < p.k; i += threads) {\n"
     "const uint32_t position = position_of(item[i]);\n"
-    "positions[(long long)blockIdx.x * k + i] = from_positions ? from_positions[start + position] : begin + position;\n"
-    "values[(long long)blockIdx.x * k + i] = row[position];\n"
+    "p.positions[(long long)blockIdx.x * p.k + i] =\n"
+    "p.from_positions ? p.from_positions[start + position] : begin + position;\n"
+    "p.values[(long long)blockIdx.x * p.k + i] = row[position];\n"
     "}\n"
     "}\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 3)\n"
-    "ignis_sort_select(T *values, int64_t *positions, const T *src, const int64_t *from_positions, long long n,\n"
-    "int parts, int k, int items, int descending)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 3) ignis_sort_select(const ignis__selection p)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "select<THREADS>(values, positions, src, from_positions, n, parts, k, items, descending);\n"
+    "select<THREADS>(p);\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(512)\n"
-    "ignis_sort_select_few(T *values, int64_t *positions, const T *src, const int64_t *from_positions, long long n,\n"
-    "int parts, int k, int items, int descending)\n"
-    "{\n";
-static const char ignis__text_sort_cu_4[] =
+    "extern \"C\" __global__ void __launch_bounds__(IGNIS__SORT_FEW_THREADS) ignis_sort_select_few(const ignis__selection p)\n"
+    "{\n"
     "ignis_grid_dependency();\n"
-    "select<512>(values, positions, src, from_positions, n, parts, k, items, descending);\n"
+    "select<IGNIS__SORT_FEW_THREADS>(p);\n"
     "}\n";
 static const char *const ignis__text_sort_cu[] = {
     ignis__text_sort_cu_0,
     ignis__text_sort_cu_1,
     ignis__text_sort_cu_2,
     ignis__text_sort_cu_3,
-    ignis__text_sort_cu_4,
 };
 
 static const char ignis__text_strided_cuh_0[] =
@@ -18001,7 +18096,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_mma_cu = {
 static const ignis__source *const ignis__includes_shared_tensor_map_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_tensor_map_h = {
-    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 81};
+    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 85};
 
 static const ignis__source *const ignis__includes_hopper_cuh[] = {
     &ignis__source_shared_tensor_map_h,
@@ -18023,7 +18118,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_hopper_cu = {
 static const ignis__source *const ignis__includes_shared_rope_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_rope_h = {
-    "shared/rope.h", 0xafea3809468a3304ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 78};
+    "shared/rope.h", 0x11017c6c7b96d939ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 81};
 
 static const ignis__source *const ignis__includes_rope_cuh[] = {
     &ignis__source_shared_rope_h,
@@ -18086,7 +18181,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_border_cu = {
 static const ignis__source *const ignis__includes_shared_channel_norm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_channel_norm_h = {
-    "shared/channel_norm.h", 0x7f3bab57a99f2eadULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 69};
+    "shared/channel_norm.h", 0xda10e8a496b82105ULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 69};
 
 static const ignis__source *const ignis__includes_channel_norm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18094,7 +18189,7 @@ static const ignis__source *const ignis__includes_channel_norm_cu[] = {
     &ignis__source_shared_channel_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_channel_norm_cu = {
-    "channel_norm.cu", 0xf13260e66a921975ULL, IGNIS__PIECES_OF_TENSORS(channel_norm_cu), ignis__includes_channel_norm_cu, 13};
+    "channel_norm.cu", 0x20efa9d091797a2aULL, IGNIS__PIECES_OF_TENSORS(channel_norm_cu), ignis__includes_channel_norm_cu, 13};
 
 static const ignis__source *const ignis__includes_channel_norm_wide_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18128,7 +18223,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_collective_cu = {
 static const ignis__source *const ignis__includes_shared_gemm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_gemm_h = {
-    "shared/gemm.h", 0xfb2f7c09b7696b28ULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 73};
+    "shared/gemm.h", 0xfb2f7c09b7696b28ULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 74};
 
 static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18173,17 +18268,23 @@ static const ignis__source *const ignis__includes_elementwise_cu[] = {
 IGNIS__PRIVATE const ignis__source ignis__source_elementwise_cu = {
     "elementwise.cu", 0x3ce9a03322272c57ULL, IGNIS__PIECES(elementwise_cu), ignis__includes_elementwise_cu, 20};
 
+static const ignis__source *const ignis__includes_shared_embedding_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_embedding_h = {
+    "shared/embedding.h", 0xb2c0394bd8f6629eULL, IGNIS__PIECES_OF_TENSORS(shared_embedding_h), ignis__includes_shared_embedding_h, 72};
+
 static const ignis__source *const ignis__includes_embedding_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
+    &ignis__source_shared_embedding_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_embedding_cu = {
-    "embedding.cu", 0x29356f81e70b1a8bULL, IGNIS__PIECES_OF_TENSORS(embedding_cu), ignis__includes_embedding_cu, 21};
+    "embedding.cu", 0x562e963e3014512cULL, IGNIS__PIECES_OF_TENSORS(embedding_cu), ignis__includes_embedding_cu, 21};
 
 static const ignis__source *const ignis__includes_shared_fft_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_fft_h = {
-    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 72};
+    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 73};
 
 static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18214,12 +18315,12 @@ IGNIS__PRIVATE const ignis__source ignis__source_fft_rows_cu = {
 static const ignis__source *const ignis__includes_shared_index_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_index_h = {
-    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 75};
+    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 76};
 
 static const ignis__source *const ignis__includes_shared_strided_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_strided_h = {
-    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 80};
+    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 84};
 
 static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18227,7 +18328,7 @@ static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_shared_strided_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_strided_cuh = {
-    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 85};
+    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 89};
 
 static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18270,7 +18371,7 @@ static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_cu = {
-    "gemm_hopper.cu", 0x1ec6a6c8d192a061ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 29};
+    "gemm_hopper.cu", 0x24a4188b4f920abfULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 29};
 
 static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18288,7 +18389,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_gemm_mma_cu = {
 static const ignis__source *const ignis__includes_shared_image_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_image_h = {
-    "shared/image.h", 0xf12db4361cefe97bULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 74};
+    "shared/image.h", 0xf12db4361cefe97bULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 75};
 
 static const ignis__source *const ignis__includes_grid_sample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18326,7 +18427,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_image_cuh = {
 static const ignis__source *const ignis__includes_shared_linalg_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_linalg_h = {
-    "shared/linalg.h", 0x917ab097fb62cea1ULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 76};
+    "shared/linalg.h", 0x917ab097fb62cea1ULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 77};
 
 static const ignis__source *const ignis__includes_linalg_cuh[] = {
     &ignis__source_shared_linalg_h,
@@ -18366,7 +18467,7 @@ static const ignis__source *const ignis__includes_softmax_cuh[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cuh = {
-    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 83};
+    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 87};
 
 static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18382,34 +18483,43 @@ static const ignis__source *const ignis__includes_map_cuh[] = {
 IGNIS__PRIVATE const ignis__source ignis__source_map_cuh = {
     "map.cuh", 0xde85397e06e08f62ULL, IGNIS__PIECES_OF_TENSORS(map_cuh), ignis__includes_map_cuh, 41};
 
+static const ignis__source *const ignis__includes_shared_norm_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_norm_h = {
+    "shared/norm.h", 0x1a4f7e73366ee1eeULL, IGNIS__PIECES_OF_TENSORS(shared_norm_h), ignis__includes_shared_norm_h, 78};
+
 static const ignis__source *const ignis__includes_norm_cuh[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
+    &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_cuh = {
-    "norm.cuh", 0x42d39e4cee6d0576ULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 44};
+    "norm.cuh", 0x90424f68b08c8f53ULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 44};
 
 static const ignis__source *const ignis__includes_norm_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_norm_cuh,
+    &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_cu = {
-    "norm.cu", 0xe9011851f4071ee2ULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 43};
+    "norm.cu", 0x92cf776081a13746ULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 43};
 
 static const ignis__source *const ignis__includes_norm_add_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_norm_cuh,
+    &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_add_cu = {
-    "norm_add.cu", 0xa386982a81595f76ULL, IGNIS__PIECES_OF_TENSORS(norm_add_cu), ignis__includes_norm_add_cu, 45};
+    "norm_add.cu", 0x8868e002cff6422cULL, IGNIS__PIECES_OF_TENSORS(norm_add_cu), ignis__includes_norm_add_cu, 45};
 
 static const ignis__source *const ignis__includes_norm_add_wide_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_norm_cuh,
     &ignis__source_norm_add_cu,
+    &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_add_wide_cu = {
     "norm_add_wide.cu", 0x6309f94cabf7c970ULL, IGNIS__PIECES_OF_TENSORS(norm_add_wide_cu), ignis__includes_norm_add_wide_cu, 46};
@@ -18419,9 +18529,10 @@ static const ignis__source *const ignis__includes_norm_unaligned_cuh[] = {
     &ignis__source_f8_cuh,
     &ignis__source_mma_cuh,
     &ignis__source_norm_cuh,
+    &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cuh = {
-    "norm_unaligned.cuh", 0xf9dbbedfb2d6a266ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 50};
+    "norm_unaligned.cuh", 0x31d3fe9e7c40c4a9ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 50};
 
 static const ignis__source *const ignis__includes_norm_grad_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18429,6 +18540,7 @@ static const ignis__source *const ignis__includes_norm_grad_cu[] = {
     &ignis__source_mma_cuh,
     &ignis__source_norm_cuh,
     &ignis__source_norm_unaligned_cuh,
+    &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_grad_cu = {
     "norm_grad.cu", 0xf6eca237dbc235a3ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_cu), ignis__includes_norm_grad_cu, 47};
@@ -18440,6 +18552,7 @@ static const ignis__source *const ignis__includes_norm_grad_wide_cu[] = {
     &ignis__source_norm_cuh,
     &ignis__source_norm_grad_cu,
     &ignis__source_norm_unaligned_cuh,
+    &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_grad_wide_cu = {
     "norm_grad_wide.cu", 0x93b82cdbadd8c3c7ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_wide_cu), ignis__includes_norm_grad_wide_cu, 48};
@@ -18450,6 +18563,7 @@ static const ignis__source *const ignis__includes_norm_unaligned_cu[] = {
     &ignis__source_mma_cuh,
     &ignis__source_norm_cuh,
     &ignis__source_norm_unaligned_cuh,
+    &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cu = {
     "norm_unaligned.cu", 0xfe3d48986a05cf45ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cu), ignis__includes_norm_unaligned_cu, 49};
@@ -18461,6 +18575,7 @@ static const ignis__source *const ignis__includes_norm_unaligned_wide_cu[] = {
     &ignis__source_norm_cuh,
     &ignis__source_norm_unaligned_cu,
     &ignis__source_norm_unaligned_cuh,
+    &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_wide_cu = {
     "norm_unaligned_wide.cu", 0x3cd11f965ce54f5eULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_wide_cu), ignis__includes_norm_unaligned_wide_cu, 51};
@@ -18470,6 +18585,7 @@ static const ignis__source *const ignis__includes_norm_wide_cu[] = {
     &ignis__source_f8_cuh,
     &ignis__source_norm_cu,
     &ignis__source_norm_cuh,
+    &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_wide_cu = {
     "norm_wide.cu", 0x74bddc0bc7419a48ULL, IGNIS__PIECES_OF_TENSORS(norm_wide_cu), ignis__includes_norm_wide_cu, 52};
@@ -18477,7 +18593,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_norm_wide_cu = {
 static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
-    "shared/optimizer.h", 0x8d57a59845791487ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 77};
+    "shared/optimizer.h", 0x8d57a59845791487ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 79};
 
 static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18535,12 +18651,18 @@ static const ignis__source *const ignis__includes_random_cu[] = {
 IGNIS__PRIVATE const ignis__source ignis__source_random_cu = {
     "random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu), ignis__includes_random_cu, 59};
 
+static const ignis__source *const ignis__includes_shared_reduce_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_reduce_h = {
+    "shared/reduce.h", 0x3c016b01a1b3eb2cULL, IGNIS__PIECES_OF_TENSORS(shared_reduce_h), ignis__includes_shared_reduce_h, 80};
+
 static const ignis__source *const ignis__includes_reduce_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
+    &ignis__source_shared_reduce_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_reduce_cu = {
-    "reduce.cu", 0x85307353d68254c7ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 60};
+    "reduce.cu", 0x07d1173510aa9050ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 60};
 
 static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18549,12 +18671,12 @@ static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cu = {
-    "rope.cu", 0xd780df002479d1dfULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 61};
+    "rope.cu", 0x3045e4414c4f81e3ULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 61};
 
 static const ignis__source *const ignis__includes_shared_scan_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_scan_h = {
-    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 79};
+    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 82};
 
 static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18581,20 +18703,26 @@ static const ignis__source *const ignis__includes_shape_cu[] = {
 IGNIS__PRIVATE const ignis__source ignis__source_shape_cu = {
     "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 65};
 
+static const ignis__source *const ignis__includes_shared_sort_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_sort_h = {
+    "shared/sort.h", 0x863218b266515ff9ULL, IGNIS__PIECES_OF_TENSORS(shared_sort_h), ignis__includes_shared_sort_h, 83};
+
 static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cu = {
-    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 82};
+    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 86};
 
 static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
+    &ignis__source_shared_sort_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_sort_cu = {
-    "sort.cu", 0x0b84e28d5a0f8334ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 84};
+    "sort.cu", 0x5c59c9dcd695e400ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 88};
 
 static const ignis__source *const ignis__includes_unfold_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18606,7 +18734,7 @@ static const ignis__source *const ignis__includes_unfold_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_unfold_cu = {
-    "unfold.cu", 0xafa88804e416da2bULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 86};
+    "unfold.cu", 0xafa88804e416da2bULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 90};
 
 static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18617,7 +18745,7 @@ static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_upsample_cu = {
-    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 87};
+    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 91};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -18696,14 +18824,18 @@ IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
     &ignis__source_shared_channel_norm_h,
     &ignis__source_shared_collective_h,
     &ignis__source_shared_divisor_h,
+    &ignis__source_shared_embedding_h,
     &ignis__source_shared_fft_h,
     &ignis__source_shared_gemm_h,
     &ignis__source_shared_image_h,
     &ignis__source_shared_index_h,
     &ignis__source_shared_linalg_h,
+    &ignis__source_shared_norm_h,
     &ignis__source_shared_optimizer_h,
+    &ignis__source_shared_reduce_h,
     &ignis__source_shared_rope_h,
     &ignis__source_shared_scan_h,
+    &ignis__source_shared_sort_h,
     &ignis__source_shared_strided_h,
     &ignis__source_shared_tensor_map_h,
     &ignis__source_softmax_cu,

@@ -12613,38 +12613,30 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_query(ignis_tokenizer tokeniz
     Every id of the caller is checked before it is decoded.
     May use: encode.c, tokenizer.c. Locks: none; the tokenizer is held during a call. */
 
-/*  Encodes a text for a public call; control tokens inside `spans` are plain text. -1, and reported, on
-    failure. */
-IGNIS__PRIVATE int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer, const char *text, size_t size,
-                                           const ignis_encode_desc *desc, const ignis__plain_span *spans,
-                                           int64_t span_count, int32_t *ids, int capacity)
+/*  Encodes a text for a public call, and closes the encoder, which has a tokenizer, room for ids, and how control
+    tokens in the text are read. -1, and reported, on failure. */
+IGNIS__PRIVATE int ignis__tokenizer_encode(const char *call, ignis__encoder *encoder, const char *text, size_t size,
+                                           bool no_bos)
 {
-    ignis__encoder encoder = IGNIS__ZERO;
     int count = -1;
-    encoder.tokenizer = tokenizer;
-    encoder.plain = desc && desc->plain;
-    encoder.spans = spans;
-    encoder.span_count = span_count;
-    encoder.ids = ids;
-    encoder.capacity = capacity;
-    if (!ignis__encode(&encoder, text, size, desc && desc->no_bos) && encoder.too_long)
+    if (!ignis__encode(encoder, text, size, no_bos) && encoder->too_long)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has more than %lld bytes once it is normalized",
                     (long long)IGNIS__TEXT_LIMIT);
-    else if (encoder.too_slow)
+    else if (encoder->too_slow)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "a pattern of the tokenizer's pre_tokenizer takes too many steps for this text of %lld bytes",
                     (long long)size);
-    else if (encoder.failed)
+    else if (encoder->failed)
         ignis__fail_host_memory(call, size);
-    else if (encoder.unclear)
+    else if (encoder->unclear)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "this tokenizer finds control tokens in normalized text, where it is not known whether a message "
                     "has written them");
-    else if (encoder.count > INT32_MAX)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has %lld tokens, above 2^31", (long long)encoder.count);
+    else if (encoder->count > INT32_MAX)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has %lld tokens, above 2^31", (long long)encoder->count);
     else
-        count = (int)encoder.count;
-    ignis__encoder_close(&encoder);
+        count = (int)encoder->count;
+    ignis__encoder_close(encoder);
     return count;
 }
 
@@ -12653,6 +12645,7 @@ IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text
 {
     static const char call[] = "ignis_tokenizer_encode";
     ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
+    ignis__encoder encoder = IGNIS__ZERO;
     int count = -1;
     if (!held)
         return -1;
@@ -12663,8 +12656,13 @@ IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text
     else if (size < 0 || size > IGNIS__TEXT_LIMIT)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; texts have 0 to %lld bytes", (long long)size,
                     (long long)IGNIS__TEXT_LIMIT);
-    else
-        count = ignis__tokenizer_encode(call, held, text ? text : "", (size_t)size, desc, NULL, 0, ids, capacity);
+    else {
+        encoder.tokenizer = held;
+        encoder.plain = desc && desc->plain;
+        encoder.ids = ids;
+        encoder.capacity = capacity;
+        count = ignis__tokenizer_encode(call, &encoder, text ? text : "", (size_t)size, desc && desc->no_bos);
+    }
     ignis__tokenizer_drop(held);
     return count;
 }
@@ -17141,23 +17139,30 @@ IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *chat, const char *call, cons
     return !chat->fault;
 }
 
-/*  Checks the arguments of both calls and renders to *out. *held is the tokenizer, which the caller drops, or
-    NULL. On failure nothing is held. */
+/*  A rendered chat, the tokenizer, which is held, or NULL, and the text. */
+typedef struct ignis__chat_rendering {
+    ignis__chat chat;
+    ignis__tokenizer *tokenizer;
+    ignis__chat_writer text;
+} ignis__chat_rendering;
+
+/*  Checks the arguments of both calls and renders to run->text. On failure nothing is held. */
 static bool ignis__chat_start_call(const char *call, ignis_tokenizer tokenizer, const ignis_message *messages,
                                    int count, const ignis_chat_desc *desc, bool no_out, int64_t capacity,
-                                   ignis__chat *chat, ignis__tokenizer **held, ignis__chat_writer *out)
+                                   ignis__chat_rendering *run)
 {
     ignis_chat_desc defaults;
     const char *text;
     int i;
     bool ok = false;
-    *held = NULL;
+    run->tokenizer = NULL;
     memset(&defaults, 0, sizeof defaults);
     desc = desc ? desc : &defaults;
     text = desc->chat_template;
-    if (!ignis__enter(call) || ((tokenizer.id || !text) && (*held = ignis__tokenizer_hold(call, tokenizer)) == NULL))
+    if (!ignis__enter(call) ||
+        ((tokenizer.id || !text) && (run->tokenizer = ignis__tokenizer_hold(call, tokenizer)) == NULL))
         return false;
-    text = text ? text : (*held)->chat_template;
+    text = text ? text : run->tokenizer->chat_template;
     for (i = 0; messages && i < count && messages[i].role; i++)
         continue;
     if (!text)
@@ -17173,50 +17178,51 @@ static bool ignis__chat_start_call(const char *call, ignis_tokenizer tokenizer, 
     else if (i < count)
         ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "messages[%d].role is null", i);
     else
-        ok =
-            ignis__chat_render(chat, call, text, messages, count, desc, *held, out) || (ignis__chat_close(chat), false);
-    if (!ok && *held)
-        ignis__tokenizer_drop(*held);
+        ok = ignis__chat_render(&run->chat, call, text, messages, count, desc, run->tokenizer, &run->text) ||
+             (ignis__chat_close(&run->chat), false);
+    if (!ok && run->tokenizer)
+        ignis__tokenizer_drop(run->tokenizer);
     return ok;
+}
+
+static void ignis__chat_end_call(ignis__chat_rendering *run)
+{
+    ignis__chat_close(&run->chat);
+    if (run->tokenizer)
+        ignis__tokenizer_drop(run->tokenizer);
 }
 
 IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
                                     const ignis_chat_desc *desc, char *out, int64_t capacity)
 {
     static const char call[] = "ignis_chat_render";
-    ignis__tokenizer *held;
-    ignis__chat chat;
-    ignis__chat_writer text;
-    if (!ignis__chat_start_call(call, tokenizer, messages, count, desc, !out, capacity, &chat, &held, &text))
+    ignis__chat_rendering run;
+    if (!ignis__chat_start_call(call, tokenizer, messages, count, desc, !out, capacity, &run))
         return -1;
-    if (text.size && capacity > 0)
-        memcpy(out, text.text, (int64_t)text.size < capacity ? text.size : (size_t)capacity);
-    ignis__chat_close(&chat);
-    if (held)
-        ignis__tokenizer_drop(held);
-    return (int64_t)text.size;
+    if (run.text.size && capacity > 0)
+        memcpy(out, run.text.text, (int64_t)run.text.size < capacity ? run.text.size : (size_t)capacity);
+    ignis__chat_end_call(&run);
+    return (int64_t)run.text.size;
 }
 
 IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
                                 const ignis_chat_desc *desc, int32_t *ids, int capacity)
 {
     static const char call[] = "ignis_chat_encode";
-    static const ignis_encode_desc no_bos = {true, false};
-    ignis__tokenizer *held;
-    ignis__chat chat;
-    ignis__chat_writer text;
+    ignis__chat_rendering run;
+    ignis__encoder encoder = IGNIS__ZERO;
     ignis__list spans = IGNIS__ZERO; /* of the caller's text */
     size_t at, begin;
     int result = -1;
     bool ok = true;
-    if (!ignis__chat_start_call(call, tokenizer, messages, count, desc, !ids, capacity, &chat, &held, &text))
+    if (!ignis__chat_start_call(call, tokenizer, messages, count, desc, !ids, capacity, &run))
         return -1;
     spans.size = sizeof(ignis__plain_span);
-    for (at = 0; at < text.size && ok;) {
+    for (at = 0; at < run.text.size && ok;) {
         ignis__plain_span *span;
-        for (begin = at; at < text.size && text.marks[at] == text.marks[begin]; at++)
+        for (begin = at; at < run.text.size && run.text.marks[at] == run.text.marks[begin]; at++)
             continue;
-        if (!text.marks[begin])
+        if (!run.text.marks[begin])
             continue;
         span = (ignis__plain_span *)ignis__list_add(&spans);
         ok = span != NULL;
@@ -17225,17 +17231,20 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
             span->end = at;
         }
     }
-    if (!held)
+    if (!run.tokenizer)
         ignis__fail_null(call, "tokenizer");
     else if (!ok)
         ignis__fail_host_memory(call, spans.size * (size_t)spans.count * 2);
-    else
-        result = ignis__tokenizer_encode(call, held, text.text ? text.text : "", text.size, &no_bos,
-                                         (const ignis__plain_span *)(void *)spans.items, spans.count, ids, capacity);
+    else {
+        encoder.tokenizer = run.tokenizer;
+        encoder.spans = (const ignis__plain_span *)(void *)spans.items;
+        encoder.span_count = spans.count;
+        encoder.ids = ids;
+        encoder.capacity = capacity;
+        result = ignis__tokenizer_encode(call, &encoder, run.text.text ? run.text.text : "", run.text.size, true);
+    }
     ignis__free(spans.items);
-    ignis__chat_close(&chat);
-    if (held)
-        ignis__tokenizer_drop(held);
+    ignis__chat_end_call(&run);
     return result;
 }
 
@@ -26348,11 +26357,11 @@ IGNIS__PRIVATE void ignis__gemv_choose_ring(ignis__op *op, const ignis__array *w
     const size_t all = (size_t)op->work.device->info.shared_per_block + 1024; /* of an SM */
     const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, step = 2 * weights->shape.dim[1];
     const int box[] = {64, 8}; /* gemv_mma.cu has the same box */
+    const ignis__tensor_map_desc desc = {weights->dtype, false, p->weights, 2, dims, &step, box, NULL};
     p->ring = 2 * (3 * PIECES + rest + OTHER) <= all ? 3 : 2;
     p->found_at = PIECES * p->ring;
     *resident = 2 * ((size_t)p->found_at + rest + OTHER) <= all ? 2 : 1;
-    op->ok =
-        op->ok && ignis__tensor_map_make(&op->work, map, weights->dtype, false, p->weights, 2, dims, &step, box, NULL);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, &desc);
 }
 
 /*  The operands of a product of 9 rows or more by gemv_cluster.cuh. x_columns: 16-bit elements of a row of x.
@@ -26376,6 +26385,7 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
     const int64_t dims[] = {source->x_columns, p->rows}, step = 2 * source->x_columns;
     size_t stage, free_bytes, found;
     int box[] = {64, 0};
+    const ignis__tensor_map_desc desc = {dtype, false, source->x, 2, dims, &step, box, NULL};
     if (!op->work.device->clusters || !ignis__cuda.cuTensorMapEncodeTiled)
         return NULL;
     while (variant->columns < p->rows || (variant->cluster > 1 && 2 * source->groups * variant->cluster >
@@ -26390,7 +26400,7 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
     ignis__gemv_cluster_define(define, size, variant, source->type);
     if (p->ring < 2 || !ignis__variant_exists(op->work.device, source->builtin, dtype, define))
         return NULL;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, x_map, dtype, false, source->x, 2, dims, &step, box, NULL);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, x_map, &desc);
     return variant;
 }
 
@@ -26402,8 +26412,10 @@ static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const i
         (size_t)p->found_at + 512 * (size_t)(variant->columns * variant->found) + 8 + 16 * (size_t)p->ring;
     const int64_t most = (int64_t)variant->resident * op->work.device->info.multiprocessors;
     ignis__op_launch(op, source->builtin, dtype, define,
-                     variant->cluster > 1 ? source->groups * variant->cluster : ignis__clamp(source->groups, 1, most),
-                     1, 1, 288, 1, shared, params);
+                     ignis__launch_row(variant->cluster > 1 ? source->groups * variant->cluster
+                                                            : ignis__clamp(source->groups, 1, most),
+                                       288, shared),
+                     params);
 }
 
 /*  Multiplies with dense weights by clusters. False if this device has no variant. */
@@ -26413,6 +26425,7 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
     const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64;
     const int box[] = {64, (half & -half) < 64 ? half & -half : 64}; /* gemv_cluster.cu has the same box */
     const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, step = 2 * dims[0];
+    const ignis__tensor_map_desc desc = {weights->dtype, false, p->weights, 2, dims, &step, box, NULL};
     ignis__gemv_cluster_source source = IGNIS__ZERO;
     const ignis__gemv_cluster *variant;
     char define[64];
@@ -26427,8 +26440,7 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
     variant = ignis__gemv_cluster_choose(op, weights->dtype, &source, p, &maps[1], define, sizeof define);
     if (!variant)
         return false;
-    op->ok = op->ok &&
-             ignis__tensor_map_make(&op->work, &maps[0], weights->dtype, false, p->weights, 2, dims, &step, box, NULL);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, &maps[0], &desc);
     ignis__gemv_cluster_launch(op, weights->dtype, &source, p, variant, define, params);
     return true;
 }
@@ -26534,9 +26546,11 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc 
     ignis__cost(-1, 2.0 * (double)desc->count * (double)desc->weights->numel, (int)desc->weights->dtype);
     if (number > 1 && ignis__gemv_cluster_dense(op, &p, desc->weights))
         return;
-    ignis__op_launch(op, ignis__gemv_dense_kernels[number], desc->weights->dtype, number > 1 ? define : NULL,
-                     ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 1, 1, 256, 1,
-                     shared, params);
+    ignis__op_launch(
+        op, ignis__gemv_dense_kernels[number], desc->weights->dtype, number > 1 ? define : NULL,
+        ignis__launch_row(ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 256,
+                          shared),
+        params);
 }
 
 /*  As ignis__gemv_run_dense, for quantised weights: launches one kernel for each of their types. */
@@ -26599,14 +26613,14 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_d
                 shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
             }
         } else { /* the factor of the type is in the scales of x */
-            ignis__op_launch(op, IGNIS__BUILTIN(GEMV_BLOCKS_ROWS), desc->x->dtype, define, desc->count, 1, 1, 256, 1,
-                             row, params);
+            ignis__op_launch(op, IGNIS__BUILTIN(GEMV_BLOCKS_ROWS), desc->x->dtype, define,
+                             ignis__launch_row(desc->count, 256, row), params);
             if (desc->count > 8 && in_step && ignis__gemv_cluster_quantised(op, desc->x->dtype, &p, q.type, units))
                 continue;
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }
-        ignis__op_launch(op, ignis__gemv_blocks_kernels[single ? 0 : number - 1], desc->x->dtype, define, grid, 1, 1,
-                         256, 1, shared, params);
+        ignis__op_launch(op, ignis__gemv_blocks_kernels[single ? 0 : number - 1], desc->x->dtype, define,
+                         ignis__launch_row(grid, 256, shared), params);
     }
 }
 
@@ -26653,8 +26667,9 @@ IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, const ignis__gemv_desc *desc)
         if (desc->weights->blocks.count)
             ignis__op_dequantise(op, desc->dequantised, 0, desc->weights, &desc->weights->blocks, first, some);
         p.n = some / (desc->gated ? 2 : 1);
-        ignis__op_launch(op, builtin, desc->x->dtype, NULL, ignis__ceil_div(p.n, 4),
-                         ignis__ceil_div(desc->count, columns), 1, 128, 1, 0, params);
+        ignis__op_launch(
+            op, builtin, desc->x->dtype, NULL,
+            ignis__launch_grid(ignis__ceil_div(p.n, 4), ignis__ceil_div(desc->count, columns), 1, 128, 1, 0), params);
         p.bias += p.bias ? (ignis__address)(some * ignis__dtypes[desc->x->dtype].size) : 0;
         p.out = p.sum = p.logits = p.out + (ignis__address)(some * ignis__dtypes[desc->out->dtype].size);
     }
@@ -26719,7 +26734,8 @@ IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, const ignis__gemv_desc *des
     result = ignis__op_write(op, desc->out);
     from = ignis__op_write(op, desc->gate_up);
     ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_GATE), desc->x->dtype, NULL,
-                     ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), product.m, 1, 256, 1, 0, gate);
+                     ignis__launch_grid(ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), product.m, 1, 256, 1, 0),
+                     gate);
 }
 
 /*  models/generate/paged_attention.c - writes to the KV cache, attention over pages, sampling: the launches
@@ -26743,8 +26759,10 @@ IGNIS__PRIVATE void ignis__kv_cache_append(ignis__op *op, int count, ignis_dtype
     params[0] = p;
     params[1] = dtype == IGNIS_F64 ? (void *)(uintptr_t)table : ignis__rope_round_frequencies(floats, table);
     p->turns = frequencies != NULL;
-    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_CACHE), dtype, NULL, count, ignis__ceil_div(heads, share), 1, 256, 1,
-                     p->q_weight || p->k_weight ? (size_t)share * (dtype == IGNIS_F64 ? 8 : 4) : 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_CACHE), dtype, NULL,
+                     ignis__launch_grid(count, ignis__ceil_div(heads, share), 1, 256, 1,
+                                        p->q_weight || p->k_weight ? (size_t)share * (dtype == IGNIS_F64 ? 8 : 4) : 0),
+                     params);
 }
 
 /*  Returns the elements of scratch, in the wide type, that attention of `rows` rows needs. */
@@ -26810,11 +26828,15 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
         blocks = clustered ? (int64_t)CLUSTER : ignis__clamp(blocks, 1, p.splits);
         p.count = rows;
         if (use_many && 2 * groups * rows >= 5 * device->info.multiprocessors)
-            ignis__op_launch(op, IGNIS__BUILTIN(PAGED_MANY), dtype, plain, device->info.multiprocessors, 1, 1,
-                             (unsigned)(32 * ELEMENTS / head_dim + OTHERS), 1, tiles, params);
+            ignis__op_launch(
+                op, IGNIS__BUILTIN(PAGED_MANY), dtype, plain,
+                ignis__launch_row(device->info.multiprocessors, (unsigned)(32 * ELEMENTS / head_dim + OTHERS), tiles),
+                params);
         else
-            ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, rows,
-                             clustered ? TEAMS * 128 : 128, 1, clustered ? arrivals : 0, params);
+            ignis__op_launch(
+                op, builtin, dtype, clustered ? with_clusters : plain,
+                ignis__launch_grid(blocks, groups, rows, clustered ? TEAMS * 128 : 128, 1, clustered ? arrivals : 0),
+                params);
         p.q += (ignis__address)((int64_t)rows * p.q_row * size);
         p.out += (ignis__address)((int64_t)rows * p.heads * p.head_dim * size);
         p.rows += sizeof(ignis__generate_row) * (ignis__address)rows;
@@ -26826,12 +26848,14 @@ IGNIS__PRIVATE void ignis__sampling_launch(ignis__op *op, int count, ignis__samp
     const ignis_dtype only = IGNIS_F16; /* one program serves all dtypes */
     int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / count, 1, IGNIS__DRAW_BLOCKS);
     void *params[] = {p};
-    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW), only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW), only, NULL,
+                     ignis__launch_grid(IGNIS__DRAW_PARTS, count, 1, 256, 1, 0), params);
     if (draws != IGNIS__SAMPLING_FILTERED)
         return;
-    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW_BINS), only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0,
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW_BINS), only, NULL,
+                     ignis__launch_grid(IGNIS__DRAW_PARTS, count, 1, 256, 1, 0), params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW_CUT), only, NULL, ignis__launch_grid(blocks, count, 1, 512, 1, 0),
                      params);
-    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW_CUT), only, NULL, blocks, count, 1, 512, 1, 0, params);
 }
 
 /*  Launches attention of a chunk's rows by the kernels of ignis_sdpa. end: tokens of the sequence up to the end of
@@ -27168,9 +27192,10 @@ IGNIS__COLD static bool ignis__engine_single_launch_weights(ignis__op *op, const
     const int64_t rows = heads ? engine->model->head_dim / 2 : gated ? n / 2 : n;
     const int64_t dims[] = {k, rows, n / rows}, steps[] = {2 * k, 2 * k * rows};
     const int box[] = {64, heads || gated ? 8 : 16, heads || gated ? 2 : 1};
+    const ignis__tensor_map_desc desc = {engine->model->dtype, false, at, 3, dims, steps, box, NULL};
     int i, first = 0;
     if (!blocks->count)
-        return ignis__tensor_map_make(&op->work, &to->map, engine->model->dtype, false, at, 3, dims, steps, box, NULL);
+        return ignis__tensor_map_make(&op->work, &to->map, &desc);
     for (i = 0; i < IGNIS__COUNT(to->parts); i++) {
         const bool exists = i < blocks->count;
         to->parts[i].records = exists ? ignis__quantised_part(blocks, i, at).records : 0;
@@ -27670,7 +27695,8 @@ static void ignis__engine_scale_logits(ignis__op *op, ignis__engine *engine, int
     if (scale == 1 && !(softcap > 0))
         return;
     ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_LOGITS), model->dtype, NULL,
-                     ignis__clamp(ignis__ceil_div(vocab, 1024), 1, 128), count, 1, 256, 1, 0, params);
+                     ignis__launch_grid(ignis__clamp(ignis__ceil_div(vocab, 1024), 1, 128), count, 1, 256, 1, 0),
+                     params);
 }
 
 /*  Launches generate_step.cu, which computes the logits of one uploaded row. */
@@ -27739,7 +27765,8 @@ static void ignis__engine_launch_single(ignis__op *op, ignis__engine *engine)
     p.splits = engine->splits;
     ignis__cost(-1, flops, (int)model->dtype);
     ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_STEP), model->dtype, engine->step_define,
-                     ignis__clamp(blocks, 1, op->work.device->info.multiprocessors), 1, 1, 384, 1, shared, params);
+                     ignis__launch_row(ignis__clamp(blocks, 1, op->work.device->info.multiprocessors), 384, shared),
+                     params);
 }
 
 /*  Launches a decode step of `count` uploaded rows: logits, then sampling. ready: their hidden states are in `sum`

@@ -19,7 +19,6 @@
     channels are a multiple of a pack, and all arrays of rows begin at multiples of 16 bytes. The grid may have
     any number of blocks. */
 #include "ignis.cuh"
-#include "shared/channel_norm.h"
 
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
@@ -31,10 +30,12 @@ typedef Wide W;
 typedef T W;
 #endif
 
+#include "shared/channel_norm.h"
+
 #define PACK (16 / (int)sizeof(T)) /* elements */
-#define THREADS 256                /* of a block */
-#define IN_FLIGHT 4                /* rows that a thread loads before it uses the first */
-#define WARPS 8                    /* of the blocks of other kernels */
+#define THREADS IGNIS__CHANNEL_THREADS
+#define IN_FLIGHT 4 /* rows that a thread loads before it uses the first */
+#define WARPS IGNIS__CHANNEL_WARPS
 
 /*  The work of a block at a time: a part of the rows of an image, and a tile of channels. This thread has the
     channels from channel on, if there are any. */
@@ -408,63 +409,61 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 constexpr Wide smallest_rstd = sizeof(Wide) == 8 ? Wide(0x1p-480) : Wide(0x1p-50f);
 
 /*  dx of the n channels of an item, where the square of rstd is no number. */
-static __device__ __noinline__ void backward_again(int n, T *dx, const T *dy, const T *x, const W *w, const Wide *means,
-                                                   const Wide *rstds, const Wide *average_g, const Wide *average_gh,
-                                                   const ignis__channel_sizes &s, const ignis_item &item)
+static __device__ __noinline__ void backward_again(int n, const ignis__channel_gradient p, const ignis_item &item)
 {
+    const ignis__channel_sizes &s = p.sizes;
     for (long long channel = item.channel; channel < item.channel + n; channel++) {
         const long long group = item.image * s.groups + channel / (s.channels / s.groups);
-        const Wide mean = means[group], rstd = rstds[group], g = average_g[group], gh = average_gh[group],
-                   weight = Wide(w[channel]);
+        const Wide mean = p.mean[group], rstd = p.rstd[group], g = p.average_g[group], gh = p.average_gh[group],
+                   weight = Wide(p.w[channel]);
 #pragma unroll 1
         for (long long row = item.begin + threadIdx.y; row < item.end; row += blockDim.y) {
             const long long at = (item.image * s.rows + row) * s.channels + channel;
-            dx[at] = T(rstd * (Wide(dy[at]) * weight - g - (Wide(x[at]) - mean) * rstd * gh));
+            p.dx[at] = T(rstd * (Wide(p.dy[at]) * weight - g - (Wide(p.x[at]) - mean) * rstd * gh));
         }
     }
 }
 
 /*  Computes dx; without averages if mean and rstd were given. */
-template <int N, bool given>
-__device__ inline void apply_backward(T *dx, const T *dy, const T *x, const W *w, const Wide *means, const Wide *rstds,
-                                      const Wide *average_g, const Wide *average_gh, const ignis__channel_sizes &s)
+template <int N, bool given> __device__ inline void apply_backward(const ignis__channel_gradient p)
 {
+    const ignis__channel_sizes &s = p.sizes;
     for (long long i = blockIdx.x; i < items<N>(s); i += gridDim.x) {
         const ignis_item item = item_of<N>(s, i);
         if (item.channel >= s.channels)
             continue;
         const long long image = item.image * s.rows * s.channels + item.channel;
         Wide mean[N] = {}, scale[N], less[N] = {}, slope[N] = {}; /* dx = dy * scale - less - (x - mean) * slope */
-        load_groups(scale, rstds, s, item);
+        load_groups(scale, p.rstd, s, item);
         if (!given && !ignis_is_same<T, ignis_f16>) { /* if scale^2 overflows, the same in another order */
             bool fit = true;
 #pragma unroll
             for (int e = 0; e < N; e++)
                 fit = fit && scale[e] >= smallest_rstd && ignis_rstd_fits(scale[e]);
             if (!fit) {
-                backward_again(N, dx, dy, x, w, means, rstds, average_g, average_gh, s, item);
+                backward_again(N, p, item);
                 continue;
             }
         }
         if (!given) {
-            load_groups(mean, means, s, item);
-            load_groups(less, average_g, s, item);
-            load_groups(slope, average_gh, s, item);
+            load_groups(mean, p.mean, s, item);
+            load_groups(less, p.average_g, s, item);
+            load_groups(slope, p.average_gh, s, item);
         }
 #pragma unroll
         for (int e = 0; e < N; e++) {
             less[e] *= scale[e];
             slope[e] *= scale[e] * scale[e];
-            scale[e] *= Wide(w[item.channel + e]);
+            scale[e] *= Wide(p.w[item.channel + e]);
         }
         for (long long row = item.end - 1 - threadIdx.y; row >= item.begin; row -= IN_FLIGHT * blockDim.y) {
             ignis_pack<T, N> gs[IN_FLIGHT], xs[IN_FLIGHT];
 #pragma unroll
             for (int k = 0; k < IN_FLIGHT; k++)
                 if (row - k * (int)blockDim.y >= item.begin) {
-                    gs[k] = ignis_load<N>(dy + image + (row - k * (int)blockDim.y) * s.channels);
+                    gs[k] = ignis_load<N>(p.dy + image + (row - k * (int)blockDim.y) * s.channels);
                     if (!given)
-                        xs[k] = ignis_load<N>(x + image + (row - k * (int)blockDim.y) * s.channels);
+                        xs[k] = ignis_load<N>(p.x + image + (row - k * (int)blockDim.y) * s.channels);
                 }
 #pragma unroll
             for (int k = 0; k < IN_FLIGHT; k++)
@@ -476,22 +475,20 @@ __device__ inline void apply_backward(T *dx, const T *dy, const T *x, const W *w
                         if (!given)
                             values[e] -= less[e] + (ignis_wide_at(xs[k], e) - mean[e]) * slope[e];
                     }
-                    ignis_store(dx + image + (row - k * (int)blockDim.y) * s.channels, ignis_pack_round<T>(values));
+                    ignis_store(p.dx + image + (row - k * (int)blockDim.y) * s.channels, ignis_pack_round<T>(values));
                 }
         }
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    ignis_channel_backward(T *dx, const T *dy, const T *x, const W *w, const Wide *means, const Wide *rstds,
-                           const Wide *average_g, const Wide *average_gh, const ignis__channel_sizes s)
+extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_channel_backward(const ignis__channel_gradient p)
 {
-    if (s.packed && average_g)
-        apply_backward<PACK, false>(dx, dy, x, w, means, rstds, average_g, average_gh, s);
-    else if (s.packed)
-        apply_backward<PACK, true>(dx, dy, x, w, means, rstds, average_g, average_gh, s);
-    else if (average_g)
-        apply_backward<1, false>(dx, dy, x, w, means, rstds, average_g, average_gh, s);
+    if (p.sizes.packed && p.average_g)
+        apply_backward<PACK, false>(p);
+    else if (p.sizes.packed)
+        apply_backward<PACK, true>(p);
+    else if (p.average_g)
+        apply_backward<1, false>(p);
     else
-        apply_backward<1, true>(dx, dy, x, w, means, rstds, average_g, average_gh, s);
+        apply_backward<1, true>(p);
 }

@@ -26,7 +26,10 @@
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
 
-#define THREADS 256
+#include "shared/embedding.h"
+
+#define THREADS IGNIS__EMBEDDING_THREADS
+#define CHUNK IGNIS__EMBEDDING_CHUNK
 #ifndef IGNIS_WEIGHTED
 #define IGNIS_WEIGHTED 0
 #endif
@@ -109,7 +112,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /* >>sums -------------------------------------------------------------------------------------------------------- */
 
-#define CHUNK 64    /* sorted keys that a block sums, so that a frequent id is the work of many blocks */
 #define IN_FLIGHT 4 /* rows that are loaded before the first is added */
 
 /*  Returns the first column of a thread, which has N; it has none if that is not below n. */
@@ -133,22 +135,21 @@ template <int N> __device__ inline void store_row(T *to, Wide (&sum)[N], int add
 /*  Sums the rows of one chunk. An id whose positions are all in this chunk is finished. The sum of an id that
     began in an earlier chunk goes to partial[chunk, 0, n]; of one that only continues in the next, to
     partial[chunk, 1, n]. */
-template <int N>
-__device__ void sum_chunk(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions,
-                          long long count, long long vocab, long long n, int adds, const Wide *weights, int shift)
+template <int N> __device__ void sum_chunk(const ignis__embedding_sums p)
 {
-    const long long begin = (long long)blockIdx.x * CHUNK, end = min(begin + CHUNK, count);
+    const long long begin = (long long)blockIdx.x * CHUNK, end = min(begin + CHUNK, p.count);
     const long long column = first_column<N>();
-    if (column >= n)
+    if (column >= p.n)
         return;
-    bool came_in = begin > 0 && keys[begin - 1] == keys[begin];
+    bool came_in = begin > 0 && p.keys[begin - 1] == p.keys[begin];
     Wide sum[N] = {};
     for (long long at = begin; at < end; at += IN_FLIGHT) {
         ignis_pack<T, N> packs[IN_FLIGHT];
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; k++)
             if (at + k < end)
-                packs[k] = ignis_load<N>(grad + (positions[at + k] >> (IGNIS_WEIGHTED ? shift : 0)) * n + column);
+                packs[k] =
+                    ignis_load<N>(p.grad + (p.positions[at + k] >> (IGNIS_WEIGHTED ? p.shift : 0)) * p.n + column);
 #pragma unroll
         for (int k = 0; k < IN_FLIGHT; k++) {
             const long long i = at + k;
@@ -156,18 +157,18 @@ __device__ void sum_chunk(T *grad_table, Wide *partial, const T *grad, const uin
                 break;
 #pragma unroll
             for (int c = 0; c < N; c++)
-                sum[c] += IGNIS_WEIGHTED ? Wide(packs[k][c]) * weights[positions[i]] : Wide(packs[k][c]);
-            const uint32_t key = keys[i];
-            const bool goes_on = i + 1 < count && keys[i + 1] == key;
+                sum[c] += IGNIS_WEIGHTED ? Wide(packs[k][c]) * p.weights[p.positions[i]] : Wide(packs[k][c]);
+            const uint32_t key = p.keys[i];
+            const bool goes_on = i + 1 < p.count && p.keys[i + 1] == key;
             if (goes_on && i + 1 < end)
                 continue;
-            if (key < vocab) {
+            if (key < p.vocab) {
                 if (!came_in && !goes_on)
-                    store_row(grad_table + key * n + column, sum, adds);
+                    store_row(p.table + key * p.n + column, sum, p.adds);
                 else
 #pragma unroll
                     for (int c = 0; c < N; c++)
-                        partial[(2 * (long long)blockIdx.x + !came_in) * n + column + c] = sum[c];
+                        p.partial[(2 * (long long)blockIdx.x + !came_in) * p.n + column + c] = sum[c];
             }
             came_in = false;
 #pragma unroll
@@ -178,17 +179,15 @@ __device__ void sum_chunk(T *grad_table, Wide *partial, const T *grad, const uin
 }
 
 /*  Writes the remaining rows: zeros for ids that do not occur, and the sums of ids in several chunks. */
-template <int N>
-__device__ void sum_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n,
-                         int adds)
+template <int N> __device__ void sum_rows(const ignis__embedding_sums p)
 {
     const long long column = first_column<N>();
-    if (column >= n)
+    if (column >= p.n)
         return;
-    for (long long id = blockIdx.x; id < vocab; id += gridDim.x) {
-        const uint32_t begin = bounds[2 * id], end = bounds[2 * id + 1];
+    for (long long id = blockIdx.x; id < p.vocab; id += gridDim.x) {
+        const uint32_t begin = p.bounds[2 * id], end = p.bounds[2 * id + 1];
         const uint32_t first = begin / CHUNK, last = end == begin ? first : (end - 1) / CHUNK;
-        if (end > begin ? first == last : adds)
+        if (end > begin ? first == last : p.adds)
             continue;
         Wide sum[N] = {};
         if (end > begin)
@@ -196,32 +195,27 @@ __device__ void sum_rows(T *grad_table, const Wide *partial, const uint32_t *bou
             for (long long chunk = first; chunk <= last; chunk++)
 #pragma unroll
                 for (int c = 0; c < N; c++)
-                    sum[c] += partial[(2 * chunk + (chunk == first)) * n + column + c];
-        store_row(grad_table + id * n + column, sum, adds);
+                    sum[c] += p.partial[(2 * chunk + (chunk == first)) * p.n + column + c];
+        store_row(p.table + id * p.n + column, sum, p.adds);
     }
 }
 
 /*  Grids of ceil(count / CHUNK), and of any number, blocks; y for the columns, at 1 or, if packed, 16 bytes a
     thread. */
-extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_embedding_chunks(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions,
-                           long long count, long long vocab, long long n, int packed, int adds, const Wide *weights,
-                           int shift)
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_embedding_chunks(const ignis__embedding_sums p)
 {
     ignis_grid_dependency();
-    if (packed)
-        sum_chunk<16 / sizeof(T)>(grad_table, partial, grad, keys, positions, count, vocab, n, adds, weights, shift);
+    if (p.packed)
+        sum_chunk<16 / sizeof(T)>(p);
     else
-        sum_chunk<1>(grad_table, partial, grad, keys, positions, count, vocab, n, adds, weights, shift);
+        sum_chunk<1>(p);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_embedding_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n,
-                         int packed, int adds)
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_embedding_rows(const ignis__embedding_sums p)
 {
     ignis_grid_dependency();
-    if (packed)
-        sum_rows<16 / sizeof(T)>(grad_table, partial, bounds, vocab, n, adds);
+    if (p.packed)
+        sum_rows<16 / sizeof(T)>(p);
     else
-        sum_rows<1>(grad_table, partial, bounds, vocab, n, adds);
+        sum_rows<1>(p);
 }

@@ -387,22 +387,28 @@ __device__ inline void sum_columns(float (&two)[2], const float (*sum)[4])
     two[0] = x[0], two[1] = x[1];
 }
 
+/*  Shared memory of a warpgroup for the results of a tile, whose strips alternate there. */
+struct Staging {
+    uint32_t room, barriers; /* of the strips of the other matrix */
+    float *sums;             /* of columns */
+};
+
 /*  Stores a warpgroup's part of a tile with another matrix, whose strips of 64 columns come and go through
     the staging memory. The first two are on their way. */
 template <int N>
 __device__ inline void store_with_other(const Product &p, const ignis__tensor_map *out, const ignis__tensor_map *other,
-                                        const Spot &place, int group, uint32_t room, uint32_t barriers, float *sums,
-                                        int &turn, float (&sum)[N / 8][4])
+                                        const Spot &place, int group, const Staging to, int &turn,
+                                        float (&sum)[N / 8][4])
 {
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, count = strips_of(p, place);
-    const Chunks chunks(room, warp, lane);
+    const Chunks chunks(to.room, warp, lane);
     const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };
 #pragma unroll
     for (int strip = 0; strip < N / 64; strip++, turn++) {
         if (strip >= count)
             return;
         const uint32_t slot = turn % 2 * SLAB;
-        ignis_mbarrier_wait(barriers + turn % 2 * 8, turn / 2 % 2);
+        ignis_mbarrier_wait(to.barriers + turn % 2 * 8, turn / 2 % 2);
 #pragma unroll
         for (int c = 0; c < 8; c += 2) {
             uint32_t words[4];
@@ -419,20 +425,20 @@ __device__ inline void store_with_other(const Product &p, const ignis__tensor_ma
             float two[2];
             sum_columns(two, &sum[8 * strip]);
             sync(); /* the sums of the strip before are read */
-            *(float2 *)&sums[warp * 64 + lane / 4 * 8 + lane % 4 * 2] = make_float2(two[0], two[1]);
+            *(float2 *)&to.sums[warp * 64 + lane / 4 * 8 + lane % 4 * 2] = make_float2(two[0], two[1]);
         }
         ignis_ptx_fence_proxy_async();
         sync();
         const int column = place.column + 64 * strip;
         if (IGNIS_OTHER == GRADIENT && p.column_sums && thread < 64 && column + thread < (int)p.n)
             p.column_sums[place.row / 64 * p.n + column + thread] =
-                sums[thread] + sums[64 + thread] + sums[128 + thread] + sums[192 + thread];
+                to.sums[thread] + to.sums[64 + thread] + to.sums[128 + thread] + to.sums[192 + thread];
         if (thread == 0) {
-            ignis_ptx_tensor_store<3>(out, room + slot, column, place.row, place.batch);
+            ignis_ptx_tensor_store<3>(out, to.room + slot, column, place.row, place.batch);
             ignis_ptx_bulk_commit();
             if (strip + 2 < count) {
                 ignis_ptx_bulk_wait_read<0>();
-                load_other(other, place, strip + 2, room, barriers, turn + 2);
+                load_other(other, place, strip + 2, to.room, to.barriers, turn + 2);
             }
         }
     }
@@ -963,7 +969,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         if constexpr (DIRECT && !HALVES)
             store_words<N>(p, own, sum);
         else if constexpr (IGNIS_OTHER != NO_OTHER)
-            store_with_other<N>(p, &out, &other, own, group, room, other_barriers, results + 2 * SLAB / 4, turn, sum);
+            store_with_other<N>(p, &out, &other, own, group, {room, other_barriers, results + 2 * SLAB / 4}, turn, sum);
         else if constexpr (IS_PAIRED && N == BN)
             store_paired<N>(p, &out, own, group, room, sum);
         else if constexpr (DIRECT)

@@ -10,8 +10,8 @@
                             backward for rows that are too long for those of norm_grad.cu, or that begin at
                             other addresses modulo 16 in one array than in another. columns: few blocks of
                             rows, each of which leaves one row of partial sums of dw, and of db. packed may be
-                            ANYWHERE; then they are a multiple of the rows after which one begins at the same
-                            address modulo 16 again
+                            IGNIS__NORM_UNALIGNED; then they are a multiple of the rows after which one begins
+                            at the same address modulo 16 again
         backward_sum        sums the partial sums, of those kernels, too */
 #include "norm.cuh"
 
@@ -43,9 +43,9 @@ FORWARD(rms_norm, true) /* mean and b are not used */
         forward_row<rms, false, packs>(y, mean, rstd, x, w, b, rows, n, (Wide)eps);                                \
     }
 FORWARD_ROW(layer_norm_row, false, FORWARD_ROW_BLOCKS, IGNIS_ROW_PACKS)
-FORWARD_ROW(layer_norm_long, false, FORWARD_BLOCKS, LONG_PACKS)
+FORWARD_ROW(layer_norm_long, false, FORWARD_BLOCKS, IGNIS__NORM_LONG_PACKS)
 FORWARD_ROW(rms_norm_row, true, FORWARD_ROW_BLOCKS, IGNIS_ROW_PACKS)
-FORWARD_ROW(rms_norm_long, true, FORWARD_BLOCKS, LONG_PACKS)
+FORWARD_ROW(rms_norm_long, true, FORWARD_BLOCKS, IGNIS__NORM_LONG_PACKS)
 
 /*  The gradient of an element, from its h and g and their averages. */
 template <bool rms> __device__ inline Wide gradient(Wide h, Wide g, Wide rstd, Wide average_g, Wide average_gh)
@@ -157,7 +157,7 @@ __device__ void columns_of_thread(T *dx, Wide *partial_w, Wide *partial_b, const
         columns<rms, 1>(column, dx, partial_w, partial_b, dy, x, w, means, rstds, averages_g, averages_gh, rows, n);
 }
 
-#define BACKWARD_THREADS 256 /* the most that a block may have */
+#define BACKWARD_THREADS IGNIS__NORM_AVERAGES_THREADS
 #define BACKWARD(name, rms)                                                                                           \
     extern "C" __global__ void __launch_bounds__(BACKWARD_THREADS, 1)                                                 \
         ignis_##name##_backward_averages(Wide *average_g, Wide *average_gh, const T *dy, const T *x, const W *w,      \

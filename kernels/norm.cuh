@@ -14,11 +14,12 @@
     than 2^30. See ignis_row in ignis.cuh for how a row is shared out; kernels named _warp are for rows that a
     warp has in registers, _row for those that a block has there.
     packed: rows of all arrays, and w and b, begin at multiples of 16 bytes, and hold full packs (1); or all
-    rows begin at the same addresses modulo 16, in all arrays (ANYWHERE). */
+    rows begin at the same addresses modulo 16, in all arrays (IGNIS__NORM_UNALIGNED). */
 #ifndef IGNIS_NORM_CUH
 #define IGNIS_NORM_CUH
 
 #include "ignis.cuh"
+#include "shared/norm.h"
 
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
@@ -32,16 +33,12 @@ typedef T W;
 
 #define PACK (16 / (int)sizeof(T)) /* elements */
 
-#define ANYWHERE 2 /* the host knows it, too */
-
 /*  Registers for this many blocks on an SM: a row waits for memory, then for its sums, and meanwhile other
     rows have to be processed. Wider types need more registers. */
 #define FORWARD_WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)
 #define FORWARD_BLOCKS \
     (sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 2 : 1) /* of 512 threads, or 8 of 128 */
 #define FORWARD_ROW_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 3 : 1)
-
-#define LONG_PACKS 8 /* of a long row that a thread has, if it is packed; the host computes with it, too */
 
 /*  N elements of w or b, which begin at a multiple of 16 bytes, or of their size. */
 template <int N> __device__ inline ignis_pack<W, N> load_weights(const W *from)

@@ -39,6 +39,6 @@ KERNELS(rms_norm, true) /* mean and b are not used */
         forward_row<rms, true, packs>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other);                      \
     }
 ADD_ROW(add_layer_norm_row, false, ADD_ROW_BLOCKS, IGNIS_ROW_PACKS)
-ADD_ROW(add_layer_norm_long, false, 1, LONG_PACKS)
+ADD_ROW(add_layer_norm_long, false, 1, IGNIS__NORM_LONG_PACKS)
 ADD_ROW(add_rms_norm_row, true, ADD_ROW_BLOCKS, IGNIS_ROW_PACKS)
-ADD_ROW(add_rms_norm_long, true, 1, LONG_PACKS)
+ADD_ROW(add_rms_norm_long, true, 1, IGNIS__NORM_LONG_PACKS)

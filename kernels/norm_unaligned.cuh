@@ -29,9 +29,9 @@
 #include "mma.cuh"
 #endif
 
-#define FLIGHT 4          /* the host computes with it, too */
-#define BLOCK_THREADS 512 /* the most that a block of _block or _even may have */
-#define WARPS 4           /* in one of _few or _warp */
+#define FLIGHT IGNIS__NORM_FLIGHT
+#define WARPS IGNIS__NORM_WARPS
+#define BLOCK_THREADS IGNIS__NORM_BLOCK_THREADS
 
 /* >>flight ------------------------------------------------------------------------------------------------------ */
 

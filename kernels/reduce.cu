@@ -15,11 +15,12 @@
     the launch alone, so equal launches give equal bits. blockDim.x and blockDim.y are powers of two, the grid
     may have any number of blocks. */
 #include "ignis.cuh"
+#include "shared/reduce.h"
 
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
 
-#define MAX_THREADS 512
+#define MAX_THREADS IGNIS__SUM_THREADS
 #define IN_FLIGHT 4 /* packs that a thread loads before it adds the first one up */
 
 /*  N elements, or 0. */
@@ -58,16 +59,15 @@ template <int N, bool dot> __device__ inline Wide sum_share(const T *a, const T 
 /*  The threads of a block with equal y, 32 or all of them, do one part of one row. With blockDim.x > 32,
     blockDim.y is 1. */
 template <bool dot>
-__device__ inline void sum_rows(T *dst, Wide *partial, const T *a, const T *b, double factor, long long outer,
-                                long long n, long long part_length, long long parts)
+__device__ inline void sum_rows(T *dst, Wide *partial, const T *a, const T *b, const ignis__sum_sizes s)
 {
     constexpr int N = 16 / sizeof(T);
-    const long long items = outer * parts, step = (long long)gridDim.x * blockDim.y;
+    const long long items = s.outer * s.parts, step = (long long)gridDim.x * blockDim.y;
     for (long long first = (long long)blockIdx.x * blockDim.y; first < items; first += step) {
         const long long item =
             min(first + threadIdx.y, items - 1); /* spare threads repeat the last one, as shuffles need them */
-        const long long row = item / parts, part = item % parts;
-        const long long at = row * n + part * part_length, length = min(part_length, n - part * part_length);
+        const long long row = item / s.parts, part = item % s.parts;
+        const long long at = row * s.n + part * s.part_length, length = min(s.part_length, s.n - part * s.part_length);
         const T *from = a + at, *other = dot ? b + at : nullptr;
 
         /* A part may begin and end within a pack; a and b can be read in packs together if they do so at the
@@ -81,28 +81,26 @@ __device__ inline void sum_rows(T *dst, Wide *partial, const T *a, const T *b, d
 
         sum = blockDim.x == 32 ? ignis_warp_sum(sum) : ignis_block_sum(sum);
         if (threadIdx.x == 0 && first + threadIdx.y < items) {
-            if (parts == 1)
-                dst[row] = T(Wide(factor) * sum);
+            if (s.parts == 1)
+                dst[row] = T(Wide(s.factor) * sum);
             else
-                partial[part * outer + row] = sum;
+                partial[part * s.outer + row] = sum;
         }
     }
 }
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
-    ignis_sum_rows(T *dst, Wide *partial, const T *a, double factor, long long outer, long long n,
-                   long long part_length, long long parts)
+    ignis_sum_rows(T *dst, Wide *partial, const T *a, const ignis__sum_sizes s)
 {
     ignis_grid_dependency();
-    sum_rows<false>(dst, partial, a, nullptr, factor, outer, n, part_length, parts);
+    sum_rows<false>(dst, partial, a, nullptr, s);
 }
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1)
-    ignis_dot_rows(T *dst, Wide *partial, const T *a, const T *b, double factor, long long outer, long long n,
-                   long long part_length, long long parts)
+    ignis_dot_rows(T *dst, Wide *partial, const T *a, const T *b, const ignis__sum_sizes s)
 {
     ignis_grid_dependency();
-    sum_rows<true>(dst, partial, a, b, factor, outer, n, part_length, parts);
+    sum_rows<true>(dst, partial, a, b, s);
 }
 
 /* >>columns ----------------------------------------------------------------------------------------------------- */
@@ -110,16 +108,17 @@ extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1)
 /*  Sums the rows of src; each thread sums every blockDim.y-th in N columns. Then the threads with equal x sum
     their results in shared memory, and the first of them writes it. */
 template <int N, bool dot, typename S>
-__device__ inline void sum_columns(T *dst, Wide *partial, const S *a, const S *b, Wide factor, long long outer,
-                                   long long n, long long inner, long long part_length, long long parts, Wide *shared)
+__device__ inline void sum_columns(T *dst, Wide *partial, const S *a, const S *b, const ignis__sum_sizes s,
+                                   Wide *shared)
 {
+    const Wide factor = Wide(s.factor);
     const int threads = blockDim.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;
-    const long long width = (long long)blockDim.x * N, tiles = (inner + width - 1) / width;
-    for (long long item = blockIdx.x; item < outer * parts * tiles; item += gridDim.x) {
-        const long long tile = item % tiles, part = item / tiles % parts, group = item / tiles / parts;
+    const long long width = (long long)blockDim.x * N, tiles = (s.inner + width - 1) / width;
+    for (long long item = blockIdx.x; item < s.outer * s.parts * tiles; item += gridDim.x) {
+        const long long tile = item % tiles, part = item / tiles % s.parts, group = item / tiles / s.parts;
         const long long column = tile * width + threadIdx.x * N;
-        const long long begin = part * part_length, end = column < inner ? min(begin + part_length, n) : begin;
-        const long long at = group * n * inner + column;
+        const long long begin = part * s.part_length, end = column < s.inner ? min(begin + s.part_length, s.n) : begin;
+        const long long at = group * s.n * s.inner + column;
         Wide sum[N] = {};
 
         for (long long row = begin + threadIdx.y; row < end; row += IN_FLIGHT * blockDim.y) {
@@ -127,9 +126,9 @@ __device__ inline void sum_columns(T *dst, Wide *partial, const S *a, const S *b
 #pragma unroll
             for (int k = 0; k < IN_FLIGHT; k++) {
                 const long long its_row = row + k * blockDim.y;
-                x[k] = load_if<N>(its_row < end, a + at + its_row * inner);
+                x[k] = load_if<N>(its_row < end, a + at + its_row * s.inner);
                 if (dot)
-                    y[k] = load_if<N>(its_row < end, b + at + its_row * inner);
+                    y[k] = load_if<N>(its_row < end, b + at + its_row * s.inner);
             }
 #pragma unroll
             for (int k = 0; k < IN_FLIGHT; k++)
@@ -152,17 +151,17 @@ __device__ inline void sum_columns(T *dst, Wide *partial, const S *a, const S *b
             }
         } /* the next round writes to memory that no thread reads any more: below this round's */
 
-        if (threadIdx.y == 0 && column < inner) {
-            if (parts == 1) {
+        if (threadIdx.y == 0 && column < s.inner) {
+            if (s.parts == 1) {
                 ignis_pack<T, N> result;
 #pragma unroll
                 for (int i = 0; i < N; i++)
                     result[i] = T(factor * sum[i]);
-                ignis_store(dst + group * inner + column, result);
+                ignis_store(dst + group * s.inner + column, result);
             } else {
 #pragma unroll
                 for (int i = 0; i < N; i++)
-                    partial[(part * outer + group) * inner + column + i] = sum[i];
+                    partial[(part * s.outer + group) * s.inner + column + i] = sum[i];
             }
         }
         __syncthreads(); /* before the next item's shared memory */
@@ -170,40 +169,36 @@ __device__ inline void sum_columns(T *dst, Wide *partial, const S *a, const S *b
 }
 
 template <bool dot, typename S>
-__device__ inline void sum_columns_in_packs(T *dst, Wide *partial, const S *a, const S *b, double factor,
-                                            long long outer, long long n, long long inner, long long part_length,
-                                            long long parts)
+__device__ inline void sum_columns_in_packs(T *dst, Wide *partial, const S *a, const S *b, const ignis__sum_sizes s)
 {
     constexpr int N = 16 / sizeof(S);
     __shared__ Wide shared[N * MAX_THREADS];
     const bool packs =
-        inner % N == 0 && ignis_is_aligned(a, 16) && ignis_is_aligned(b, 16) && ignis_is_aligned(dst, N * sizeof(T));
+        s.inner % N == 0 && ignis_is_aligned(a, 16) && ignis_is_aligned(b, 16) && ignis_is_aligned(dst, N * sizeof(T));
     if (packs)
-        sum_columns<N, dot>(dst, partial, a, b, Wide(factor), outer, n, inner, part_length, parts, shared);
+        sum_columns<N, dot>(dst, partial, a, b, s, shared);
     else
-        sum_columns<1, dot>(dst, partial, a, b, Wide(factor), outer, n, inner, part_length, parts, shared);
+        sum_columns<1, dot>(dst, partial, a, b, s, shared);
 }
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
-    ignis_sum_columns(T *dst, Wide *partial, const T *a, double factor, long long outer, long long n, long long inner,
-                      long long part_length, long long parts)
+    ignis_sum_columns(T *dst, Wide *partial, const T *a, const ignis__sum_sizes s)
 {
     ignis_grid_dependency();
-    sum_columns_in_packs<false, T>(dst, partial, a, nullptr, factor, outer, n, inner, part_length, parts);
+    sum_columns_in_packs<false, T>(dst, partial, a, nullptr, s);
 }
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1)
-    ignis_dot_columns(T *dst, Wide *partial, const T *a, const T *b, double factor, long long outer, long long n,
-                      long long inner, long long part_length, long long parts)
+    ignis_dot_columns(T *dst, Wide *partial, const T *a, const T *b, const ignis__sum_sizes s)
 {
     ignis_grid_dependency();
-    sum_columns_in_packs<true>(dst, partial, a, b, factor, outer, n, inner, part_length, parts);
+    sum_columns_in_packs<true>(dst, partial, a, b, s);
 }
 
-/*  dst[i] = factor * (the sum of partial[part, i] over all parts), for count elements. */
+/*  dst[i] = factor * (the sum of partial[part, i] over all parts): outer is 1, n the parts, inner the elements. */
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
-    ignis_sum_finish(T *dst, const Wide *partial, double factor, long long count, long long parts)
+    ignis_sum_finish(T *dst, const Wide *partial, const ignis__sum_sizes s)
 {
     ignis_grid_dependency();
-    sum_columns_in_packs<false, Wide>(dst, nullptr, partial, nullptr, factor, 1, parts, count, parts, 1);
+    sum_columns_in_packs<false, Wide>(dst, nullptr, partial, nullptr, s);
 }

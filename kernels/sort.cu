@@ -41,7 +41,9 @@ template <> struct key_of<true> {
 };
 typedef key_of<sizeof(T) == 8>::type Key;
 
-#define THREADS 256
+#include "shared/sort.h"
+
+#define THREADS IGNIS__SORT_THREADS
 
 /*  If the bits of a number are its order except for its sign: the sign is flipped, and negative floating
     numbers are flipped as a whole. */
@@ -157,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /* >>radix ------------------------------------------------------------------------------------------------------- */
 
-#define DIGITS 256 /* values of the 8 bits of a key that a pass sorts by */
+#define DIGITS IGNIS__SORT_DIGITS
 #define PASSES ((int)sizeof(T))
 
 __device__ inline int digit_of(Key key, int shift) { return (int)(key >> shift) & (DIGITS - 1); }
@@ -247,7 +249,7 @@ __device__ inline void place_digits(uint16_t (*counts)[DIGITS], uint32_t *starts
 
 /* >>row --------------------------------------------------------------------------------------------------------- */
 
-#define ROW_ROUNDS 8 /* elements of a thread */
+#define ROW_ROUNDS IGNIS__SORT_ROW_ROUNDS
 #define ROW_THREADS 1024
 #define NONE 0xffff /* as a position: after the end of the row */
 
@@ -308,12 +310,12 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS)
 
 /* >>passes ------------------------------------------------------------------------------------------------------ */
 
-#define TILE_THREADS 512
+#define TILE_THREADS IGNIS__SORT_TILE_THREADS
 #define TILE_WARPS (TILE_THREADS / 32)
-#define ROUNDS (sizeof(T) == 8 ? 8 : 12) /* elements of a thread; the host knows it, too */
-#define TILE (TILE_THREADS * ROUNDS)     /* a row has ceil(n / TILE) tiles */
-#define COUNTED (4 * TILE)               /* elements that a block counts */
-#define COPIES (32 / PASSES)             /* of each count, for lanes that meet others of the same digit */
+#define ROUNDS (sizeof(T) == 8 ? IGNIS__SORT_ROUNDS_OF_8 : IGNIS__SORT_ROUNDS) /* elements of a thread */
+#define TILE (TILE_THREADS * ROUNDS)                                           /* a row has ceil(n / TILE) tiles */
+#define COUNTED (IGNIS__SORT_COUNTED * TILE)                                   /* elements that a block counts */
+#define COPIES (32 / PASSES) /* of each count, for lanes that meet others of the same digit */
 
 /*  counts[row, pass, digit] += the row's keys with the digit. A block has COUNTED elements of a row, which
     has `parts` such blocks. */
@@ -476,20 +478,19 @@ template <int threads> __device__ inline uint32_t sum_before(uint32_t x, uint32_
     a row. With several parts, a row has as many blocks, and each leaves the first k of its part, of k
     elements or more, unsorted. The parts' [parts, k] then are a row to select from, in which equal elements
     are still in order; from_positions has their positions. */
-template <int threads>
-__device__ inline void select(T *values, int64_t *positions, const T *src, const int64_t *from_positions, long long n,
-                              int parts, int k, int items, int descending)
+template <int threads> __device__ inline void select(const ignis__selection p)
 {
     extern __shared__ uint4 select_memory[];
     __shared__ uint32_t histogram[DIGITS], warp_sums[threads / 32];
     __shared__ uint32_t found_digit, found_before;
     LongItem *item = (LongItem *)select_memory;
-    const int part = blockIdx.x % parts;
-    const long long begin = n * part / parts, start = blockIdx.x / parts * n + begin; /* in the row, and in all */
-    const int count = (int)(n * (part + 1) / parts - begin);
-    const T *row = src + start;
-    Key limit = 0, known = 0;  /* the k-th key, as far as it is known */
-    uint32_t missing = k, all; /* among keys that agree with it so far */
+    const int part = blockIdx.x % p.parts;
+    const long long begin = p.n * part / p.parts,
+                    start = blockIdx.x / p.parts * p.n + begin; /* in the row, and in all */
+    const int count = (int)(p.n * (part + 1) / p.parts - begin);
+    const T *row = p.src + start;
+    Key limit = 0, known = 0;    /* the k-th key, as far as it is known */
+    uint32_t missing = p.k, all; /* among keys that agree with it so far */
 
     for (int shift = 8 * (int)sizeof(T) - 8; shift >= 0; shift -= 8) {
         if (threadIdx.x < DIGITS)
@@ -503,7 +504,7 @@ __device__ inline void select(T *values, int64_t *positions, const T *src, const
                 element[e] = row[min(at + e * threads, count - 1)];
 #pragma unroll
             for (int e = 0; e < SELECT; e++) {
-                const Key key = key_of_element(element[e], descending);
+                const Key key = key_of_element(element[e], p.descending);
                 if (at + e * threads < count && (key & known) == limit)
                     atomicAdd(&histogram[digit_of(key, shift)], 1u); /* of integers: the order does not matter */
             }
@@ -522,7 +523,7 @@ __device__ inline void select(T *values, int64_t *positions, const T *src, const
         __syncthreads();
     }
 
-    for (int i = threadIdx.x; i < items; i += threads)
+    for (int i = threadIdx.x; i < p.items; i += threads)
         set(item[i], ~Key(0), ~0u); /* after all others */
     uint32_t taken = 0, equal = 0;  /* so far */
     for (int at = 0; at < count; at += threads * SELECT) {
@@ -531,7 +532,7 @@ __device__ inline void select(T *values, int64_t *positions, const T *src, const
         uint32_t equals = 0, less = 0; /* bits */
 #pragma unroll
         for (int e = 0; e < SELECT; e++) {
-            key[e] = key_of_element(row[min(first + e, count - 1)], descending);
+            key[e] = key_of_element(row[min(first + e, count - 1)], p.descending);
             equals |= (uint32_t)(first + e < count && key[e] == limit) << e;
             less |= (uint32_t)(first + e < count && key[e] < limit) << e;
         }
@@ -550,30 +551,27 @@ __device__ inline void select(T *values, int64_t *positions, const T *src, const
             if (less >> e & 1)
                 set(item[to++], key[e], (uint32_t)(first + e));
     }
-    if (parts == 1)
-        sort_items(item, items, items);
+    if (p.parts == 1)
+        sort_items(item, p.items, p.items);
     else
         __syncthreads();
-    for (int i = threadIdx.x; i < k; i += threads) {
+    for (int i = threadIdx.x; i < p.k; i += threads) {
         const uint32_t position = position_of(item[i]);
-        positions[(long long)blockIdx.x * k + i] = from_positions ? from_positions[start + position] : begin + position;
-        values[(long long)blockIdx.x * k + i] = row[position];
+        p.positions[(long long)blockIdx.x * p.k + i] =
+            p.from_positions ? p.from_positions[start + position] : begin + position;
+        p.values[(long long)blockIdx.x * p.k + i] = row[position];
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 3)
-    ignis_sort_select(T *values, int64_t *positions, const T *src, const int64_t *from_positions, long long n,
-                      int parts, int k, int items, int descending)
+extern "C" __global__ void __launch_bounds__(THREADS, 3) ignis_sort_select(const ignis__selection p)
 {
     ignis_grid_dependency();
-    select<THREADS>(values, positions, src, from_positions, n, parts, k, items, descending);
+    select<THREADS>(p);
 }
 
 /*  As ignis_sort_select, by larger blocks, for few rows. */
-extern "C" __global__ void __launch_bounds__(512)
-    ignis_sort_select_few(T *values, int64_t *positions, const T *src, const int64_t *from_positions, long long n,
-                          int parts, int k, int items, int descending)
+extern "C" __global__ void __launch_bounds__(IGNIS__SORT_FEW_THREADS) ignis_sort_select_few(const ignis__selection p)
 {
     ignis_grid_dependency();
-    select<512>(values, positions, src, from_positions, n, parts, k, items, descending);
+    select<IGNIS__SORT_FEW_THREADS>(p);
 }

@@ -447,51 +447,57 @@ static int refuse(int code, const char *text)
 
 /* >>operations */
 
-static int collective(comm *c, int kind, const void *in, void *out, size_t count, int dtype, int op, int root,
-                      void *stream)
+/* Checks a collective operation of all ranks, and queues it. */
+static int collective(comm *c, const job *wanted, void *stream)
 {
     job *j;
-    if (!c || dtype < 0 || dtype >= DTYPES || op < 0 || op >= OPS)
+    if (!c || wanted->dtype < 0 || wanted->dtype >= DTYPES || wanted->op < 0 || wanted->op >= OPS)
         return refuse(INVALID_ARGUMENT,
                       !c ? "the communicator is null" : "an element type or operation is out of its range");
-    if (root < 0 || root >= c->size)
+    if (wanted->root < 0 || wanted->root >= c->size)
         return refuse(INVALID_ARGUMENT, "the root is no rank");
-    if (count && ((!in && (kind != BROADCAST || c->rank == root)) || (!out && (kind != REDUCE_TO || c->rank == root))))
+    if (wanted->count && ((!wanted->in && (wanted->kind != BROADCAST || c->rank == wanted->root)) ||
+                          (!wanted->out && (wanted->kind != REDUCE_TO || c->rank == wanted->root))))
         return refuse(INVALID_ARGUMENT, "a buffer is null");
-    if (!(j = job_make(c, kind, stream)))
+    if (!(j = job_make(c, wanted->kind, stream)))
         return refuse(SYSTEM_ERROR, "out of memory");
-    j->in = in;
-    j->out = out;
-    j->count = count;
-    j->dtype = dtype;
-    j->op = op;
-    j->root = root;
+    j->in = wanted->in;
+    j->out = wanted->out;
+    j->count = wanted->count;
+    j->dtype = wanted->dtype;
+    j->op = wanted->op;
+    j->root = wanted->root;
     return later(j);
 }
 
 SIM_API int ncclAllReduce(const void *in, void *out, size_t count, int dtype, int op, comm *c, void *stream)
 {
-    return collective(c, ALL_REDUCE, in, out, count, dtype, op, 0, stream);
+    const job j = {.kind = ALL_REDUCE, .in = in, .out = out, .count = count, .dtype = dtype, .op = op};
+    return collective(c, &j, stream);
 }
 
 SIM_API int ncclReduce(const void *in, void *out, size_t count, int dtype, int op, int root, comm *c, void *stream)
 {
-    return collective(c, REDUCE_TO, in, out, count, dtype, op, root, stream);
+    const job j = {.kind = REDUCE_TO, .in = in, .out = out, .count = count, .dtype = dtype, .op = op, .root = root};
+    return collective(c, &j, stream);
 }
 
 SIM_API int ncclBroadcast(const void *in, void *out, size_t count, int dtype, int root, comm *c, void *stream)
 {
-    return collective(c, BROADCAST, in, out, count, dtype, SUM, root, stream);
+    const job j = {.kind = BROADCAST, .in = in, .out = out, .count = count, .dtype = dtype, .op = SUM, .root = root};
+    return collective(c, &j, stream);
 }
 
 SIM_API int ncclAllGather(const void *in, void *out, size_t count, int dtype, comm *c, void *stream)
 {
-    return collective(c, ALL_GATHER, in, out, count, dtype, SUM, 0, stream);
+    const job j = {.kind = ALL_GATHER, .in = in, .out = out, .count = count, .dtype = dtype, .op = SUM};
+    return collective(c, &j, stream);
 }
 
 SIM_API int ncclReduceScatter(const void *in, void *out, size_t count, int dtype, int op, comm *c, void *stream)
 {
-    return collective(c, REDUCE_SCATTER, in, out, count, dtype, op, 0, stream);
+    const job j = {.kind = REDUCE_SCATTER, .in = in, .out = out, .count = count, .dtype = dtype, .op = op};
+    return collective(c, &j, stream);
 }
 
 static int send_or_receive(comm *c, int sends, char *data, size_t count, int dtype, int peer, void *stream)

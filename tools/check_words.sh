@@ -34,6 +34,7 @@ places()
     }
     # Tells how many parameters the longest list in a signature has.
     function parameters(text,    i, c, depth, commas, most) {
+        while (gsub(/<[^<>()]*>/, "", text)) { } # arguments of templates
         for (i = 1; i <= length(text); i++) {
             c = substr(text, i, 1)
             if (c == "(") { if (depth++ == 0) commas = 0 }
@@ -43,7 +44,7 @@ places()
         return most + 1
     }
     # Whose parameters others choose: kernels, and functions with the signatures of a library or of a PTX instruction.
-    BEGIN { fixed = "__global__|typedef|=|[ *](cu[A-Z]|cublas|ignis__dry_|ignis_ptx_|sim_ptx_)" }
+    BEGIN { fixed = "__global__|typedef|^[^(]*=|[ *](cu[A-Z]|cublas|ignis__dry_|ignis_ptx_|sim_ptx_)" }
     function end_file() { if (part && head_words < 3) print "no_head " part ":1: the part does not begin with a head" }
     FNR == 1 {
         end_file()

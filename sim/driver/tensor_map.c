@@ -42,15 +42,13 @@ static const char *tensor_map_fault(const sim_tensor_map *m, const CUtensorMap *
     return NULL;
 }
 
-/* Checks a map whose box is set, and writes it. */
-static CUresult write_tensor_map(CUtensorMap *map, sim_tensor_map *m, CUtensorMapDataType type, cuuint32_t rank,
-                                 void *base, const cuuint64_t *dims, const cuuint64_t *strides, const cuuint32_t *steps,
-                                 int interleave, int swizzle, int l2, int fill)
+/* Describes the array of a map. 0 if its type is unknown. */
+static int describe(sim_tensor_map *m, CUtensorMapDataType type, cuuint32_t rank, void *base, const cuuint64_t *dims,
+                    const cuuint64_t *strides, int swizzle, int fill)
 {
     static const uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
-    _Static_assert(sizeof *m == sizeof *map, "a tensor map has 128 bytes");
-    REQUIRE((unsigned)type < sizeof bytes, ERROR_INVALID_VALUE);
-    memcpy(m->magic, SIM_TENSOR_MAGIC, sizeof m->magic);
+    if ((unsigned)type >= sizeof bytes)
+        return 0;
     m->base = (uint64_t)(uintptr_t)base;
     m->rank = (uint8_t)rank;
     m->type = (uint8_t)type;
@@ -63,6 +61,14 @@ static CUresult write_tensor_map(CUtensorMap *map, sim_tensor_map *m, CUtensorMa
         if (i)
             m->strides[i] = strides[i - 1];
     }
+    return 1;
+}
+
+/* Checks a map whose array and box are set, and writes it. */
+static CUresult write_tensor_map(CUtensorMap *map, sim_tensor_map *m, const cuuint32_t *steps, int interleave, int l2)
+{
+    _Static_assert(sizeof *m == sizeof *map, "a tensor map has 128 bytes");
+    memcpy(m->magic, SIM_TENSOR_MAGIC, sizeof m->magic);
     const char *fault = tensor_map_fault(m, map, steps, interleave, l2);
     if (fault)
         say("%s: %s", m->im2col ? "cuTensorMapEncodeIm2col" : "cuTensorMapEncodeTiled", fault);
@@ -82,8 +88,8 @@ SIM_API CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType ty
     REQUIRE(map && dims && box && steps && rank >= 1 && rank <= 5 && (rank == 1 || strides), ERROR_INVALID_VALUE);
     for (cuuint32_t i = 0; i < rank; i++)
         m.box[i] = box[i] > 256 ? 257 : (uint16_t)box[i];
-    return write_tensor_map(map, &m, type, rank, base, dims, strides, steps, (int)interleave, (int)swizzle, (int)l2,
-                            (int)fill);
+    REQUIRE(describe(&m, type, rank, base, dims, strides, (int)swizzle, (int)fill), ERROR_INVALID_VALUE);
+    return write_tensor_map(map, &m, steps, (int)interleave, (int)l2);
 }
 
 SIM_API CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *base,
@@ -111,6 +117,6 @@ SIM_API CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType t
         m.upper[i] = (int16_t)upper[i];
         m.steps[i] = (uint8_t)steps[i + 1];
     }
-    return write_tensor_map(map, &m, type, rank, base, dims, strides, steps, (int)interleave, (int)swizzle, (int)l2,
-                            (int)fill);
+    REQUIRE(describe(&m, type, rank, base, dims, strides, (int)swizzle, (int)fill), ERROR_INVALID_VALUE);
+    return write_tensor_map(map, &m, steps, (int)interleave, (int)l2);
 }

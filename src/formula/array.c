@@ -28,51 +28,62 @@ static bool ignis__formula_check_overlap(const char *call, const ignis__array *d
                              ignis__array_label(src).text);
 }
 
-/*  Holds the results and then the inputs that are arrays, enters their device and prepares the formula. into: if
-    there are no arrays, the first result gives the shape. On
-    failure nothing is held. */
-static bool ignis__formula_begin_arrays(const char *call, int results, const ignis_array *dsts, const char *formula,
-                                        const ignis_array_inputs *inputs, ignis__work *work, ignis__formula_run *run,
-                                        ignis__array **arrays, int *held, bool into)
+/*  A formula that runs on arrays: the results, and then the inputs that are arrays, are held. */
+typedef struct ignis__formula_arrays {
+    ignis__work work;
+    ignis__formula_run run;
+    ignis__array *array[2 * IGNIS_MAX_INPUTS];
+    int held;
+} ignis__formula_arrays;
+
+static void ignis__formula_end_arrays(const char *call, ignis__formula_arrays *f)
 {
-    uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
+    ignis__work_end(&f->work);
+    ignis__array_drop_all(call, f->held, f->array);
+}
+
+/*  Holds the arrays, enters their device and prepares the formula. into: if there are no arrays, the first result
+    gives the shape. On failure nothing is held. */
+static bool ignis__formula_begin_arrays(const char *call, int results, const ignis_array *dsts, const char *formula,
+                                        const ignis_array_inputs *inputs, bool into, ignis__formula_arrays *f)
+{
+    uint64_t ids[IGNIS_MAX_INPUTS];
+    ignis__formula_handles found;
     ignis_array handles[2 * IGNIS_MAX_INPUTS];
-    int at[IGNIS_MAX_INPUTS], i, count;
+    int i;
     bool ok;
     for (i = 0; i < inputs->count && i < IGNIS_MAX_INPUTS; i++)
         ids[i] = inputs->array[i].id;
-    if (!ignis__formula_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &count))
+    if (!ignis__formula_begin(call, formula, inputs->names, inputs->count, ids, &f->run, &found))
         return false;
-    if (count == 0 && !into)
+    if (found.count == 0 && !into)
         return ignis__formula_has_no_shape(call);
     for (i = 0; i < results; i++)
         handles[i] = dsts[i];
-    for (i = 0; i < count; i++)
-        handles[results + i].id = others[i];
-    if (!ignis__array_hold_all(call, results + count, handles, arrays))
+    for (i = 0; i < found.count; i++)
+        handles[results + i].id = found.id[i];
+    f->held = results + found.count;
+    if (!ignis__array_hold_all(call, f->held, handles, f->array))
         return false;
-    *held = results + count;
-    ok = ignis__work_begin(call, arrays[0]->storage->device, work);
+    ok = ignis__work_begin(call, f->array[0]->storage->device, &f->work);
     if (!ok) {
-        ignis__array_drop_all(call, *held, arrays);
+        ignis__array_drop_all(call, f->held, f->array);
         return false;
     }
-    for (i = 0; i < count; i++) {
-        run->input[at[i]] = &arrays[results + i]->shape;
-        run->dtype[at[i]] = arrays[results + i]->dtype;
+    for (i = 0; i < found.count; i++) {
+        f->run.input[found.at[i]] = &f->array[results + i]->shape;
+        f->run.dtype[found.at[i]] = f->array[results + i]->dtype;
     }
-    if (count == 0)
-        run->to_shape = &arrays[0]->shape;
-    ok = ignis__formula_prepare(work, formula, inputs->names, inputs->count, results, run);
+    if (found.count == 0)
+        f->run.to_shape = &f->array[0]->shape;
+    ok = ignis__formula_prepare(&f->work, formula, inputs->names, inputs->count, results, &f->run);
     for (i = 1; i < results && ok; i++)
-        ok = ignis__same_device(call, arrays[0], arrays[i], "a result");
-    for (i = 0; i < count && ok; i++)
-        ok = ignis__same_device(call, arrays[0], arrays[results + i], "an input") &&
-             ignis__work_read(work, arrays[results + i], &run->address[at[i]]);
-    if (!ok) {
-        ignis__work_end(work);
-        ignis__array_drop_all(call, *held, arrays);
-    }
+        ok = ignis__same_device(call, f->array[0], f->array[i], "a result");
+    for (i = 0; i < found.count && ok; i++)
+        ok = ignis__same_device(call, f->array[0], f->array[results + i], "an input") &&
+             ignis__work_read(&f->work, f->array[results + i], &f->run.address[found.at[i]]);
+    if (!ok)
+        ignis__formula_end_arrays(call, f);
     return ok;
 }
 
@@ -80,33 +91,31 @@ static bool ignis__formula_begin_arrays(const char *call, int results, const ign
 IGNIS__PRIVATE ignis_status ignis__formula_run_into(const char *call, int count, const ignis_array *dsts,
                                                     const char *formula, const ignis_array_inputs *inputs)
 {
-    ignis__array *arrays[2 * IGNIS_MAX_INPUTS];
-    ignis__formula_run run;
-    ignis__work work;
+    ignis__formula_arrays f;
     int64_t numel;
-    int held, i, k;
+    int i, k;
     bool ok;
-    if (!ignis__formula_begin_arrays(call, count, dsts, formula, inputs, &work, &run, arrays, &held, true))
+    if (!ignis__formula_begin_arrays(call, count, dsts, formula, inputs, true, &f))
         return ignis__failed();
-    numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
+    numel = ignis__shape_product(&f.run.shape, 0, f.run.shape.ndim);
     for (k = 0, ok = true; k < count && ok; k++) {
-        run.out[k] = arrays[k]->dtype;
-        if (numel != arrays[k]->numel)
+        f.run.out[k] = f.array[k]->dtype;
+        if (numel != f.array[k]->numel)
             ok = ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s is %s, the result %s",
-                                   count > 1 ? ignis__array_label(arrays[k]).text : "dst",
-                                   ignis__shape_write(&arrays[k]->shape).text, ignis__shape_write(&run.shape).text);
-        ok = ok && ignis__work_write(&work, arrays[k], &run.to[k]);
-        for (i = count; i < held && ok; i++)
-            ok = ignis__formula_check_overlap(call, arrays[k], arrays[i]);
+                                   count > 1 ? ignis__array_label(f.array[k]).text : "dst",
+                                   ignis__shape_write(&f.array[k]->shape).text, ignis__shape_write(&f.run.shape).text);
+        ok = ok && ignis__work_write(&f.work, f.array[k], &f.run.to[k]);
+        for (i = count; i < f.held && ok; i++)
+            ok = ignis__formula_check_overlap(call, f.array[k], f.array[i]);
         for (i = 0; i < k && ok; i++) {
-            ok = ignis__array_check_overlap(call, arrays[k], 0, ignis__array_bytes(arrays[k]), arrays[i]);
-            if (ok && numel > 0 && arrays[k]->storage == arrays[i]->storage && arrays[k]->offset == arrays[i]->offset)
+            ok = ignis__array_check_overlap(call, f.array[k], 0, ignis__array_bytes(f.array[k]), f.array[i]);
+            if (ok && numel > 0 && f.array[k]->storage == f.array[i]->storage &&
+                f.array[k]->offset == f.array[i]->offset)
                 ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "results %d and %d are in the same memory", i, k);
         }
     }
-    ok = ok && ignis__formula_launch(&work, &run);
-    ignis__work_end(&work);
-    ignis__array_drop_all(call, held, arrays);
+    ok = ok && ignis__formula_launch(&f.work, &f.run);
+    ignis__formula_end_arrays(call, &f);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -139,45 +148,42 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
                                           ignis_array_inputs inputs)
 {
     static const char call[] = "ignis_array_reduce";
-    ignis__array *arrays[IGNIS_MAX_INPUTS + 1];
+    ignis__formula_arrays f;
     int64_t numel;
     double none = 0;
-    ignis__formula_run run;
-    ignis__work work;
-    int held, i, lacking;
+    int i, lacking;
     bool ok;
     if (ignis__enter(call) && !ignis__formula_check_reducer(call, reducer))
         return ignis__failed();
-    if (!ignis__formula_begin_arrays(call, 1, &dst, formula, &inputs, &work, &run, arrays, &held, false))
+    if (!ignis__formula_begin_arrays(call, 1, &dst, formula, &inputs, false, &f))
         return ignis__failed();
-    lacking = run.shape.ndim - arrays[0]->shape.ndim;
+    lacking = f.run.shape.ndim - f.array[0]->shape.ndim;
     ok = lacking >= 0;
-    numel = ignis__shape_product(&run.shape, 0, run.shape.ndim);
-    for (i = 0; i < run.shape.ndim; i++)
-        ok = ok && (i < lacking || arrays[0]->shape.dim[i - lacking] == 1 ||
-                    arrays[0]->shape.dim[i - lacking] == run.shape.dim[i]);
+    numel = ignis__shape_product(&f.run.shape, 0, f.run.shape.ndim);
+    for (i = 0; i < f.run.shape.ndim; i++)
+        ok = ok && (i < lacking || f.array[0]->shape.dim[i - lacking] == 1 ||
+                    f.array[0]->shape.dim[i - lacking] == f.run.shape.dim[i]);
     if (!ok)
         ignis__fail(IGNIS_DIAG_BROADCAST_SHAPE, call, "dst is %s, the formula %s; dst has 1 where that is reduced",
-                    ignis__shape_write(&arrays[0]->shape).text, ignis__shape_write(&run.shape).text);
-    run.reduced = 1;
-    run.reduction = reducer;
-    run.to_shape = &arrays[0]->shape;
-    run.out[0] = arrays[0]->dtype;
-    run.factor = reducer == IGNIS_REDUCE_MEAN && numel ? (double)(numel / arrays[0]->numel) : 1;
-    for (i = 1; i < held && ok;
+                    ignis__shape_write(&f.array[0]->shape).text, ignis__shape_write(&f.run.shape).text);
+    f.run.reduced = 1;
+    f.run.reduction = reducer;
+    f.run.to_shape = &f.array[0]->shape;
+    f.run.out[0] = f.array[0]->dtype;
+    f.run.factor = reducer == IGNIS_REDUCE_MEAN && numel ? (double)(numel / f.array[0]->numel) : 1;
+    for (i = 1; i < f.held && ok;
          i++) { /* the results may not share memory either: others are read after one is written */
-        ok = ignis__array_check_overlap(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
-        if (ok && arrays[0]->storage == arrays[i]->storage && arrays[0]->offset == arrays[i]->offset &&
-            arrays[0]->numel != 0)
+        ok = ignis__array_check_overlap(call, f.array[0], 0, ignis__array_bytes(f.array[0]), f.array[i]);
+        if (ok && f.array[0]->storage == f.array[i]->storage && f.array[0]->offset == f.array[i]->offset &&
+            f.array[0]->numel != 0)
             ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read",
-                                   ignis__array_label(arrays[i]).text);
+                                   ignis__array_label(f.array[i]).text);
     }
     if (ok && numel == 0)
-        ok = arrays[0]->numel == 0 ||
-             (ignis__formula_reduce_empty(call, reducer, &none) && ignis__work_fill(&work, arrays[0], none));
+        ok = f.array[0]->numel == 0 ||
+             (ignis__formula_reduce_empty(call, reducer, &none) && ignis__work_fill(&f.work, f.array[0], none));
     else
-        ok = ok && ignis__work_write(&work, arrays[0], &run.to[0]) && ignis__formula_reduce(&work, &run);
-    ignis__work_end(&work);
-    ignis__array_drop_all(call, held, arrays);
+        ok = ok && ignis__work_write(&f.work, f.array[0], &f.run.to[0]) && ignis__formula_reduce(&f.work, &f.run);
+    ignis__formula_end_arrays(call, &f);
     return ok ? IGNIS_OK : ignis__failed();
 }

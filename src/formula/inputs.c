@@ -100,14 +100,13 @@ static bool ignis__value_get(const char *call, uint64_t handle, double *value)
     return true;
 }
 
-/*  Begins any formula: checks it and finds which inputs are values. tensors: the other inputs, `held` of
-    them; at: their indices. */
+/*  Begins any formula: checks it, and finds which inputs are values, and which are in `found`. */
 IGNIS__PRIVATE bool ignis__formula_begin(const char *call, const char *formula, const char *names, int count,
-                                         const uint64_t *handles, ignis__formula_run *run, uint64_t *others, int *at,
-                                         int *held)
+                                         const uint64_t *handles, ignis__formula_run *run,
+                                         ignis__formula_handles *found)
 {
     int i;
-    *held = 0;
+    found->count = 0;
     memset(run, 0, sizeof *run);
     if (!ignis__enter(call) || !ignis__check_not_null(call, "formula", formula) ||
         !ignis__check_not_null(call, "inputs.names", names))
@@ -117,8 +116,8 @@ IGNIS__PRIVATE bool ignis__formula_begin(const char *call, const char *formula, 
                                  IGNIS_MAX_INPUTS, count);
     for (i = 0; i < count; i++) {
         if (!ignis__handle_is_value(handles[i])) {
-            at[*held] = i;
-            others[(*held)++] = handles[i];
+            found->at[found->count] = i;
+            found->id[found->count++] = handles[i];
         } else if (!ignis__value_get(call, handles[i], &run->value[i]))
             return false;
     }

@@ -222,6 +222,12 @@ typedef struct ignis__formula_run {
     ignis__address to[IGNIS_MAX_INPUTS];
 } ignis__formula_run;
 
+/*  The arrays or tensors among the inputs of a formula: their handles, and indices among all inputs. */
+typedef struct ignis__formula_handles {
+    uint64_t id[IGNIS_MAX_INPUTS];
+    int at[IGNIS_MAX_INPUTS], count;
+} ignis__formula_handles;
+
 /*  An array seen as [outer, n, inner]. A sum over the axis leaves [outer, inner]; a broadcast along it starts
     from [outer, inner]. */
 typedef struct ignis__axis {
@@ -350,8 +356,8 @@ IGNIS__PRIVATE bool ignis__formula_check_reducer(const char *call, ignis_reducer
 IGNIS__PRIVATE ignis_dtype ignis__formula_result_dtype(const ignis__formula_run *run, int result);
 IGNIS__PRIVATE uint64_t ignis__value_make(double value);
 IGNIS__PRIVATE bool ignis__formula_begin(const char *call, const char *formula, const char *names, int count,
-                                         const uint64_t *handles, ignis__formula_run *run, uint64_t *others, int *at,
-                                         int *held);
+                                         const uint64_t *handles, ignis__formula_run *run,
+                                         ignis__formula_handles *found);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__formula_has_no_shape(const char *call);
 IGNIS__PRIVATE bool ignis__formula_prepare(const ignis__work *work, const char *formula, const char *names, int count,
                                            int results, ignis__formula_run *run);

@@ -556,6 +556,17 @@ typedef struct ignis__tensor_pixels {
     int lower[3], upper[3], step[3], count;
 } ignis__tensor_pixels;
 
+/*  An array, and tiles of it, for a TMA map: see ignis__tensor_map_make. */
+typedef struct ignis__tensor_map_desc {
+    ignis_dtype dtype;
+    bool rounds; /* f32 is rounded to tf32 when loaded */
+    ignis__address data;
+    int rank;
+    const int64_t *dims, *strides;
+    const int *box;
+    const ignis__tensor_pixels *pixels;
+} ignis__tensor_map_desc;
+
 /*  The loaded code of a table on a device: modules by source and dtype, functions (0 until their first use) by kernel
     and dtype. */
 typedef struct ignis__builtin_code {
@@ -743,9 +754,7 @@ IGNIS__PRIVATE bool ignis__launch_as(const ignis__work *work, void *function, co
 
 /* tensor_map.c */
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map,
-                                                               ignis_dtype dtype, bool rounds, ignis__address data,
-                                                               int rank, const int64_t *dims, const int64_t *strides,
-                                                               const int *box, const ignis__tensor_pixels *pixels);
+                                                               const ignis__tensor_map_desc *desc);
 
 /* builtin.c */
 IGNIS__PRIVATE const char *ignis__builtin_part(ignis__builtin builtin);

@@ -14,8 +14,8 @@ static void ignis__matrix_cholesky_small(ignis__op *op, ignis__matrix to, ignis_
     ignis__teams teams =
         ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, IGNIS__LINALG_SMALL), (int64_t)n * (n | 1) + 1);
     void *params[] = {&to, &a, &info, &n, &a.count, &before, &has_zeros, &teams.lanes};
-    ignis__op_launch(op, IGNIS__BUILTIN(LINALG_CHOLESKY), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
-                     teams.shared, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(LINALG_CHOLESKY), a.dtype, NULL,
+                     ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);
 }
 
 /*  Replaces the lower triangle of a by that of L; `first` rows are before it. */

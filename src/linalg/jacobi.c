@@ -52,21 +52,25 @@ IGNIS__PRIVATE void ignis__jacobi_eigh(ignis__op *op, ignis__jacobi *run)
         return;
     if (ignis__jacobi_is_small(op, run, (int64_t)2 * n * (n | 1), &shared)) {
         in_shared = shared > 0;
-        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_EIGH), dtype, NULL, run->work.count, 1, 1,
-                         n <= 8    ? 32
-                         : n <= 16 ? 64
-                                   : 128,
-                         1, shared, block_params);
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_EIGH), dtype, NULL,
+                         ignis__launch_row(run->work.count,
+                                           n <= 8    ? 32
+                                           : n <= 16 ? 64
+                                                     : 128,
+                                           shared),
+                         block_params);
         return;
     }
     angles = ignis__op_write(op, ignis__op_new_row(op, run->work.count * n, dtype));
     for (sweep = 0; sweep < sweeps; sweep++)
         for (round = 0; round < n - 1 && op->ok; round++) {
-            ignis__op_launch(op, IGNIS__BUILTIN(LINALG_EIGH_ANGLES), dtype, NULL, ignis__ceil_div(n / 2, 128),
-                             run->work.count, 1, 128, 1, 0, find);
-            ignis__op_launch(op, IGNIS__BUILTIN(LINALG_EIGH_ROTATE), dtype, NULL,
-                             ignis__clamp(ignis__ceil_div((int64_t)n / 2 * (n / 2 + n), 128), 1, 65535),
-                             run->work.count, 1, 128, 1, 0, rotate);
+            ignis__op_launch(op, IGNIS__BUILTIN(LINALG_EIGH_ANGLES), dtype, NULL,
+                             ignis__launch_grid(ignis__ceil_div(n / 2, 128), run->work.count, 1, 128, 1, 0), find);
+            ignis__op_launch(
+                op, IGNIS__BUILTIN(LINALG_EIGH_ROTATE), dtype, NULL,
+                ignis__launch_grid(ignis__clamp(ignis__ceil_div((int64_t)n / 2 * (n / 2 + n), 128), 1, 65535),
+                                   run->work.count, 1, 128, 1, 0),
+                rotate);
         }
 }
 
@@ -83,17 +87,19 @@ IGNIS__PRIVATE void ignis__jacobi_svd(ignis__op *op, ignis__jacobi *run)
         return;
     if (ignis__jacobi_is_small(op, run, (int64_t)n * (length | 1) + (int64_t)n * n, &shared)) {
         in_shared = shared > 0;
-        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SVD), dtype, NULL, run->work.count, 1, 1,
-                         n <= 2   ? 32
-                         : n <= 8 ? 64
-                                  : 128,
-                         1, shared, block_params);
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SVD), dtype, NULL,
+                         ignis__launch_row(run->work.count,
+                                           n <= 2   ? 32
+                                           : n <= 8 ? 64
+                                                    : 128,
+                                           shared),
+                         block_params);
         return;
     }
     for (sweep = 0; sweep < sweeps; sweep++)
         for (round = 0; round < n + (n & 1) - 1 && op->ok; round++)
-            ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SVD_ROTATE), dtype, NULL, ignis__ceil_div(n, 2), run->work.count,
-                             1, 128, 1, 0, rotate);
+            ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SVD_ROTATE), dtype, NULL,
+                             ignis__launch_grid(ignis__ceil_div(n, 2), run->work.count, 1, 128, 1, 0), rotate);
 }
 
 /*  Writes the values in order, and finds their places. length: of the rows whose norms they are; 0: the diagonal. */

@@ -51,8 +51,8 @@ static void ignis__matrix_lu_columns(ignis__op *op, ignis__matrix a, const ignis
         ignis__teams teams =
             ignis__teams_of(&a, a.count, is_small ? ignis__linalg_lanes(m, 64) : 256, is_small ? m * (n | 1) : 0);
         void *params[] = {&a, &pivots, &info, &rows, &columns, &batch, &a.count, &before, &teams.lanes, &shared};
-        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_LU), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
-                         teams.shared, params);
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_LU), a.dtype, NULL,
+                         ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);
         return;
     }
     right = ignis__matrix_block(a, 0, h, h, n - h);

@@ -19,8 +19,8 @@ static void ignis__matrix_solve(ignis__op *op, ignis__matrix x, ignis__array *fr
         int rows = (int)n, columns = (int)b.columns;
         ignis__teams teams = ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, 64), elements);
         void *params[] = {&x, &a, &b, &info, &rows, &columns, &a.count, &teams.lanes};
-        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SOLVE), a.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
-                         teams.shared, params);
+        ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SOLVE), a.dtype, NULL,
+                         ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);
         return;
     }
     {

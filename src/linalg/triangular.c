@@ -27,8 +27,8 @@ static void ignis__matrix_solve_small(ignis__op *op, ignis__matrix l, ignis__mat
     parts = ignis__ceil_div(b.columns, tile);
     teams =
         ignis__teams_of(&l, parts * b.count, n * tile > 1024 ? 128 : ignis__linalg_lanes(n, 32), n * (stride + tile));
-    ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SOLVE_LOWER), l.dtype, NULL, teams.blocks, 1, 1, teams.threads, 1,
-                     teams.shared, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SOLVE_LOWER), l.dtype, NULL,
+                     ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);
 }
 
 /*  Replaces b by L^-1 b. unit: the diagonal of L counts as ones. */

@@ -14,7 +14,7 @@ static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__addres
     s->packed = s->channels % pack == 0 && addresses % 16 == 0;
     packs = s->packed ? s->channels / pack : s->channels;
     threads[0] = (unsigned)ignis__power_of_2_up(ignis__clamp(packs, 1, 32));
-    threads[1] = 256 / threads[0];
+    threads[1] = IGNIS__CHANNEL_THREADS / threads[0];
     tiles = ignis__ceil_div(packs, threads[0]) * s->outer;
     s->parts = ignis__clamp(4 * (int64_t)op->work.device->info.multiprocessors / tiles, 1,
                             ignis__ceil_div(s->rows, 4 * (int64_t)threads[1]));
@@ -27,29 +27,31 @@ static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__addres
 static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
                                           const ignis__channel_sizes *s, void **params)
 {
-    ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(s->outer * s->groups, 8), 1, INT32_MAX), 256,
-                         params);
+    ignis__op_launch_row(op, builtin, dtype,
+                         ignis__clamp(ignis__ceil_div(s->outer * s->groups, IGNIS__CHANNEL_WARPS), 1, INT32_MAX),
+                         32 * IGNIS__CHANNEL_WARPS, params);
 }
 
 /*  Computes the gradients. Saved: x, w, means, rstds. */
 static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args)
 {
     const ignis__channel_norm *norm = (const ignis__channel_norm *)args->params;
-    ignis__channel_sizes sizes = norm->sizes;
+    ignis__channel_gradient p = IGNIS__ZERO;
+    ignis__channel_sizes *sizes = &p.sizes;
     ignis__array *gradients[3] = {NULL, NULL, NULL};
-    ignis__address dx = 0, dw = 0, db = 0, dy, x, w, mean, rstd, grads = 0, products = 0, average_g = 0, average_gh = 0;
+    ignis__address dw, db, grads = 0, products = 0;
     ignis_dtype dtype, wide;
     unsigned threads[2];
     int64_t blocks;
     ignis__op op;
     bool is_wide;
     int i;
-    void *sums[] = {&grads, &products, &dy, &x, &mean, &rstd, &sizes},
-         *weights[] = {&dw, &db, &grads, &products, &sizes},
-         *averages[] = {&average_g, &average_gh, &grads, &products, &w, &sizes},
-         *backward[] = {&dx, &dy, &x, &w, &mean, &rstd, &average_g, &average_gh, &sizes};
+    void *sums[] = {&grads, &products, &p.dy, &p.x, &p.mean, &p.rstd, sizes},
+         *weights[] = {&dw, &db, &grads, &products, sizes},
+         *averages[] = {&p.average_g, &p.average_gh, &grads, &products, &p.w, sizes}, *backward[] = {&p};
     if (!ignis__op_begin_backward(&op, norm->call, args))
         return ignis__failed();
+    p.sizes = norm->sizes;
     dtype = op.in[1]->dtype;
     is_wide = op.in[2]->dtype != dtype;
     wide = ignis__wide_dtype(dtype);
@@ -62,33 +64,34 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
                 ignis__op_zero(&op, gradients[i]);
         return ignis__op_finish_backward(&op, args, 3, gradients);
     }
-    dy = ignis__op_read(&op, op.in[0]);
-    x = ignis__op_read(&op, op.in[1]);
-    w = ignis__op_read(&op, op.in[2]);
-    mean = ignis__op_read(&op, op.in[3]);
-    rstd = ignis__op_read(&op, op.in[4]);
-    dx = gradients[0] ? ignis__op_write(&op, gradients[0]) : 0;
+    p.dy = ignis__op_read(&op, op.in[0]);
+    p.x = ignis__op_read(&op, op.in[1]);
+    p.w = ignis__op_read(&op, op.in[2]);
+    p.mean = ignis__op_read(&op, op.in[3]);
+    p.rstd = ignis__op_read(&op, op.in[4]);
+    p.dx = gradients[0] ? ignis__op_write(&op, gradients[0]) : 0;
     dw = gradients[1] ? ignis__op_write(&op, gradients[1]) : 0;
     db = gradients[2] ? ignis__op_write(&op, gradients[2]) : 0;
-    ignis__channels_plan(&op, dtype, dx | dy | x, &sizes, threads, &blocks);
+    ignis__channels_plan(&op, dtype, p.dx | p.dy | p.x, sizes, threads, &blocks);
     if (gradients[1] || gradients[2] || !norm->given) {
-        grads = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.parts * sizes.channels, wide));
-        products = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.parts * sizes.channels, wide));
-        ignis__op_launch(&op, IGNIS__BUILTIN(CHANNEL_SUMS), dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, sums);
+        grads = ignis__op_write(&op, ignis__op_new_row(&op, sizes->outer * sizes->parts * sizes->channels, wide));
+        products = ignis__op_write(&op, ignis__op_new_row(&op, sizes->outer * sizes->parts * sizes->channels, wide));
+        ignis__op_launch(&op, IGNIS__BUILTIN(CHANNEL_SUMS), dtype, NULL,
+                         ignis__launch_grid(blocks, 1, 1, threads[0], threads[1], 0), sums);
     }
     if (gradients[1] || gradients[2])
-        ignis__op_launch_row(&op, IGNIS__BUILTIN(CHANNEL_WEIGHTS), op.in[2]->dtype, ignis__ceil_div(sizes.channels, 32),
-                             256, weights);
+        ignis__op_launch_row(&op, IGNIS__BUILTIN(CHANNEL_WEIGHTS), op.in[2]->dtype,
+                             ignis__ceil_div(sizes->channels, 32), 32 * IGNIS__CHANNEL_WARPS, weights);
     if (gradients[0] && !norm->given) {
-        average_g = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.groups, wide));
-        average_gh = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.groups, wide));
+        p.average_g = ignis__op_write(&op, ignis__op_new_row(&op, sizes->outer * sizes->groups, wide));
+        p.average_gh = ignis__op_write(&op, ignis__op_new_row(&op, sizes->outer * sizes->groups, wide));
         ignis__channels_launch_groups(
-            &op, is_wide ? IGNIS__BUILTIN(CHANNEL_AVERAGES_WIDE) : IGNIS__BUILTIN(CHANNEL_AVERAGES), dtype, &sizes,
+            &op, is_wide ? IGNIS__BUILTIN(CHANNEL_AVERAGES_WIDE) : IGNIS__BUILTIN(CHANNEL_AVERAGES), dtype, sizes,
             averages);
     }
     if (gradients[0])
         ignis__op_launch(&op, is_wide ? IGNIS__BUILTIN(CHANNEL_BACKWARD_WIDE) : IGNIS__BUILTIN(CHANNEL_BACKWARD), dtype,
-                         NULL, blocks, 1, 1, threads[0], threads[1], 0, backward);
+                         NULL, ignis__launch_grid(blocks, 1, 1, threads[0], threads[1], 0), backward);
     return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
@@ -137,12 +140,12 @@ IGNIS__PRIVATE ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *n
         if (!norm->given) {
             part_means = ignis__op_write(op, ignis__op_new_row(op, sizes.outer * sizes.parts * sizes.channels, wide));
             squares = ignis__op_write(op, ignis__op_new_row(op, sizes.outer * sizes.parts * sizes.channels, wide));
-            ignis__op_launch(op, IGNIS__BUILTIN(CHANNEL_STATISTICS), dtype, NULL, blocks, 1, 1, threads[0], threads[1],
-                             0, statistics);
+            ignis__op_launch(op, IGNIS__BUILTIN(CHANNEL_STATISTICS), dtype, NULL,
+                             ignis__launch_grid(blocks, 1, 1, threads[0], threads[1], 0), statistics);
         }
         ignis__channels_launch_groups(op, IGNIS__BUILTIN(CHANNEL_FINISH), dtype, &sizes, finish);
         ignis__op_launch(op, is_wide ? IGNIS__BUILTIN(CHANNEL_APPLY_WIDE) : IGNIS__BUILTIN(CHANNEL_APPLY), dtype, NULL,
-                         blocks, 1, 1, threads[0], threads[1], 0, apply);
+                         ignis__launch_grid(blocks, 1, 1, threads[0], threads[1], 0), apply);
     }
     ignis__op_save_inputs(op, 0, 2);
     ignis__op_save(op, means);

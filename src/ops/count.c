@@ -76,8 +76,8 @@ static ignis__array *ignis__op_count(ignis__op *op, ignis__array *from, const ig
     if (bins.edges)
         edges = ignis__op_read(op, bins.edges);
     target = ignis__op_write(op, counts);
-    ignis__op_launch(op, IGNIS__BUILTIN(COUNT_BINS), from->dtype, NULL, bins.count ? blocks : 0, 1, 1, 256, 1,
-                     shared ? 4 * (size_t)bins.count : 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(COUNT_BINS), from->dtype, NULL,
+                     ignis__launch_row(bins.count ? blocks : 0, 256, shared ? 4 * (size_t)bins.count : 0), params);
     return counts;
 }
 

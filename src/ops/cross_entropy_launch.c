@@ -201,8 +201,8 @@ IGNIS__PRIVATE void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entr
     }
     if (!work->counts && !work->part)
         ignis__cross_entropy_count(op, entropy, work, dtype);
-    ignis__op_launch(op, work->builtin, dtype, NULL, work->plan.blocks, 1, 1, work->plan.threads, 1, work->plan.shared,
-                     rows);
+    ignis__op_launch(op, work->builtin, dtype, NULL,
+                     ignis__launch_row(work->plan.blocks, work->plan.threads, work->plan.shared), rows);
 }
 
 /*  Runs forward on op->in[0] and the targets op->in[1]. Writes the gradient unless it is NULL. */

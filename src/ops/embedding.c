@@ -5,9 +5,6 @@
 
 #include "room.h"
 
-/*  Geometry of kernels/embedding.cu. */
-#define IGNIS__EMBEDDING_CHUNK 64
-
 /*  Sums rows [vocab, n]: at each id the sum of grad [ids, n] over all its positions, in order. weights: of these (NULL:
     1). adds: to the existing values, else to 0. */
 IGNIS__PRIVATE void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids,
@@ -15,36 +12,43 @@ IGNIS__PRIVATE void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis_
 {
     ignis_dtype dtype = grad->dtype;
     int64_t count = ids->numel, larger = count > 2 * vocab ? count : 2 * vocab, chunks, share, across;
-    int id_bytes = (int)ignis__dtypes[ids->dtype].size, packed, shift = weights ? weights->shift : 0;
+    int id_bytes = (int)ignis__dtypes[ids->dtype].size;
     ignis__radix sort;
-    ignis__address to, from, partial, bounds, source = ignis__op_read(op, ids),
-                                              factors = weights ? ignis__op_read(op, weights->weights) : 0;
+    ignis__embedding_sums sums = IGNIS__ZERO;
+    ignis__address source = ignis__op_read(op, ids);
     unsigned threads;
-    void *keys[] = {&sort.keys[0], &bounds, &source, &id_bytes, &count, &vocab},
-         *begins[] = {&bounds, &sort.keys[0], &count, &vocab};
-    void *whole[] = {&to,    &partial, &from,   &sort.keys[0], &sort.positions[0], &count,
-                     &vocab, &n,       &packed, &adds,         &factors,           &shift};
-    void *finish[] = {&to, &partial, &bounds, &vocab, &n, &packed, &adds};
+    void *keys[] = {&sort.keys[0], &sums.bounds, &source, &id_bytes, &count, &vocab},
+         *begins[] = {&sums.bounds, &sort.keys[0], &count, &vocab}, *params[] = {&sums};
     if (!op->ok || rows->numel == 0)
         return;
     ignis__radix_begin(op, &sort, IGNIS_I32, 1, count, 2);
-    bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
-    ignis__op_launch_row(op, IGNIS__BUILTIN(EMBEDDING_KEYS), dtype, ignis__ceil_div(larger, 256), 256, keys);
+    sums.bounds = ignis__op_write(op, ignis__op_new_row(op, 2 * vocab, IGNIS_I32));
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EMBEDDING_KEYS), dtype, ignis__ceil_div(larger, IGNIS__EMBEDDING_THREADS),
+                         IGNIS__EMBEDDING_THREADS, keys);
     ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes((uint64_t)vocab), 0, 0, 0,
                      0); /* vocab: ids out of range */
-    ignis__op_launch_row(op, IGNIS__BUILTIN(EMBEDDING_BOUNDS), dtype, ignis__ceil_div(count, 256), 256, begins);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EMBEDDING_BOUNDS), dtype, ignis__ceil_div(count, IGNIS__EMBEDDING_THREADS),
+                         IGNIS__EMBEDDING_THREADS, begins);
     chunks = ignis__ceil_div(count, IGNIS__EMBEDDING_CHUNK);
-    partial = ignis__op_write(op, ignis__op_new_row(op, 2 * chunks * n, ignis__wide_dtype(dtype)));
-    from = ignis__op_read(op, grad);
-    to = ignis__op_write(op, rows);
-    packed = n % ignis__pack_elements(dtype) == 0 && (to | from) % 16 == 0;
-    share = packed ? ignis__pack_elements(dtype) : 1;
-    threads = ignis__row_threads(n, share, 256);
+    sums.partial = ignis__op_write(op, ignis__op_new_row(op, 2 * chunks * n, ignis__wide_dtype(dtype)));
+    sums.grad = ignis__op_read(op, grad);
+    sums.table = ignis__op_write(op, rows);
+    sums.keys = sort.keys[0];
+    sums.positions = sort.positions[0];
+    sums.count = count;
+    sums.vocab = vocab;
+    sums.n = n;
+    sums.packed = n % ignis__pack_elements(dtype) == 0 && (sums.table | sums.grad) % 16 == 0;
+    sums.adds = adds;
+    sums.weights = weights ? ignis__op_read(op, weights->weights) : 0;
+    sums.shift = weights ? weights->shift : 0;
+    share = sums.packed ? ignis__pack_elements(dtype) : 1;
+    threads = ignis__row_threads(n, share, IGNIS__EMBEDDING_THREADS);
     across = ignis__ceil_div(n, threads * share);
-    ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_CHUNKS), dtype, weights ? "-DIGNIS_WEIGHTED=1" : NULL, chunks, across,
-                     1, threads, 1, 0, whole);
-    ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_ROWS), dtype, NULL, ignis__clamp(vocab, 0, 65536), across, 1, threads,
-                     1, 0, finish);
+    ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_CHUNKS), dtype, weights ? "-DIGNIS_WEIGHTED=1" : NULL,
+                     ignis__launch_grid(chunks, across, 1, threads, 1, 0), params);
+    ignis__op_launch(op, IGNIS__BUILTIN(EMBEDDING_ROWS), dtype, NULL,
+                     ignis__launch_grid(ignis__clamp(vocab, 0, 65536), across, 1, threads, 1, 0), params);
 }
 
 static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
@@ -108,8 +112,9 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids)
         sizes[0] = op.in[0]->shape.dim[0];
         sizes[1] = op.in[0]->shape.dim[1];
         packed = sizes[1] % ignis__pack_elements(dtype) == 0 && (from | to) % 16 == 0;
-        ignis__op_launch_row(&op, IGNIS__BUILTIN(EMBEDDING), dtype, sizes[1] ? count : 0,
-                             ignis__row_threads(sizes[1], ignis__row_share(dtype, packed != 0), 256), params);
+        ignis__op_launch_row(
+            &op, IGNIS__BUILTIN(EMBEDDING), dtype, sizes[1] ? count : 0,
+            ignis__row_threads(sizes[1], ignis__row_share(dtype, packed != 0), IGNIS__EMBEDDING_THREADS), params);
     }
     ignis__op_save(&op, op.in[1]);
     return ignis__op_end_recorded(&op, out, "embedding", ignis__embedding_backward, sizes, sizeof sizes);

@@ -87,8 +87,9 @@ IGNIS__PRIVATE void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis
     rows = ignis__scatter_rows(op, to, indexing, &n);
     ignis__record_builtin_for_all(IGNIS__BUILTIN(SORT_COUNT), IGNIS_I32); /* for the other path */
     if (rows) {
-        ignis__op_launch(op, IGNIS__BUILTIN(SCATTER_ADD_ROWS), dtype, NULL, rows, 1, 1, 32, 1,
-                         (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size), whole);
+        ignis__op_launch(op, IGNIS__BUILTIN(SCATTER_ADD_ROWS), dtype, NULL,
+                         ignis__launch_row(rows, 32, (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size)),
+                         whole);
         return;
     }
     if (to->numel > INT32_MAX || from->numel > INT32_MAX) {

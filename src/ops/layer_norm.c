@@ -64,13 +64,13 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
         work->sum = work->other = 0;
     }
     if (odd.threads) {
-        ignis__op_launch(op, odd.builtin, dtype, NULL, odd.blocks, 1, 1, odd.threads, 1, odd.shared, adding);
+        ignis__op_launch(op, odd.builtin, dtype, NULL, ignis__launch_row(odd.blocks, odd.threads, odd.shared), adding);
         return;
     }
     anywhere = !packed && (work->x - work->y) % 16 == 0 && work->n > 32 * ignis__row_share(dtype, true);
     kernel = ignis__norm_kernel(op, dtype, work->rows, work->n, packed, anywhere, &plan);
-    ignis__op_launch(op, (work->sum ? norm->added : norm->aligned)[kernel], dtype, NULL, plan.blocks, 1, 1,
-                     plan.threads, 1, plan.shared, work->sum ? adding : plain);
+    ignis__op_launch(op, (work->sum ? norm->added : norm->aligned)[kernel], dtype, NULL,
+                     ignis__launch_row(plan.blocks, plan.threads, plan.shared), work->sum ? adding : plain);
 }
 
 /*  Returns the tensor of the sum of the operation's first and last input. */

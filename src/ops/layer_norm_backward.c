@@ -45,7 +45,8 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     work->sums_dx = work->sums_dx && plan.even;
     if (plan.threads) {
         ignis__norm_partials(op, norm->rms, work, wide, plan.blocks);
-        ignis__op_launch(op, plan.builtin, dtype, NULL, plan.blocks, 1, 1, plan.threads, 1, plan.shared, rows);
+        ignis__op_launch(op, plan.builtin, dtype, NULL, ignis__launch_row(plan.blocks, plan.threads, plan.shared),
+                         rows);
         return plan.blocks;
     }
     work->before = 0;
@@ -58,8 +59,9 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     ignis__norm_partials(op, norm->rms, work, wide, count);
     average_g = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
     average_gh = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
-    ignis__op_launch_row(op, norm->averages, dtype, ignis__clamp(work->rows, 0, IGNIS__ROW_BLOCKS), 256, averages);
-    ignis__op_launch(op, norm->columns, dtype, NULL, across, count, 1, threads, 1, 0, columns);
+    ignis__op_launch_row(op, norm->averages, dtype, ignis__clamp(work->rows, 0, IGNIS__ROW_BLOCKS),
+                         IGNIS__NORM_AVERAGES_THREADS, averages);
+    ignis__op_launch(op, norm->columns, dtype, NULL, ignis__launch_grid(across, count, 1, threads, 1, 0), columns);
     return count;
 }
 
@@ -69,8 +71,8 @@ IGNIS__PRIVATE void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis_
                                         ignis__address partial, int rows, int64_t n)
 {
     void *params[] = {&to[0], &to[1], &to[2], &partial, &rows, &n};
-    ignis__op_launch(op, IGNIS__BUILTIN(NORM_BACKWARD_SUM), dtype, NULL, ignis__ceil_div(n, 32), matrices, 1, 512, 1, 0,
-                     params);
+    ignis__op_launch(op, IGNIS__BUILTIN(NORM_BACKWARD_SUM), dtype, NULL,
+                     ignis__launch_grid(ignis__ceil_div(n, 32), matrices, 1, 512, 1, 0), params);
 }
 
 /*  Computes the gradients. Saved: x, w, rstd, and mean of layer_norm. */

@@ -29,9 +29,6 @@ IGNIS__PRIVATE const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm"
 IGNIS__PRIVATE const ignis__norm ignis__rms_norm_wide = {"ignis_rms_norm", "rms_norm", true,
                                                          IGNIS__NORM_KERNELS(RMS_NORM_WIDE), 2};
 
-#define IGNIS__NORM_FLIGHT 4     /* packs of an array that a thread has at a time */
-#define IGNIS__NORM_LONG_PACKS 8 /* of a long packed row, for a thread */
-
 /*  Returns how many blocks an SM holds at a time, at least 1. */
 IGNIS__PRIVATE int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads,
                                           size_t shared)
@@ -70,13 +67,13 @@ IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, const ignis
 {
     static const struct {
         int packs, threads, teams; /* packs of a row for a thread, the most threads of a team, teams of a block */
-    } shapes[] = {{1, 32, 4}, {4, 32, 4}, {4, 512, 1}};
+    } shapes[] = {{1, 32, IGNIS__NORM_WARPS}, {4, 32, IGNIS__NORM_WARPS}, {4, IGNIS__NORM_BLOCK_THREADS, 1}};
     const ignis_device_info *info = &op->work.device->info;
     const ignis__builtin *kernels = backward ? norm->rows_backward : norm->rows;
     int64_t pack = ignis__pack_elements(dtype), packs = n / pack, unit;
     ignis__norm_plan plan = IGNIS__ZERO;
     int count = (int)(sizeof shapes / sizeof *shapes), i = 0;
-    plan.threads = ignis__row_threads(packs, 1, 512);
+    plan.threads = ignis__row_threads(packs, 1, IGNIS__NORM_BLOCK_THREADS);
     if (ignis__norm_is_even(dtype, n, backward) &&
         (int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * (backward ? 3 : 2) <= info->shared_per_block - 2048) {
         plan.builtin = kernels[count];
@@ -121,14 +118,14 @@ IGNIS__PRIVATE int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, in
                                       bool anywhere, ignis__rows *plan)
 {
     int64_t packs = ignis__ceil_div(n, ignis__pack_elements(dtype));
-    int share = packs <= 512 * IGNIS__ROW_PACKS ? IGNIS__ROW_PACKS : IGNIS__NORM_LONG_PACKS;
+    int share = packs <= IGNIS__NORM_BLOCK_THREADS * IGNIS__ROW_PACKS ? IGNIS__ROW_PACKS : IGNIS__NORM_LONG_PACKS;
     *plan = ignis__rows_plan(op, dtype, rows, n, packed || anywhere, 1, 2);
-    plan->packed = anywhere ? IGNIS__NORM_UNALIGNED : packed;
+    plan->packed = anywhere ? (int)IGNIS__NORM_UNALIGNED : packed;
     if (plan->warp)
         return IGNIS__NORM_WARP;
-    if (!packed || packs > 512 * share)
+    if (!packed || packs > IGNIS__NORM_BLOCK_THREADS * share)
         return IGNIS__NORM_BLOCK;
-    plan->threads = ignis__row_threads(packs, share, 512);
+    plan->threads = ignis__row_threads(packs, share, IGNIS__NORM_BLOCK_THREADS);
     plan->shared = 0;
     return share == IGNIS__ROW_PACKS ? IGNIS__NORM_ROW : IGNIS__NORM_LONG;
 }

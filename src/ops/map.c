@@ -29,28 +29,30 @@ IGNIS__PRIVATE bool ignis__formula_begin_tensors(ignis__op *op, const char *call
                                                  const ignis_inputs *inputs, int results, ignis__formula_run *run,
                                                  ignis__formula_rule *rule, ignis__loss_kind loss)
 {
-    uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
+    uint64_t ids[IGNIS_MAX_INPUTS];
+    ignis__formula_handles tensors;
     ignis_tensor handles[IGNIS_MAX_INPUTS];
-    int at[IGNIS_MAX_INPUTS], i;
+    int i;
     for (i = 0; i < inputs->count && i < IGNIS_MAX_INPUTS; i++)
         ids[i] = inputs->tensor[i].id;
-    if (!ignis__formula_begin(call, formula, inputs->names, inputs->count, ids, run, others, at, &rule->count))
+    if (!ignis__formula_begin(call, formula, inputs->names, inputs->count, ids, run, &tensors))
         return false;
+    rule->count = tensors.count;
     if (rule->count == 0)
         return ignis__formula_has_no_shape(call);
     for (i = 0; i < rule->count; i++)
-        handles[i].id = others[i];
+        handles[i].id = tensors.id[i];
     if (!ignis__op_begin(op, call, rule->count, handles))
         return false;
     for (i = 0; i < rule->count; i++) {
-        run->input[at[i]] = &op->in[i]->shape;
-        run->dtype[at[i]] = op->in[i]->dtype;
+        run->input[tensors.at[i]] = &op->in[i]->shape;
+        run->dtype[tensors.at[i]] = op->in[i]->dtype;
     }
     op->ok = ignis__formula_prepare(&op->work, formula, inputs->names, inputs->count, results, run);
     if (loss == IGNIS__LOSS_ALIKE && op->ok)
         op->ok = ignis__formula_check_loss(op, run);
     for (i = 0; i < rule->count && op->ok; i++)
-        run->address[at[i]] = ignis__op_read(op, op->in[i]);
+        run->address[tensors.at[i]] = ignis__op_read(op, op->in[i]);
     if (!op->ok || !op->records)
         return true;
     rule->formula = run->formula;
@@ -63,7 +65,7 @@ IGNIS__PRIVATE bool ignis__formula_begin_tensors(ignis__op *op, const char *call
     rule->factor = 1;
     rule->kept = 0;
     for (i = 0; i < rule->count; i++) {
-        rule->tensor[i].input = at[i];
+        rule->tensor[i].input = tensors.at[i];
         rule->tensor[i].dtype = op->in[i]->dtype;
         rule->tensor[i].shape = op->in[i]->shape;
     }

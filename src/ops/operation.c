@@ -181,31 +181,51 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis__address ignis__op_write(ignis__op *op, ign
     return op->ok ? address : 0;
 }
 
+IGNIS__INLINE IGNIS__PRIVATE ignis__launch_shape ignis__launch_grid(int64_t grid_x, int64_t grid_y, int64_t grid_z,
+                                                                    unsigned block_x, unsigned block_y, size_t shared)
+{
+    ignis__launch_shape shape;
+    shape.grid[0] = grid_x;
+    shape.grid[1] = grid_y;
+    shape.grid[2] = grid_z;
+    shape.block[0] = block_x;
+    shape.block[1] = block_y;
+    shape.shared = shared;
+    return shape;
+}
+
+/*  Returns the shape of one row of threads in one row of blocks. */
+IGNIS__INLINE IGNIS__PRIVATE ignis__launch_shape ignis__launch_row(int64_t blocks, unsigned threads, size_t shared)
+{
+    return ignis__launch_grid(blocks, 1, 1, threads, 1, shared);
+}
+
 /*  Launches a built-in kernel in the variant of `define` ("-DIGNIS_HEAD_DIM=64"; NULL: none). Without blocks
     it runs nothing. */
 IGNIS__PRIVATE void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const char *define,
-                                     int64_t grid_x, int64_t grid_y, int64_t grid_z, unsigned block_x, unsigned block_y,
-                                     size_t shared_bytes, void **params)
+                                     ignis__launch_shape shape, void **params)
 {
-    unsigned grid[] = {(unsigned)grid_x, (unsigned)grid_y, (unsigned)grid_z}, block[] = {block_x, block_y, 1};
+    const int64_t *blocks = shape.grid;
+    unsigned grid[] = {(unsigned)blocks[0], (unsigned)blocks[1], (unsigned)blocks[2]},
+             block[] = {shape.block[0], shape.block[1], 1};
     void *function;
-    if (!op->ok || grid_x == 0 || grid_y == 0 || grid_z == 0)
+    if (!op->ok || blocks[0] == 0 || blocks[1] == 0 || blocks[2] == 0)
         return;
-    if (grid_x > INT32_MAX || grid_y > 65535 || grid_z > 65535) {
+    if (blocks[0] > INT32_MAX || blocks[1] > 65535 || blocks[2] > 65535) {
         ignis__op_fail(op, IGNIS_DIAG_SHAPE_OVERFLOW, "the tensors are larger than one launch can cover");
         return;
     }
     function = define ? ignis__builtin_get_variant(op->work.call, op->work.device, builtin, dtype, define)
                       : ignis__builtin_get(op->work.call, op->work.device, builtin, dtype);
     op->ok =
-        function && ignis__builtin_launch(&op->work, builtin, function, grid, block, (unsigned)shared_bytes, params);
+        function && ignis__builtin_launch(&op->work, builtin, function, grid, block, (unsigned)shape.shared, params);
 }
 
-/*  As ignis__op_launch, with one row of threads in one row of blocks. */
+/*  As ignis__op_launch, without a variant and shared memory, with one row of threads in one row of blocks. */
 IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
                                                          int64_t blocks, unsigned threads, void **params)
 {
-    ignis__op_launch(op, builtin, dtype, NULL, blocks, 1, 1, threads, 1, 0, params);
+    ignis__op_launch(op, builtin, dtype, NULL, ignis__launch_row(blocks, threads, 0), params);
 }
 
 /*  Launches an elementwise kernel: 256 threads compute 4096 elements. */

@@ -25,10 +25,11 @@ IGNIS__PRIVATE void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_
 IGNIS__PRIVATE void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending,
                                      ignis__address values, ignis__address positions, int64_t k)
 {
-    int size = (int)ignis__dtypes[sort->dtype].size, tile = 512 * (size == 8 ? 8 : 12), stride = 256 * passes, pass,
-        shift, tiles, parts;
-    int64_t blocks = sort->rows * ignis__ceil_div(sort->n, tile), digits = sort->rows * 256;
-    ignis__array *zeros = ignis__op_new_row(op, passes * (digits + 256 * blocks + 1), IGNIS_I32);
+    int size = (int)ignis__dtypes[sort->dtype].size,
+        tile = IGNIS__SORT_TILE_THREADS * (size == 8 ? IGNIS__SORT_ROUNDS_OF_8 : IGNIS__SORT_ROUNDS),
+        stride = IGNIS__SORT_DIGITS * passes, pass, shift, tiles, parts;
+    int64_t blocks = sort->rows * ignis__ceil_div(sort->n, tile), digits = sort->rows * IGNIS__SORT_DIGITS;
+    ignis__array *zeros = ignis__op_new_row(op, passes * (digits + IGNIS__SORT_DIGITS * blocks + 1), IGNIS_I32);
     ignis__address counts, said, next, none = 0, *in = &from, *in_positions = &none;
     void *count[] = {&counts, &from, &sort->n, &parts, &passes, &descending};
     if (!zeros || blocks == 0)
@@ -36,11 +37,13 @@ IGNIS__PRIVATE void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__a
     ignis__op_zero(op, zeros);
     counts = ignis__op_write(op, zeros);
     said = counts + 4 * (uint64_t)(passes * digits);
-    next = said + 4 * (uint64_t)(passes * 256 * blocks);
+    next = said + 4 * (uint64_t)(passes * IGNIS__SORT_DIGITS * blocks);
     tiles = (int)ignis__ceil_div(sort->n, tile);
-    parts = (int)ignis__ceil_div(sort->n, 4 * tile);
-    ignis__op_launch_row(op, IGNIS__BUILTIN(SORT_COUNT), sort->dtype, sort->rows * parts, 512, count);
-    for (pass = 0; pass < passes; pass++, counts += 1024, said += 1024 * (uint64_t)blocks, next += 4) {
+    parts = (int)ignis__ceil_div(sort->n, IGNIS__SORT_COUNTED * tile);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(SORT_COUNT), sort->dtype, sort->rows * parts, IGNIS__SORT_TILE_THREADS,
+                         count);
+    for (pass = 0; pass < passes;
+         pass++, counts += 4 * IGNIS__SORT_DIGITS, said += 4 * IGNIS__SORT_DIGITS * (uint64_t)blocks, next += 4) {
         bool is_last = pass == passes - 1 && values;
         int out = from == sort->keys[0] ? 1 - pass % 2 : pass % 2;
         void *params[] = {is_last ? &values : &sort->keys[out],
@@ -58,8 +61,9 @@ IGNIS__PRIVATE void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__a
                           &shift,
                           &descending};
         shift = 8 * pass;
-        ignis__op_launch(op, IGNIS__BUILTIN(SORT_PASS), sort->dtype, NULL, blocks, 1, 1, 512, 1,
-                         (size_t)tile * (size_t)(size + 4), params);
+        ignis__op_launch(op, IGNIS__BUILTIN(SORT_PASS), sort->dtype, NULL,
+                         ignis__launch_row(blocks, IGNIS__SORT_TILE_THREADS, (size_t)tile * (size_t)(size + 4)),
+                         params);
         in = &sort->keys[out];
         in_positions = &sort->positions[out];
     }

@@ -14,6 +14,13 @@
 #define IGNIS__OP_SAVED (4 * IGNIS_MAX_LAYERS)
 #define IGNIS__OP_MADE 160
 
+/*  Blocks of a grid, threads of a block, and the bytes of dynamic shared memory of a block. */
+typedef struct ignis__launch_shape {
+    int64_t grid[3];
+    unsigned block[2];
+    size_t shared;
+} ignis__launch_shape;
+
 /*  A running operation. It holds its inputs, owns the arrays that it makes, has entered their device, and
     knows the stream. */
 typedef struct ignis__op {
@@ -202,6 +209,12 @@ IGNIS__STATIC_ASSERT(strided_dims, IGNIS_MAX_DIMS == 8); /* of ignis__strided */
 
 #include "../shared/scan.h"
 
+#include "../shared/reduce.h"
+
+#include "../shared/sort.h"
+
+#include "../shared/embedding.h"
+
 #include "../shared/index.h"
 
 /*  The gradients of a linear layer; NULL: not needed. */
@@ -295,7 +308,7 @@ typedef struct ignis__norm_plan {
     size_t shared;
 } ignis__norm_plan;
 
-#define IGNIS__NORM_UNALIGNED 2 /* instead of packed: rows begin at the same addresses modulo 16 in all arrays */
+#include "../shared/norm.h"
 
 #include "../shared/border.h"
 #include "../shared/image.h"
@@ -570,9 +583,11 @@ IGNIS__PRIVATE ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, c
                                             int64_t offset);
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis__address ignis__op_read(ignis__op *op, ignis__array *array);
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis__address ignis__op_write(ignis__op *op, ignis__array *array);
+IGNIS__PRIVATE ignis__launch_shape ignis__launch_grid(int64_t grid_x, int64_t grid_y, int64_t grid_z, unsigned block_x,
+                                                      unsigned block_y, size_t shared);
+IGNIS__PRIVATE ignis__launch_shape ignis__launch_row(int64_t blocks, unsigned threads, size_t shared);
 IGNIS__PRIVATE void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const char *define,
-                                     int64_t grid_x, int64_t grid_y, int64_t grid_z, unsigned block_x, unsigned block_y,
-                                     size_t shared_bytes, void **params);
+                                     ignis__launch_shape shape, void **params);
 IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
                                                          int64_t blocks, unsigned threads, void **params);
 IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_launch_elementwise(ignis__op *op, ignis__builtin builtin,

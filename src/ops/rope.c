@@ -75,20 +75,27 @@ IGNIS__PRIVATE float *ignis__rope_round_frequencies(float *to, const double *fre
 IGNIS__PRIVATE void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__rope_rows y,
                                        ignis__rope_rows x, ignis__array *own, double direction)
 {
-    ignis__address table = own ? ignis__op_read(op, own) : 0;
+    ignis__rope_params p;
     int64_t pack = ignis__pack_elements(dtype), threads;
-    int own_is_wide = own && own->dtype == IGNIS_F64;
-    int packed =
-        !own_is_wide && rope->half % pack == 0 && (x.row | y.row) % pack == 0 && (x.address | y.address) % 16 == 0;
     float frequencies[IGNIS__ROPE_HALF];
-    void *params[] = {&y.address, &x.address,    &y.row,        &x.row,       &rope->rows,
-                      &rope->seq, &rope->offset, &rope->bounds, &rope->heads, &rope->half,
-                      &direction, &packed,       &table,        &own_is_wide, rope->frequencies};
+    void *params[] = {&y.address, &x.address, &p, rope->frequencies};
+    p.y_row = y.row;
+    p.x_row = x.row;
+    p.rows = rope->rows;
+    p.seq = rope->seq;
+    p.offset = rope->offset;
+    p.bounds = rope->bounds;
+    p.direction = direction;
+    p.own = own ? ignis__op_read(op, own) : 0;
+    p.heads = rope->heads;
+    p.half = rope->half;
+    p.own_is_wide = own && own->dtype == IGNIS_F64;
+    p.packed = !p.own_is_wide && p.half % pack == 0 && (x.row | y.row) % pack == 0 && (x.address | y.address) % 16 == 0;
     if (dtype != IGNIS_F64)
-        params[14] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
-    threads =
-        rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread rotates 2 heads */
-    ignis__op_launch_row(op, IGNIS__BUILTIN(ROPE), dtype, ignis__ceil_div(threads, 256), 256, params);
+        params[3] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
+    threads = p.rows * (p.packed ? p.half / pack : p.half) * ignis__ceil_div(p.heads, IGNIS__ROPE_HEADS);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(ROPE), dtype, ignis__ceil_div(threads, IGNIS__ROPE_THREADS),
+                         IGNIS__ROPE_THREADS, params);
 }
 
 /*  As ignis__rope_rotate, for full rows, from the operation's input to an array like it. */

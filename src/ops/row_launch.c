@@ -52,6 +52,6 @@ IGNIS__PRIVATE ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dty
 IGNIS__PRIVATE void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__builtin warp,
                                        ignis__builtin block, ignis_dtype dtype, void **params)
 {
-    ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL, plan->blocks, 1, 1, plan->threads, 1, plan->shared,
-                     params);
+    ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL,
+                     ignis__launch_row(plan->blocks, plan->threads, plan->shared), params);
 }

@@ -47,7 +47,7 @@ static void ignis__scan_launch(ignis__op *op, const ignis__scan *scan, ignis__bu
                                void **params)
 {
     ignis__op_launch(op, builtin, scan->from->dtype, ignis__scan_define(scan->scan_operator),
-                     ignis__clamp(blocks, 1, INT32_MAX), 1, 1, IGNIS__SCAN_THREADS, 1, 0, params);
+                     ignis__launch_row(ignis__clamp(blocks, 1, INT32_MAX), IGNIS__SCAN_THREADS, 0), params);
 }
 
 /*  Scans rows; those of at least 2^12 elements are split in tiles. */

@@ -8,25 +8,29 @@
 /*  As ignis__op_sort_rows, for k of at most 1024. A block selects from a row. If there are too few rows for
     the device, blocks first select from chunks of 4096 elements. Their results, k elements a chunk, become
     the row, until it is short. */
-static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address values, ignis__address positions,
-                             ignis__address from, int64_t rows, int64_t n, int k, int descending)
+static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__selection *p, int64_t rows)
 {
     bool few_rows = rows < op->work.device->info.multiprocessors;
     ignis__builtin builtin = few_rows ? IGNIS__BUILTIN(SORT_SELECT_FEW) : IGNIS__BUILTIN(SORT_SELECT);
-    int items = (int)ignis__power_of_2_up(k > 64 ? k : 64), parts;
-    ignis__address to, to_positions, from_positions = 0;
-    void *params[] = {&to, &to_positions, &from, &from_positions, &n, &parts, &k, &items, &descending};
-    size_t shared = (ignis__dtypes[dtype].size == 8 ? 16 : 8) * (size_t)items;
-    for (; few_rows && n > 8192 && op->ok; n = (int64_t)parts * k, from = to, from_positions = to_positions) {
-        parts = (int)ignis__ceil_div(n, 4096);
-        to = ignis__op_write(op, ignis__op_new_row(op, rows * parts * k, dtype));
-        to_positions = ignis__op_write(op, ignis__op_new_row(op, rows * parts * k, IGNIS_I64));
-        ignis__op_launch(op, builtin, dtype, NULL, rows * parts, 1, 1, 512, 1, shared, params);
+    ignis__address values = p->values, positions = p->positions;
+    unsigned threads = few_rows ? IGNIS__SORT_FEW_THREADS : IGNIS__SORT_THREADS;
+    void *params[] = {p};
+    size_t shared;
+    p->items = (int)ignis__power_of_2_up(p->k > 64 ? p->k : 64);
+    p->from_positions = 0;
+    shared = (ignis__dtypes[dtype].size == 8 ? 16 : 8) * (size_t)p->items;
+    for (; few_rows && p->n > 8192 && op->ok; p->n = (long long)p->parts * p->k) {
+        p->parts = (int)ignis__ceil_div(p->n, 4096);
+        p->values = ignis__op_write(op, ignis__op_new_row(op, rows * p->parts * p->k, dtype));
+        p->positions = ignis__op_write(op, ignis__op_new_row(op, rows * p->parts * p->k, IGNIS_I64));
+        ignis__op_launch(op, builtin, dtype, NULL, ignis__launch_row(rows * p->parts, threads, shared), params);
+        p->src = p->values;
+        p->from_positions = p->positions;
     }
-    to = values;
-    to_positions = positions;
-    parts = 1;
-    ignis__op_launch(op, builtin, dtype, NULL, rows, 1, 1, few_rows ? 512 : 256, 1, shared, params);
+    p->values = values;
+    p->positions = positions;
+    p->parts = 1;
+    ignis__op_launch(op, builtin, dtype, NULL, ignis__launch_row(rows, threads, shared), params);
 }
 
 /*  Writes values and positions [rows, k]: the first k of each of the rows [rows, n] in order. */
@@ -36,11 +40,12 @@ IGNIS__PRIVATE void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ign
     ignis_dtype dtype = from->dtype;
     int size = (int)ignis__dtypes[dtype].size, n_int = (int)n, k_int = (int)k, width, items;
     size_t item = size == 8 ? 16 : size == 4 ? 8 : 4; /* bytes */
-    int64_t threads = ignis__ceil_div(n, 256) * 32,
+    int64_t threads = ignis__ceil_div(n, 32 * IGNIS__SORT_ROW_ROUNDS) * 32,
             most = op->work.device->info.shared_per_block / (size + 2) / 2 < 8192 ? 4096 : 8192;
     ignis__address source = ignis__op_read(op, from), to = ignis__op_write(op, values),
                    places = ignis__op_write(op, positions);
     ignis__radix sort;
+    ignis__selection selection;
     void *few[] = {&to, &places, &source, &rows, &n_int, &width, &items, &k_int, &descending};
     void *row[] = {&to, &places, &source, &n_int, &k_int, &descending};
     if (!op->ok || rows * k == 0)
@@ -50,13 +55,21 @@ IGNIS__PRIVATE void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ign
     if (n <= 256) {
         width = (int)ignis__power_of_2_up(n);
         items = 1024;
-        ignis__op_launch(op, IGNIS__BUILTIN(SORT_SMALL), dtype, NULL, ignis__ceil_div(rows, items / width), 1, 1, 256,
-                         1, item * (size_t)items, few);
+        ignis__op_launch(
+            op, IGNIS__BUILTIN(SORT_SMALL), dtype, NULL,
+            ignis__launch_row(ignis__ceil_div(rows, items / width), IGNIS__SORT_THREADS, item * (size_t)items), few);
     } else if (n > 4096 && k <= 1024) {
-        ignis__op_select(op, dtype, to, places, source, rows, n, k_int, descending);
+        selection.values = to;
+        selection.positions = places;
+        selection.src = source;
+        selection.n = n;
+        selection.k = k_int;
+        selection.descending = descending;
+        ignis__op_select(op, dtype, &selection, rows);
     } else if (n <= most) {
-        ignis__op_launch(op, IGNIS__BUILTIN(SORT_ROW), dtype, NULL, rows, 1, 1, (unsigned)threads, 1,
-                         (size_t)(threads * 8 * (size + 2)), row);
+        ignis__op_launch(
+            op, IGNIS__BUILTIN(SORT_ROW), dtype, NULL,
+            ignis__launch_row(rows, (unsigned)threads, (size_t)(threads * IGNIS__SORT_ROW_ROUNDS * (size + 2))), row);
     } else {
         ignis__radix_begin(op, &sort, dtype, rows, n, size < 3 ? size - 1 : 2);
         ignis__radix_run(op, &sort, source, size, descending, to, places, k);

@@ -10,7 +10,7 @@
 static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsigned *y)
 {
     *x = (unsigned)ignis__power_of_2_up(ignis__clamp(packs, 1, 32));
-    *y = (unsigned)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(rows, 4)), 1, 512 / (int64_t)*x);
+    *y = (unsigned)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(rows, 4)), 1, IGNIS__SUM_THREADS / (int64_t)*x);
 }
 
 /*  Computes out [outer, inner] = factor * the sum over n of a, or of the products of a and b if b is not
@@ -22,14 +22,15 @@ IGNIS__PRIVATE void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array
     int64_t blocks = 2 * (int64_t)op->work.device->info.multiprocessors, per_pack = ignis__pack_elements(dtype);
     int64_t outer = axis->outer, n = axis->n, inner = axis->inner, count = outer * inner, part_length, parts, packs,
             grid;
+    ignis__sum_sizes sizes;
     unsigned x, y;
     bool rows = inner == 1;
     ignis__builtin builtin = rows ? b ? IGNIS__BUILTIN(DOT_ROWS) : IGNIS__BUILTIN(SUM_ROWS)
                              : b ? IGNIS__BUILTIN(DOT_COLUMNS)
                                   : IGNIS__BUILTIN(SUM_COLUMNS);
     ignis__address to, to_partial = 0, from_a, from_b = 0;
-    void *params[10], *finish[] = {&to, &to_partial, &factor, &count, &parts};
-    int used = 0;
+    void *sums[] = {&to, &to_partial, &from_a, &sizes}, *dots[] = {&to, &to_partial, &from_a, &from_b, &sizes},
+         *finish[] = {&to, &to_partial, &sizes};
     if (!op->ok || count == 0)
         return;
     if (n == 0) {
@@ -42,7 +43,7 @@ IGNIS__PRIVATE void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array
         parts = 1;
         grid = ignis__ceil_div(outer, 8);
     } else if (rows) { /* a block sums a chunk of a row */
-        x = (unsigned)ignis__power_of_2_up(ignis__clamp(n / per_pack, 32, 512));
+        x = (unsigned)ignis__power_of_2_up(ignis__clamp(n / per_pack, 32, IGNIS__SUM_THREADS));
         y = 1;
         parts = ignis__clamp(blocks / outer, 1, ignis__ceil_div(n, 8192));
         grid = outer * parts;
@@ -63,26 +64,24 @@ IGNIS__PRIVATE void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array
     if (parts > 1)
         to_partial = ignis__op_write(op, ignis__op_new_row(op, parts * count, wide));
     to = ignis__op_write(op, out);
-    params[used++] = &to;
-    params[used++] = &to_partial;
-    params[used++] = &from_a;
-    if (b)
-        params[used++] = &from_b;
-    params[used++] = &factor;
-    params[used++] = &outer;
-    params[used++] = &n;
-    if (!rows)
-        params[used++] = &inner;
-    params[used++] = &part_length;
-    params[used++] = &parts;
-    ignis__op_launch(op, builtin, dtype, NULL, ignis__clamp(grid, 1, INT32_MAX), 1, 1, x, y, 0, params);
+    sizes.factor = factor;
+    sizes.outer = outer;
+    sizes.n = n;
+    sizes.inner = inner;
+    sizes.part_length = part_length;
+    sizes.parts = parts;
+    ignis__op_launch(op, builtin, dtype, NULL, ignis__launch_grid(ignis__clamp(grid, 1, INT32_MAX), 1, 1, x, y, 0),
+                     b ? dots : sums);
     if (parts == 1)
         return;
     per_pack = ignis__pack_elements(wide);
     packs = count % per_pack == 0 ? count / per_pack : count;
     ignis__column_threads(packs, parts, &x, &y);
     grid = ignis__clamp(ignis__ceil_div(packs, (int64_t)x), 1, INT32_MAX);
-    ignis__op_launch(op, IGNIS__BUILTIN(SUM_FINISH), dtype, NULL, grid, 1, 1, x, y, 0, finish);
+    sizes.outer = sizes.parts = 1;
+    sizes.n = sizes.part_length = parts;
+    sizes.inner = count;
+    ignis__op_launch(op, IGNIS__BUILTIN(SUM_FINISH), dtype, NULL, ignis__launch_grid(grid, 1, 1, x, y, 0), finish);
 }
 
 /*  Values that a sum's gradient needs. */

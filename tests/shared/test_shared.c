@@ -28,7 +28,7 @@ static bool is_shared(const ignis__source *source) { return strncmp(source->name
 /*  A kernel that writes what the host has in `places`. */
 static void write_source(char *text, size_t size)
 {
-    size_t at = (size_t)snprintf(text, size, "#include \"ignis.cuh\"\ntypedef float T, Wide, Operand, Bias;\n");
+    size_t at = (size_t)snprintf(text, size, "#include \"ignis.cuh\"\ntypedef float T, W, Wide, Operand, Bias;\n");
     const ignis__source *source;
     int i;
     for (i = 0; i < IGNIS__COUNT(first); i++)

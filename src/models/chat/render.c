@@ -261,23 +261,30 @@ IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *chat, const char *call, cons
     return !chat->fault;
 }
 
-/*  Checks the arguments of both calls and renders to *out. *held is the tokenizer, which the caller drops, or
-    NULL. On failure nothing is held. */
+/*  A rendered chat, the tokenizer, which is held, or NULL, and the text. */
+typedef struct ignis__chat_rendering {
+    ignis__chat chat;
+    ignis__tokenizer *tokenizer;
+    ignis__chat_writer text;
+} ignis__chat_rendering;
+
+/*  Checks the arguments of both calls and renders to run->text. On failure nothing is held. */
 static bool ignis__chat_start_call(const char *call, ignis_tokenizer tokenizer, const ignis_message *messages,
                                    int count, const ignis_chat_desc *desc, bool no_out, int64_t capacity,
-                                   ignis__chat *chat, ignis__tokenizer **held, ignis__chat_writer *out)
+                                   ignis__chat_rendering *run)
 {
     ignis_chat_desc defaults;
     const char *text;
     int i;
     bool ok = false;
-    *held = NULL;
+    run->tokenizer = NULL;
     memset(&defaults, 0, sizeof defaults);
     desc = desc ? desc : &defaults;
     text = desc->chat_template;
-    if (!ignis__enter(call) || ((tokenizer.id || !text) && (*held = ignis__tokenizer_hold(call, tokenizer)) == NULL))
+    if (!ignis__enter(call) ||
+        ((tokenizer.id || !text) && (run->tokenizer = ignis__tokenizer_hold(call, tokenizer)) == NULL))
         return false;
-    text = text ? text : (*held)->chat_template;
+    text = text ? text : run->tokenizer->chat_template;
     for (i = 0; messages && i < count && messages[i].role; i++)
         continue;
     if (!text)
@@ -293,50 +300,51 @@ static bool ignis__chat_start_call(const char *call, ignis_tokenizer tokenizer, 
     else if (i < count)
         ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "messages[%d].role is null", i);
     else
-        ok =
-            ignis__chat_render(chat, call, text, messages, count, desc, *held, out) || (ignis__chat_close(chat), false);
-    if (!ok && *held)
-        ignis__tokenizer_drop(*held);
+        ok = ignis__chat_render(&run->chat, call, text, messages, count, desc, run->tokenizer, &run->text) ||
+             (ignis__chat_close(&run->chat), false);
+    if (!ok && run->tokenizer)
+        ignis__tokenizer_drop(run->tokenizer);
     return ok;
+}
+
+static void ignis__chat_end_call(ignis__chat_rendering *run)
+{
+    ignis__chat_close(&run->chat);
+    if (run->tokenizer)
+        ignis__tokenizer_drop(run->tokenizer);
 }
 
 IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
                                     const ignis_chat_desc *desc, char *out, int64_t capacity)
 {
     static const char call[] = "ignis_chat_render";
-    ignis__tokenizer *held;
-    ignis__chat chat;
-    ignis__chat_writer text;
-    if (!ignis__chat_start_call(call, tokenizer, messages, count, desc, !out, capacity, &chat, &held, &text))
+    ignis__chat_rendering run;
+    if (!ignis__chat_start_call(call, tokenizer, messages, count, desc, !out, capacity, &run))
         return -1;
-    if (text.size && capacity > 0)
-        memcpy(out, text.text, (int64_t)text.size < capacity ? text.size : (size_t)capacity);
-    ignis__chat_close(&chat);
-    if (held)
-        ignis__tokenizer_drop(held);
-    return (int64_t)text.size;
+    if (run.text.size && capacity > 0)
+        memcpy(out, run.text.text, (int64_t)run.text.size < capacity ? run.text.size : (size_t)capacity);
+    ignis__chat_end_call(&run);
+    return (int64_t)run.text.size;
 }
 
 IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
                                 const ignis_chat_desc *desc, int32_t *ids, int capacity)
 {
     static const char call[] = "ignis_chat_encode";
-    static const ignis_encode_desc no_bos = {true, false};
-    ignis__tokenizer *held;
-    ignis__chat chat;
-    ignis__chat_writer text;
+    ignis__chat_rendering run;
+    ignis__encoder encoder = IGNIS__ZERO;
     ignis__list spans = IGNIS__ZERO; /* of the caller's text */
     size_t at, begin;
     int result = -1;
     bool ok = true;
-    if (!ignis__chat_start_call(call, tokenizer, messages, count, desc, !ids, capacity, &chat, &held, &text))
+    if (!ignis__chat_start_call(call, tokenizer, messages, count, desc, !ids, capacity, &run))
         return -1;
     spans.size = sizeof(ignis__plain_span);
-    for (at = 0; at < text.size && ok;) {
+    for (at = 0; at < run.text.size && ok;) {
         ignis__plain_span *span;
-        for (begin = at; at < text.size && text.marks[at] == text.marks[begin]; at++)
+        for (begin = at; at < run.text.size && run.text.marks[at] == run.text.marks[begin]; at++)
             continue;
-        if (!text.marks[begin])
+        if (!run.text.marks[begin])
             continue;
         span = (ignis__plain_span *)ignis__list_add(&spans);
         ok = span != NULL;
@@ -345,16 +353,19 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
             span->end = at;
         }
     }
-    if (!held)
+    if (!run.tokenizer)
         ignis__fail_null(call, "tokenizer");
     else if (!ok)
         ignis__fail_host_memory(call, spans.size * (size_t)spans.count * 2);
-    else
-        result = ignis__tokenizer_encode(call, held, text.text ? text.text : "", text.size, &no_bos,
-                                         (const ignis__plain_span *)(void *)spans.items, spans.count, ids, capacity);
+    else {
+        encoder.tokenizer = run.tokenizer;
+        encoder.spans = (const ignis__plain_span *)(void *)spans.items;
+        encoder.span_count = spans.count;
+        encoder.ids = ids;
+        encoder.capacity = capacity;
+        result = ignis__tokenizer_encode(call, &encoder, run.text.text ? run.text.text : "", run.text.size, true);
+    }
     ignis__free(spans.items);
-    ignis__chat_close(&chat);
-    if (held)
-        ignis__tokenizer_drop(held);
+    ignis__chat_end_call(&run);
     return result;
 }

@@ -296,7 +296,8 @@ static void ignis__engine_scale_logits(ignis__op *op, ignis__engine *engine, int
     if (scale == 1 && !(softcap > 0))
         return;
     ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_LOGITS), model->dtype, NULL,
-                     ignis__clamp(ignis__ceil_div(vocab, 1024), 1, 128), count, 1, 256, 1, 0, params);
+                     ignis__launch_grid(ignis__clamp(ignis__ceil_div(vocab, 1024), 1, 128), count, 1, 256, 1, 0),
+                     params);
 }
 
 /*  Launches generate_step.cu, which computes the logits of one uploaded row. */
@@ -365,7 +366,8 @@ static void ignis__engine_launch_single(ignis__op *op, ignis__engine *engine)
     p.splits = engine->splits;
     ignis__cost(-1, flops, (int)model->dtype);
     ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_STEP), model->dtype, engine->step_define,
-                     ignis__clamp(blocks, 1, op->work.device->info.multiprocessors), 1, 1, 384, 1, shared, params);
+                     ignis__launch_row(ignis__clamp(blocks, 1, op->work.device->info.multiprocessors), 384, shared),
+                     params);
 }
 
 /*  Launches a decode step of `count` uploaded rows: logits, then sampling. ready: their hidden states are in `sum`

@@ -131,9 +131,10 @@ IGNIS__COLD static bool ignis__engine_single_launch_weights(ignis__op *op, const
     const int64_t rows = heads ? engine->model->head_dim / 2 : gated ? n / 2 : n;
     const int64_t dims[] = {k, rows, n / rows}, steps[] = {2 * k, 2 * k * rows};
     const int box[] = {64, heads || gated ? 8 : 16, heads || gated ? 2 : 1};
+    const ignis__tensor_map_desc desc = {engine->model->dtype, false, at, 3, dims, steps, box, NULL};
     int i, first = 0;
     if (!blocks->count)
-        return ignis__tensor_map_make(&op->work, &to->map, engine->model->dtype, false, at, 3, dims, steps, box, NULL);
+        return ignis__tensor_map_make(&op->work, &to->map, &desc);
     for (i = 0; i < IGNIS__COUNT(to->parts); i++) {
         const bool exists = i < blocks->count;
         to->parts[i].records = exists ? ignis__quantised_part(blocks, i, at).records : 0;

@@ -73,9 +73,11 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc 
     ignis__cost(-1, 2.0 * (double)desc->count * (double)desc->weights->numel, (int)desc->weights->dtype);
     if (number > 1 && ignis__gemv_cluster_dense(op, &p, desc->weights))
         return;
-    ignis__op_launch(op, ignis__gemv_dense_kernels[number], desc->weights->dtype, number > 1 ? define : NULL,
-                     ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 1, 1, 256, 1,
-                     shared, params);
+    ignis__op_launch(
+        op, ignis__gemv_dense_kernels[number], desc->weights->dtype, number > 1 ? define : NULL,
+        ignis__launch_row(ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 256,
+                          shared),
+        params);
 }
 
 /*  As ignis__gemv_run_dense, for quantised weights: launches one kernel for each of their types. */
@@ -138,14 +140,14 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_d
                 shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
             }
         } else { /* the factor of the type is in the scales of x */
-            ignis__op_launch(op, IGNIS__BUILTIN(GEMV_BLOCKS_ROWS), desc->x->dtype, define, desc->count, 1, 1, 256, 1,
-                             row, params);
+            ignis__op_launch(op, IGNIS__BUILTIN(GEMV_BLOCKS_ROWS), desc->x->dtype, define,
+                             ignis__launch_row(desc->count, 256, row), params);
             if (desc->count > 8 && in_step && ignis__gemv_cluster_quantised(op, desc->x->dtype, &p, q.type, units))
                 continue;
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }
-        ignis__op_launch(op, ignis__gemv_blocks_kernels[single ? 0 : number - 1], desc->x->dtype, define, grid, 1, 1,
-                         256, 1, shared, params);
+        ignis__op_launch(op, ignis__gemv_blocks_kernels[single ? 0 : number - 1], desc->x->dtype, define,
+                         ignis__launch_row(grid, 256, shared), params);
     }
 }
 
@@ -192,8 +194,9 @@ IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, const ignis__gemv_desc *desc)
         if (desc->weights->blocks.count)
             ignis__op_dequantise(op, desc->dequantised, 0, desc->weights, &desc->weights->blocks, first, some);
         p.n = some / (desc->gated ? 2 : 1);
-        ignis__op_launch(op, builtin, desc->x->dtype, NULL, ignis__ceil_div(p.n, 4),
-                         ignis__ceil_div(desc->count, columns), 1, 128, 1, 0, params);
+        ignis__op_launch(
+            op, builtin, desc->x->dtype, NULL,
+            ignis__launch_grid(ignis__ceil_div(p.n, 4), ignis__ceil_div(desc->count, columns), 1, 128, 1, 0), params);
         p.bias += p.bias ? (ignis__address)(some * ignis__dtypes[desc->x->dtype].size) : 0;
         p.out = p.sum = p.logits = p.out + (ignis__address)(some * ignis__dtypes[desc->out->dtype].size);
     }
@@ -258,5 +261,6 @@ IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, const ignis__gemv_desc *des
     result = ignis__op_write(op, desc->out);
     from = ignis__op_write(op, desc->gate_up);
     ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_GATE), desc->x->dtype, NULL,
-                     ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), product.m, 1, 256, 1, 0, gate);
+                     ignis__launch_grid(ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), product.m, 1, 256, 1, 0),
+                     gate);
 }

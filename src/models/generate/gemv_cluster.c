@@ -98,11 +98,11 @@ IGNIS__PRIVATE void ignis__gemv_choose_ring(ignis__op *op, const ignis__array *w
     const size_t all = (size_t)op->work.device->info.shared_per_block + 1024; /* of an SM */
     const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, step = 2 * weights->shape.dim[1];
     const int box[] = {64, 8}; /* gemv_mma.cu has the same box */
+    const ignis__tensor_map_desc desc = {weights->dtype, false, p->weights, 2, dims, &step, box, NULL};
     p->ring = 2 * (3 * PIECES + rest + OTHER) <= all ? 3 : 2;
     p->found_at = PIECES * p->ring;
     *resident = 2 * ((size_t)p->found_at + rest + OTHER) <= all ? 2 : 1;
-    op->ok =
-        op->ok && ignis__tensor_map_make(&op->work, map, weights->dtype, false, p->weights, 2, dims, &step, box, NULL);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, &desc);
 }
 
 /*  The operands of a product of 9 rows or more by gemv_cluster.cuh. x_columns: 16-bit elements of a row of x.
@@ -126,6 +126,7 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
     const int64_t dims[] = {source->x_columns, p->rows}, step = 2 * source->x_columns;
     size_t stage, free_bytes, found;
     int box[] = {64, 0};
+    const ignis__tensor_map_desc desc = {dtype, false, source->x, 2, dims, &step, box, NULL};
     if (!op->work.device->clusters || !ignis__cuda.cuTensorMapEncodeTiled)
         return NULL;
     while (variant->columns < p->rows || (variant->cluster > 1 && 2 * source->groups * variant->cluster >
@@ -140,7 +141,7 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
     ignis__gemv_cluster_define(define, size, variant, source->type);
     if (p->ring < 2 || !ignis__variant_exists(op->work.device, source->builtin, dtype, define))
         return NULL;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, x_map, dtype, false, source->x, 2, dims, &step, box, NULL);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, x_map, &desc);
     return variant;
 }
 
@@ -152,8 +153,10 @@ static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const i
         (size_t)p->found_at + 512 * (size_t)(variant->columns * variant->found) + 8 + 16 * (size_t)p->ring;
     const int64_t most = (int64_t)variant->resident * op->work.device->info.multiprocessors;
     ignis__op_launch(op, source->builtin, dtype, define,
-                     variant->cluster > 1 ? source->groups * variant->cluster : ignis__clamp(source->groups, 1, most),
-                     1, 1, 288, 1, shared, params);
+                     ignis__launch_row(variant->cluster > 1 ? source->groups * variant->cluster
+                                                            : ignis__clamp(source->groups, 1, most),
+                                       288, shared),
+                     params);
 }
 
 /*  Multiplies with dense weights by clusters. False if this device has no variant. */
@@ -163,6 +166,7 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
     const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64;
     const int box[] = {64, (half & -half) < 64 ? half & -half : 64}; /* gemv_cluster.cu has the same box */
     const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, step = 2 * dims[0];
+    const ignis__tensor_map_desc desc = {weights->dtype, false, p->weights, 2, dims, &step, box, NULL};
     ignis__gemv_cluster_source source = IGNIS__ZERO;
     const ignis__gemv_cluster *variant;
     char define[64];
@@ -177,8 +181,7 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
     variant = ignis__gemv_cluster_choose(op, weights->dtype, &source, p, &maps[1], define, sizeof define);
     if (!variant)
         return false;
-    op->ok = op->ok &&
-             ignis__tensor_map_make(&op->work, &maps[0], weights->dtype, false, p->weights, 2, dims, &step, box, NULL);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, &maps[0], &desc);
     ignis__gemv_cluster_launch(op, weights->dtype, &source, p, variant, define, params);
     return true;
 }

@@ -21,8 +21,10 @@ IGNIS__PRIVATE void ignis__kv_cache_append(ignis__op *op, int count, ignis_dtype
     params[0] = p;
     params[1] = dtype == IGNIS_F64 ? (void *)(uintptr_t)table : ignis__rope_round_frequencies(floats, table);
     p->turns = frequencies != NULL;
-    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_CACHE), dtype, NULL, count, ignis__ceil_div(heads, share), 1, 256, 1,
-                     p->q_weight || p->k_weight ? (size_t)share * (dtype == IGNIS_F64 ? 8 : 4) : 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_CACHE), dtype, NULL,
+                     ignis__launch_grid(count, ignis__ceil_div(heads, share), 1, 256, 1,
+                                        p->q_weight || p->k_weight ? (size_t)share * (dtype == IGNIS_F64 ? 8 : 4) : 0),
+                     params);
 }
 
 /*  Returns the elements of scratch, in the wide type, that attention of `rows` rows needs. */
@@ -88,11 +90,15 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
         blocks = clustered ? (int64_t)CLUSTER : ignis__clamp(blocks, 1, p.splits);
         p.count = rows;
         if (use_many && 2 * groups * rows >= 5 * device->info.multiprocessors)
-            ignis__op_launch(op, IGNIS__BUILTIN(PAGED_MANY), dtype, plain, device->info.multiprocessors, 1, 1,
-                             (unsigned)(32 * ELEMENTS / head_dim + OTHERS), 1, tiles, params);
+            ignis__op_launch(
+                op, IGNIS__BUILTIN(PAGED_MANY), dtype, plain,
+                ignis__launch_row(device->info.multiprocessors, (unsigned)(32 * ELEMENTS / head_dim + OTHERS), tiles),
+                params);
         else
-            ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, rows,
-                             clustered ? TEAMS * 128 : 128, 1, clustered ? arrivals : 0, params);
+            ignis__op_launch(
+                op, builtin, dtype, clustered ? with_clusters : plain,
+                ignis__launch_grid(blocks, groups, rows, clustered ? TEAMS * 128 : 128, 1, clustered ? arrivals : 0),
+                params);
         p.q += (ignis__address)((int64_t)rows * p.q_row * size);
         p.out += (ignis__address)((int64_t)rows * p.heads * p.head_dim * size);
         p.rows += sizeof(ignis__generate_row) * (ignis__address)rows;
@@ -104,12 +110,14 @@ IGNIS__PRIVATE void ignis__sampling_launch(ignis__op *op, int count, ignis__samp
     const ignis_dtype only = IGNIS_F16; /* one program serves all dtypes */
     int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / count, 1, IGNIS__DRAW_BLOCKS);
     void *params[] = {p};
-    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW), only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW), only, NULL,
+                     ignis__launch_grid(IGNIS__DRAW_PARTS, count, 1, 256, 1, 0), params);
     if (draws != IGNIS__SAMPLING_FILTERED)
         return;
-    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW_BINS), only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0,
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW_BINS), only, NULL,
+                     ignis__launch_grid(IGNIS__DRAW_PARTS, count, 1, 256, 1, 0), params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW_CUT), only, NULL, ignis__launch_grid(blocks, count, 1, 512, 1, 0),
                      params);
-    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_DRAW_CUT), only, NULL, blocks, count, 1, 512, 1, 0, params);
 }
 
 /*  Launches attention of a chunk's rows by the kernels of ignis_sdpa. end: tokens of the sequence up to the end of

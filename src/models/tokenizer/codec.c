@@ -5,38 +5,30 @@
 
 #include "room.h"
 
-/*  Encodes a text for a public call; control tokens inside `spans` are plain text. -1, and reported, on
-    failure. */
-IGNIS__PRIVATE int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer, const char *text, size_t size,
-                                           const ignis_encode_desc *desc, const ignis__plain_span *spans,
-                                           int64_t span_count, int32_t *ids, int capacity)
+/*  Encodes a text for a public call, and closes the encoder, which has a tokenizer, room for ids, and how control
+    tokens in the text are read. -1, and reported, on failure. */
+IGNIS__PRIVATE int ignis__tokenizer_encode(const char *call, ignis__encoder *encoder, const char *text, size_t size,
+                                           bool no_bos)
 {
-    ignis__encoder encoder = IGNIS__ZERO;
     int count = -1;
-    encoder.tokenizer = tokenizer;
-    encoder.plain = desc && desc->plain;
-    encoder.spans = spans;
-    encoder.span_count = span_count;
-    encoder.ids = ids;
-    encoder.capacity = capacity;
-    if (!ignis__encode(&encoder, text, size, desc && desc->no_bos) && encoder.too_long)
+    if (!ignis__encode(encoder, text, size, no_bos) && encoder->too_long)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has more than %lld bytes once it is normalized",
                     (long long)IGNIS__TEXT_LIMIT);
-    else if (encoder.too_slow)
+    else if (encoder->too_slow)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "a pattern of the tokenizer's pre_tokenizer takes too many steps for this text of %lld bytes",
                     (long long)size);
-    else if (encoder.failed)
+    else if (encoder->failed)
         ignis__fail_host_memory(call, size);
-    else if (encoder.unclear)
+    else if (encoder->unclear)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "this tokenizer finds control tokens in normalized text, where it is not known whether a message "
                     "has written them");
-    else if (encoder.count > INT32_MAX)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has %lld tokens, above 2^31", (long long)encoder.count);
+    else if (encoder->count > INT32_MAX)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has %lld tokens, above 2^31", (long long)encoder->count);
     else
-        count = (int)encoder.count;
-    ignis__encoder_close(&encoder);
+        count = (int)encoder->count;
+    ignis__encoder_close(encoder);
     return count;
 }
 
@@ -45,6 +37,7 @@ IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text
 {
     static const char call[] = "ignis_tokenizer_encode";
     ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
+    ignis__encoder encoder = IGNIS__ZERO;
     int count = -1;
     if (!held)
         return -1;
@@ -55,8 +48,13 @@ IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text
     else if (size < 0 || size > IGNIS__TEXT_LIMIT)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; texts have 0 to %lld bytes", (long long)size,
                     (long long)IGNIS__TEXT_LIMIT);
-    else
-        count = ignis__tokenizer_encode(call, held, text ? text : "", (size_t)size, desc, NULL, 0, ids, capacity);
+    else {
+        encoder.tokenizer = held;
+        encoder.plain = desc && desc->plain;
+        encoder.ids = ids;
+        encoder.capacity = capacity;
+        count = ignis__tokenizer_encode(call, &encoder, text ? text : "", (size_t)size, desc && desc->no_bos);
+    }
     ignis__tokenizer_drop(held);
     return count;
 }

@@ -436,8 +436,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
 IGNIS__PRIVATE void ignis__tokenizer_fill_info(ignis__tokenizer *tokenizer);
 
 /* codec.c */
-IGNIS__PRIVATE int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer, const char *text, size_t size,
-                                           const ignis_encode_desc *desc, const ignis__plain_span *spans,
-                                           int64_t span_count, int32_t *ids, int capacity);
+IGNIS__PRIVATE int ignis__tokenizer_encode(const char *call, ignis__encoder *encoder, const char *text, size_t size,
+                                           bool no_bos);
 IGNIS__PRIVATE bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t id, bool first, ignis__bytes *out);
 IGNIS__PRIVATE bool ignis__token_check(const char *call, const ignis__tokenizer *tokenizer, int32_t id);

@@ -18,7 +18,7 @@ IGNIS__PRIVATE void ignis__attention_backward_run(ignis__op *op, ignis_dtype dty
         return;
     variant = ignis__attention_choose(op, dtype, attention);
     ignis__attention_cost(attention, dtype, 2, 0, 0);
-    ignis__op_launch(op, variant.delta_kernel, dtype, variant.define, blocks, 1, 1, 256, 1, 0, params);
+    ignis__op_launch(op, variant.delta_kernel, dtype, variant.define, ignis__launch_row(blocks, 256, 0), params);
     if (p->grad_k.data) {
         ignis__attention_cost(attention, dtype, 2, 4, 4);
         ignis__attention_launch(op, &variant, variant.kv_kernel, &variant.kv, dtype, p->sk, p->kv_heads, attention);
@@ -31,8 +31,9 @@ IGNIS__PRIVATE void ignis__attention_backward_run(ignis__op *op, ignis_dtype dty
         blocks = ignis__ceil_div(p->sk, variant.bias.walk) *
                  (p->bias.row ? ignis__ceil_div(p->sq, variant.bias.rows) : 1) * (p->bias.head ? p->heads : 1) *
                  (p->bias.batch ? p->batches : 1);
-        ignis__op_launch(op, variant.bias_kernel, dtype, variant.define, blocks, 1, 1, (unsigned)variant.bias.threads,
-                         1, (size_t)variant.bias.shared, params);
+        ignis__op_launch(op, variant.bias_kernel, dtype, variant.define,
+                         ignis__launch_row(blocks, (unsigned)variant.bias.threads, (size_t)variant.bias.shared),
+                         params);
     }
 }
 
@@ -179,15 +180,15 @@ IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype d
     ignis__attention_options(define, sizeof define, attention, ignis__attention_hopper_range(attention));
     ignis__attention_cost(attention, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROWS), dtype, define,
-                     ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0, params);
+                     ignis__launch_row(ignis__ceil_div(rows / 4 * lanes, 256), 256, 0), params);
     ignis__attention_cost(attention, dtype, 2, 4, 5);
-    ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD), dtype, define, blocks, 1, 1, 384, 1,
-                     (size_t)ignis__attention_backward_shared(attention), maps);
+    ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD), dtype, define,
+                     ignis__launch_row(blocks, 384, (size_t)ignis__attention_backward_shared(attention)), maps);
     if (rotation)
         finish += finish / p->heads * p->kv_heads;
     ignis__op_launch(
         op, rotation ? IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROTATED) : IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_FINISH),
-        dtype, define, finish, 1, 1, 256, 1, 0, params);
+        dtype, define, ignis__launch_row(finish, 256, 0), params);
 }
 
 IGNIS__PRIVATE ignis_status ignis__sdpa_backward(const ignis_backward_args *args)

@@ -79,10 +79,12 @@ static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dt
     ignis__address scratch = ignis__op_write(op, ignis__op_new_row(op, numbers, ignis__wide_dtype(dtype)));
     void *parts[] = {p, &scratch, &per_split}, *combine[] = {p, &scratch, &splits};
     ignis__decode_request(op, dtype, p);
-    ignis__op_launch(op, variant.kernel, dtype, variant.define, splits, passes * p->params.kv_heads, p->params.batches,
-                     (unsigned)variant.threads, 1, (size_t)variant.shared, parts);
-    ignis__op_launch(op, variant.combine_kernel, dtype, variant.define, (int64_t)p->params.batches * p->params.heads, 1,
-                     1, 128, 1, 0, combine);
+    ignis__op_launch(op, variant.kernel, dtype, variant.define,
+                     ignis__launch_grid(splits, passes * p->params.kv_heads, p->params.batches,
+                                        (unsigned)variant.threads, 1, (size_t)variant.shared),
+                     parts);
+    ignis__op_launch(op, variant.combine_kernel, dtype, variant.define,
+                     ignis__launch_row((int64_t)p->params.batches * p->params.heads, 128, 0), combine);
 }
 
 static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_tensor k, ignis_tensor v,

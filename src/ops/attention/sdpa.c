@@ -181,11 +181,12 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     shared = shape->teams * shared + (shape->teams - 1) * 1024 + 256; /* a team begins at a multiple of 1024 bytes */
     ignis__attention_cost(attention, dtype, 2, 2, 2);
     ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER), dtype, define,
-                     ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
-                     (unsigned)(128 * (shape->teams * shape->groups + 1)), 1, (size_t)shared, params);
+                     ignis__launch_row(ignis__clamp(items * plan.splits, 1, multiprocessors),
+                                       (unsigned)(128 * (shape->teams * shape->groups + 1)), (size_t)shared),
+                     params);
     if (plan.splits > 1)
-        ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_COMBINE), dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1,
-                         1, 256, 1, 0, combine);
+        ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_COMBINE), dtype, define,
+                         ignis__launch_row(ignis__ceil_div(pairs * p->sq, 8), 256, 0), combine);
 }
 
 /*  Launches the forward by the best kernels for the operands. */

@@ -164,9 +164,10 @@ IGNIS__PRIVATE void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *m
     int heads = of_keys ? p->params.kv_heads : p->params.heads, length = of_keys ? p->params.sk : p->params.sq;
     int64_t dims[] = {64, length, p->params.head_dim / 64, heads, p->params.batches};
     int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
-    int box[] = {64, rows, slabs, 1, 1}, rank = 5;
+    int box[] = {64, rows, slabs, 1, 1};
+    ignis__tensor_map_desc desc = {dtype, false, tensor->data, 5, dims, strides, box, NULL};
     if (p->params.head_dim % 64 != 0) { /* no dimension of slabs */
-        rank = 4;
+        desc.rank = 4;
         dims[0] = p->params.head_dim;
         dims[2] = heads;
         dims[3] = p->params.batches;
@@ -174,8 +175,7 @@ IGNIS__PRIVATE void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *m
         strides[2] = strides[3];
         box[2] = 1;
     }
-    op->ok =
-        op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, tensor->data, rank, dims, strides, box, NULL);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, &desc);
 }
 
 /*  Returns how many numbers forward saves in lse for each query: with a bias a bound and a sum. */
@@ -296,6 +296,6 @@ IGNIS__PRIVATE void ignis__attention_launch(ignis__op *op, const ignis__attentio
 {
     int64_t blocks = ignis__ceil_div(rows, shape->rows) * heads * p->params.batches;
     void *params[] = {&p->params};
-    ignis__op_launch(op, kernel, dtype, variant->define, blocks, 1, 1, (unsigned)shape->threads, 1,
-                     (size_t)shape->shared, params);
+    ignis__op_launch(op, kernel, dtype, variant->define,
+                     ignis__launch_row(blocks, (unsigned)shape->threads, (size_t)shape->shared), params);
 }

@@ -38,7 +38,7 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
         blocks = ignis__ceil_div(units, 256 / across);
         blocks = by_strips ? ignis__clamp(ignis__ceil_div(4 * processors, slabs), 1, blocks) : blocks;
         ignis__op_launch(op, packed ? IGNIS__BUILTIN(DEPTHWISE) : IGNIS__BUILTIN(DEPTHWISE_UNPACKED), conv->dtype,
-                         by_strips || gemm->volumes ? define : NULL, slabs * blocks, 1, 1, 256, 1, 0, params);
+                         by_strips || gemm->volumes ? define : NULL, ignis__launch_row(slabs * blocks, 256, 0), params);
         return;
     }
     units = by_strips ? p->k / q->columns.size * in_row : p->k;
@@ -49,7 +49,7 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
     p->split_k = ignis__ceil_div(units, p->splits);
     p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, conv->dtype);
     ignis__op_launch(op, packed ? IGNIS__BUILTIN(DEPTHWISE_WEIGHTS) : IGNIS__BUILTIN(DEPTHWISE_WEIGHTS_UNPACKED),
-                     conv->dtype, by_strips || gemm->volumes ? define : NULL, slabs * chunks * p->splits, 1, 1, 256, 1,
-                     0, params);
+                     conv->dtype, by_strips || gemm->volumes ? define : NULL,
+                     ignis__launch_row(slabs * chunks * p->splits, 256, 0), params);
     ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }

@@ -97,7 +97,7 @@ IGNIS__PRIVATE void ignis__grouped_run(ignis__op *op, const ignis__conv *c, igni
     }
     ignis__cost(-1, ignis__gemm_flops(p), (int)c->dtype);
     ignis__op_launch(op, sums ? IGNIS__BUILTIN(GROUPED_WEIGHTS) : IGNIS__BUILTIN(GROUPED), c->dtype, plan->define,
-                     blocks * plan->slabs, 1, 1, 256, 1, (size_t)plan->shared, params);
+                     ignis__launch_row(blocks * plan->slabs, 256, (size_t)plan->shared), params);
     if (sums)
         ignis__gemm_add_sums(op, sums, p->params.partial, p->params.splits);
 }

@@ -47,9 +47,9 @@ static ignis__array *ignis__unfold_linear(ignis__op *op, const void *params, boo
     unfolding.taps = (int)ignis__conv_taps(conv);
     unfolding.packs = ignis__divisor_of((back ? 1 : unfolding.taps) * conv->channels / pack);
     unfolding.count = to->numel / pack;
-    ignis__op_launch(op, back ? IGNIS__BUILTIN(FOLD) : IGNIS__BUILTIN(UNFOLD), dtype,
-                     conv->volumes ? "-DIGNIS_VOLUMES=1" : NULL,
-                     ignis__clamp(ignis__ceil_div(unfolding.count, 256), 1, INT32_MAX), 1, 1, 256, 1, 0, kernel);
+    ignis__op_launch(
+        op, back ? IGNIS__BUILTIN(FOLD) : IGNIS__BUILTIN(UNFOLD), dtype, conv->volumes ? "-DIGNIS_VOLUMES=1" : NULL,
+        ignis__launch_row(ignis__clamp(ignis__ceil_div(unfolding.count, 256), 1, INT32_MAX), 256, 0), kernel);
     return to;
 }
 

@@ -200,8 +200,8 @@ IGNIS__PRIVATE void ignis__fft_pass(ignis__op *op, const ignis__fft_work *work)
     ignis__fft_define(define, sizeof define, work, &plan, ignis__fft_is_whole(work));
     if (ignis__requests.path[0])
         ignis__fft_record(op, work);
-    ignis__op_launch(op, IGNIS__BUILTIN(FFT), work->dtype, define, blocks, 1, 1, (unsigned)(plan.rows * plan.threads),
-                     1, (size_t)plan.shared, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(FFT), work->dtype, define,
+                     ignis__launch_row(blocks, (unsigned)(plan.rows * plan.threads), (size_t)plan.shared), params);
 }
 
 /*  Splits n into two factors of at most `most`, as equal as possible. */

@@ -35,7 +35,7 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
         op->pending = NULL;
     }
     ignis__cost(-1, flops, (int)dtype);
-    ignis__op_launch(op, IGNIS__BUILTIN(GEMM_TINY), dtype, define, blocks, 1, 1, 256, 1, 0, params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GEMM_TINY), dtype, define, ignis__launch_row(blocks, 256, 0), params);
 }
 
 /*  Begins a pair of products, up to ignis__gemm_join_end. They do not depend on each other, and the second
@@ -153,8 +153,8 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         }
     }
     ignis__cost(-1, ignis__gemm_flops(gemm), (int)dtype);
-    ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1,
-                     kernel->threads, 1, kernel->shared, kernel->stays ? mapped : plain);
+    ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL,
+                     ignis__launch_row(blocks, kernel->threads, kernel->shared), kernel->stays ? mapped : plain);
 }
 
 /*  Plans scratch for an operand in which its rows are full packs of `pack` elements: of 16 bytes or fewer. The matrix

@@ -43,7 +43,8 @@ IGNIS__PRIVATE void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, i
     int64_t dims[] = {matrix->columns, matrix->rows, matrix->batch ? matrix->count : 1},
             strides[] = {size * matrix->row, size * (matrix->batch ? matrix->batch : matrix->row * matrix->rows)};
     int box[] = {(int)(128 / size), box_rows, 1};
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, rounds, matrix->at, 3, dims, strides, box, NULL);
+    ignis__tensor_map_desc desc = {dtype, rounds, matrix->at, 3, dims, strides, box, NULL};
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, &desc);
 }
 
 /*  Makes a TMA map of the array with patches: `count` pixels of the grid for a tap. */
@@ -56,6 +57,8 @@ IGNIS__PRIVATE void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map
     int64_t dims[] = {q->pixel, q->width, q->height, q->depth, p->images}, strides[4];
     ignis__tensor_pixels pixels;
     int box = 64, grid[] = {(int)q->columns.size, (int)q->rows.size, (int)q->planes.size}, i;
+    ignis__tensor_map_desc desc = {
+        dtype, false, p->patches_of == 1 ? p->params.a : p->params.b, sides + 2, dims, strides, &box, &pixels};
     pixels.count = count;
     for (i = 0; i < sides; i++) {
         pixels.lower[i] = q->first[side[i]];
@@ -65,9 +68,7 @@ IGNIS__PRIVATE void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map
     dims[sides + 1] = p->images;
     for (i = 0; i <= sides; i++)
         strides[i] = i ? strides[i - 1] * dims[i] : 2 * q->pixel;
-    op->ok =
-        op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->patches_of == 1 ? p->params.a : p->params.b,
-                                         sides + 2, dims, strides, &box, &pixels);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, &desc);
 }
 
 /*  Makes a TMA map of the pixels of out that belong to the grid. */
@@ -79,12 +80,12 @@ IGNIS__PRIVATE void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map 
     int64_t strides[] = {2 * q->out_column, 2 * q->out_row, 2 * q->out_plane, 2 * q->out_image};
     ignis__tensor_pixels pixels = IGNIS__ZERO;
     int box = 64, sides = p->volumes ? 3 : 2;
+    ignis__tensor_map_desc desc = {dtype, false, p->params.out, sides + 2, dims, strides, &box, &pixels};
     dims[sides + 1] = p->images;
     strides[sides] = 2 * q->out_image;
     pixels.step[0] = pixels.step[1] = pixels.step[2] = 1;
     pixels.count = 64;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->params.out, sides + 2, dims, strides,
-                                              &box, &pixels);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, &desc);
 }
 
 /*  Returns whether all rows of `row` elements from these addresses on are full packs. */
@@ -174,7 +175,7 @@ IGNIS__PRIVATE void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin buil
     if (epilogue->column_sums)
         p->params.column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, sums, dtype);
     ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? ignis__gemm_patches_define(p) : NULL,
-                     ignis__gemm_tiles(p, rows, 128), 1, 1, 256, 1, 0, params);
+                     ignis__launch_row(ignis__gemm_tiles(p, rows, 128), 256, 0), params);
     if (epilogue->column_sums)
         ignis__gemm_add_sums(op, epilogue->column_sums, p->params.column_sums, sums);
 }

@@ -37,11 +37,13 @@ static void use(ignis__tokenizer *tokenizer, const char *text, size_t text_size,
     enum { ROOM = 512 };
     int32_t ids[ROOM];
     ignis__bytes out = IGNIS__ZERO;
-    ignis_encode_desc desc;
+    ignis__encoder encoder = IGNIS__ZERO;
     int count, i;
-    memset(&desc, 0, sizeof desc);
-    desc.plain = text_size % 2 == 0;
-    count = ignis__tokenizer_encode("fuzz", tokenizer, text, text_size, &desc, NULL, 0, ids, ROOM);
+    encoder.tokenizer = tokenizer;
+    encoder.plain = text_size % 2 == 0;
+    encoder.ids = ids;
+    encoder.capacity = ROOM;
+    count = ignis__tokenizer_encode("fuzz", &encoder, text, text_size, false);
     require(count >= 0 || strstr(ignis_status_message(), "takes too many steps"), "a text has no ids", bytes, size);
     for (i = 0; i < count && i < ROOM; i++) {
         require(ids[i] >= 0 && ids[i] < tokenizer->info.tokens, "an id is none", bytes, size);

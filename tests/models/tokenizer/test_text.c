@@ -291,6 +291,19 @@ TEST(short_and_long_pieces)
     let_go(tokenizer);
 }
 
+static int encode_with_spans(ignis__tokenizer *tokenizer, const char *text, size_t size, const ignis__plain_span *spans,
+                             int count, int32_t *ids)
+{
+    ignis__encoder encoder;
+    memset(&encoder, 0, sizeof encoder);
+    encoder.tokenizer = tokenizer;
+    encoder.spans = spans;
+    encoder.span_count = count;
+    encoder.ids = ids;
+    encoder.capacity = 64;
+    return ignis__tokenizer_encode("test", &encoder, text, size, false);
+}
+
 /*  Parts of a text that a user wrote hold no control tokens, whatever is written there; the rest does. */
 TEST(plain_parts)
 {
@@ -308,12 +321,12 @@ TEST(plain_parts)
     count = ignis_tokenizer_encode(tokenizer, text + 12, 12, &plain, all, 64);
     CHECK(count > 3);
     held = ignis__tokenizer_hold("test", tokenizer);
-    CHECK_INT(ignis__tokenizer_encode("test", held, text, sizeof text - 1, NULL, spans, 2, ids, 64), count + 2);
+    CHECK_INT(encode_with_spans(held, text, sizeof text - 1, spans, 2, ids), count + 2);
     CHECK_INT(ids[0], BYTES_TOKENS + 1);
     CHECK(memcmp(ids + 1, all, sizeof *ids * (size_t)count) == 0);
     CHECK_INT(ids[count + 1], BYTES_TOKENS + 2);
     spans[0].begin = 11; /* half of a control token is in it */
-    CHECK(ignis__tokenizer_encode("test", held, text, sizeof text - 1, NULL, spans, 1, ids, 64) > count + 2);
+    CHECK(encode_with_spans(held, text, sizeof text - 1, spans, 1, ids) > count + 2);
     CHECK(ids[0] < BYTES_TOKENS);
     ignis__tokenizer_drop(held);
     let_go(tokenizer);
