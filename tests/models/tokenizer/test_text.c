@@ -623,7 +623,8 @@ static void pieces_of(const char *steps, char *out)
     int count, i;
     snprintf(json, sizeof json,
              "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s,{\"type\":\"ByteLevel\","
-             "\"add_prefix_space\":false,\"use_regex\":false}]},\"decoder\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\","
+             "\"add_prefix_space\":false,\"use_regex\":false}]},\"decoder\":{\"type\":\"ByteLevel\"},"
+             "\"model\":{\"type\":\"BPE\","
              "\"ignore_merges\":true,\"vocab\":{%s},\"merges\":[]}}",
              steps,
              "\"a\":0,\"1\":1,\",\":2,\"\xC4\xA0\":3,\"b\":4,\"C\":5,\"!\":6,\"a1\":7,\"bb\":8,\"\xC4\xA0"
