@@ -18,6 +18,7 @@
 #include "ignis.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define LAYERS 3

@@ -829,8 +829,8 @@ static const struct {
     {"train_llama", run_train_llama},
 };
 
-/*  Replaces the outputs by the gradients of half the sum of their squares by all inputs that require one, on the tape:
-    for operations whose name begins with "d ". */
+/*  Replaces the outputs by the gradients of the sum of their cubes / 6 by all inputs that require one, on the tape: for
+    operations whose name begins with "d ". The squares of a norm have a constant sum, and so no gradient. */
 static void take_gradients(job *j)
 {
     ignis_tensor wanted[MAX_TENSORS], total = {0};
@@ -838,7 +838,7 @@ static void take_gradients(job *j)
     ignis_tensor_info info;
     int i, count = 0;
     for (i = 0; i < j->out_count; i++) {
-        ignis_tensor part = ignis_map_sum("0.5*y*y", IGNIS_INPUTS(IGNIS_NAMED(y, j->out[i])));
+        ignis_tensor part = ignis_map_sum("y*y*y/6", IGNIS_INPUTS(IGNIS_NAMED(y, j->out[i])));
         total = i ? ignis_add(total, part) : part;
     }
     for (i = 0; i < j->input_count; i++)
