@@ -384,6 +384,7 @@ static bool call_number(int which, const bench_of_calls *on)
 {
     static float host[64];
     static const int order[] = {1, 0};
+    static const ignis_reduce_desc around = {{0, 2}, 2, false};
     const ignis_tensor *x = &on->x;
     ignis_tensor pair[2], scale, made;
     ignis_array array;
@@ -508,11 +509,21 @@ static bool call_number(int which, const bench_of_calls *on)
         if (lent && !array.id)
             lent->deleter(lent);
         return array.id && freed_array(array) && ignis_status_last() == IGNIS_OK;
+    case 49: return ignis_derivative(ignis_derivative(ignis_cumprod(*x, 1), *x), *x).id != 0;
+    case 50: return ignis_derivative(ignis_linear_cross_entropy(*x, on->w, on->ids, NULL), *x).id != 0;
+    case 51:
+        made = ignis_reshape(*x, IGNIS_SHAPE(2, 4, 8));
+        return ignis_map_reduce(IGNIS_REDUCE_PROD, "x", IGNIS_INPUTS(IGNIS_NAMED(x, made)), &around).id != 0;
+    case 52: {
+        ignis_optimizer made_now = ignis_adamw(NULL);
+        ok = made_now.id && ignis_parameter(made_now, IGNIS_SHAPE(4, 2), NULL).id != 0;
+        return made_now.id ? fine(ignis_optimizer_free(made_now)) && ok : ok;
+    }
     default: return true;
     }
 }
 
-enum { CALLS = 49 };
+enum { CALLS = 53 };
 
 static int left_behind; /* objects of the driver that it was not allowed to destroy */
 
