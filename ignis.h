@@ -22,6 +22,7 @@
                         .shape .norm .image .rope .embedding .index .sort .select .random .loss .attention  ON THE TAPE
         >>linalg        linear algebra: systems, factors, eigenvalues, singular values  ON LINEAR ALGEBRA
         >>optim         AdamW, SGD and others, schedules, clipping, loss scaling  ON OPTIMIZERS
+        >>lbfgs         L-BFGS, whose steps compute a loss several times  ON OPTIMIZERS
         >>init          initial values of weights                       ON OPTIMIZERS
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
@@ -535,7 +536,7 @@
     }
     ---- end example
 
-    ON OPTIMIZERS (>>optim, >>init)
+    ON OPTIMIZERS (>>optim, >>lbfgs, >>init)
 
         A step updates all parameters that have a gradient, in one launch for each dtype. Rates, counts and the scale
         of the loss are on the device: a graph of a step can be launched again and again. An optimizer's state is
@@ -567,6 +568,10 @@
             ignis_optimizer_swap_ema(optimizer);    // the averages
             evaluate();
             ignis_optimizer_swap_ema(optimizer);    // the weights
+
+        L-BFGS computes a loss several times in a step, so it gets a function that does:
+        ignis_lbfgs_step(ignis_lbfgs(NULL), loss_of_parameters, &model, &loss). It suits losses without noise, such as
+        fits and physics-informed networks.
 
         ignis_initialize fills weights before training: Kaiming, Xavier, orthogonal and truncated normal values, as
         torch.nn.init has them. ignis_parameter makes a weight, fills it and adds it to an optimizer in one call.
@@ -4716,6 +4721,45 @@ IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer optimizer, int param
     Threads: any. */
 IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer optimizer);
 
+/* >>lbfgs - L-BFGS, whose steps compute a loss several times -------------------------------------------------- */
+
+typedef struct ignis_lbfgs_desc {
+    double lr;               /* length of a step, or the first one that the line search tries (1) */
+    int max_iter;            /* directions of a call (20) */
+    int max_eval;            /* losses of a call, looked at after each direction (max_iter * 5 / 4) */
+    double tolerance_grad;   /* ends a call where no gradient is larger (1e-7) */
+    double tolerance_change; /* ends a call where loss or parameters change less (1e-9) */
+    int history;             /* steps that the directions are made from (100) */
+    bool no_line_search;     /* steps of length lr (false: strong Wolfe conditions) */
+} ignis_lbfgs_desc;
+
+/*  ignis_loss_fn - compute a loss of one element from the parameters, with a gradient; or return no handle to fail */
+typedef ignis_tensor (*ignis_loss_fn)(void *user_data);
+
+/*  ignis_lbfgs - an optimizer by L-BFGS (Liu and Nocedal 1989), with a line search for the strong Wolfe conditions; as
+    torch.optim.LBFGS
+    ignis_optimizer_add gives it parameters of f32 and f64, before its first step; there is no weight decay, and
+    there are no groups. It keeps 2 history + 8 arrays as large as all parameters together. The history is no part of
+    a saved state. It lives on the current device. desc may be null for all defaults.
+    Returns: the optimizer, or no handle.
+    Errors: ARGUMENT (a number of the desc below 0, NaN or infinite), DEVICE, MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_optimizer_free.
+    Threads: any. */
+IGNIS_API ignis_optimizer ignis_lbfgs(const ignis_lbfgs_desc *desc);
+
+/*  ignis_lbfgs_step - minimize a loss from the parameters on, by up to max_iter directions
+    fn is called for each loss, in the calling thread and in a scope of its own; gradients are set to zero before it,
+    and ignis_backward follows. It may not step the same optimizer. *loss becomes the loss before the step, and may be
+    null. Host and device wait for each other some times for each direction. A call goes on from the history of those
+    before.
+    Returns: IGNIS_OK, or the reason; then the parameters may be between two points.
+    Errors: FREED, ARGUMENT (fn is null; no parameters; another kind of optimizer; fn returned no tensor; steps in
+    steps), UNSUPPORTED (this thread captures a graph), SHAPE (a loss of several elements), MEMORY, LIBRARY, COMPILE,
+    CUDA, and what fn and ignis_backward fail with.
+    Ownership: unchanged; the loss is released with its scope.
+    Threads: any. Streams: queued on the current stream of the optimizer's device, and waits for it. */
+IGNIS_API ignis_status ignis_lbfgs_step(ignis_optimizer optimizer, ignis_loss_fn fn, void *user_data, double *loss);
+
 /* >>init - initial values of weights ------------------------------------------------------------------------- */
 
 /*  The values that ignis_initialize draws. */
@@ -5512,6 +5556,7 @@ static inline ignis_optimizer ignis_sgd(const ignis_sgd_desc &desc) { return ign
 static inline ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc &desc) { return ignis_rmsprop(&desc); }
 static inline ignis_optimizer ignis_lion(const ignis_lion_desc &desc) { return ignis_lion(&desc); }
 static inline ignis_optimizer ignis_muon(const ignis_muon_desc &desc) { return ignis_muon(&desc); }
+static inline ignis_optimizer ignis_lbfgs(const ignis_lbfgs_desc &desc) { return ignis_lbfgs(&desc); }
 static inline ignis_status ignis_initialize(ignis_tensor tensor, const ignis_init_desc &desc)
 {
     return ignis_initialize(tensor, &desc);
@@ -25587,7 +25632,7 @@ static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__
     return ok;
 }
 
-static ignis_status ignis__zero_grad(const char *call, ignis__tensor *tensor)
+IGNIS__PRIVATE ignis_status ignis__zero_grad(const char *call, ignis__tensor *tensor)
 {
     if (!ignis__tensor_requires_grad(tensor))
         return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor does not require a gradient");
@@ -26977,11 +27022,35 @@ typedef struct ignis__parameter {
     bool grouped; /* its gradient's memory is shared: it is not dropped */
 } ignis__parameter;
 
+/*  A point on the line of a search: its distance, its loss, the slope there, and which gradient it has. */
+typedef struct ignis__lbfgs_point {
+    double t, loss, slope;
+    int g;
+} ignis__lbfgs_point;
+
+enum { IGNIS__LBFGS_GRADIENTS = 6 }; /* of the last direction and a line search: start, before, new, and two ends */
+
+/*  The state of L-BFGS. Arrays are claimed, null before the first step. */
+typedef struct ignis__lbfgs {
+    ignis_lbfgs_desc desc; /* without defaults */
+    bool is_running;       /* in a step: nothing else changes it */
+    ignis_dtype dtype;
+    int64_t n; /* elements of all parameters */
+    ignis__array *start, *d, *g[IGNIS__LBFGS_GRADIENTS];
+    ignis__array **s, **y, **numbers; /* history + 1 of each; the numbers are f64 [1] */
+    double *rho;
+    int first, count; /* of the ring of s and y; the next one is spare */
+    int at, before;   /* the gradients at the parameters, and at those of the last direction */
+    int64_t iterations;
+    double t, h;
+} ignis__lbfgs;
+
 typedef struct ignis__optimizer {
     ignis__slot slot; /* first; its lock guards the rest */
     ignis__device *device;
     const char *name;
     ignis__builtin step;
+    ignis__lbfgs *lbfgs; /* null: another method */
     bool has_first, has_second, has_missed, no_master, zero_grad, drop_grad, like_adamw;
     double lr, beta1, beta2, eps, weight_decay; /* beta1 may be a momentum, and beta2 an alpha */
     double ema_decay;                           /* 0: no averages */
@@ -44069,6 +44138,26 @@ IGNIS__PRIVATE void ignis__parameter_end(const char *call, ignis__parameter *par
     parameter->tensor = NULL;
 }
 
+/*  Frees the state of L-BFGS; NULL does nothing. */
+static void ignis__lbfgs_end(const char *call, ignis__lbfgs *lbfgs)
+{
+    int i;
+    if (!lbfgs)
+        return;
+    ignis__optimizer_unclaim(call, &lbfgs->start);
+    ignis__optimizer_unclaim(call, &lbfgs->d);
+    for (i = 0; i < IGNIS__LBFGS_GRADIENTS; i++)
+        ignis__optimizer_unclaim(call, &lbfgs->g[i]);
+    for (i = 0; lbfgs->s && i <= lbfgs->desc.history; i++) {
+        ignis__optimizer_unclaim(call, &lbfgs->s[i]);
+        ignis__optimizer_unclaim(call, &lbfgs->y[i]);
+        ignis__optimizer_unclaim(call, &lbfgs->numbers[i]);
+    }
+    ignis__free(lbfgs->s); /* y and numbers are in its memory */
+    ignis__free(lbfgs->rho);
+    ignis__free(lbfgs);
+}
+
 IGNIS__PRIVATE void ignis__optimizer_drop(const char *call, ignis__optimizer *optimizer)
 {
     int i;
@@ -44081,6 +44170,7 @@ IGNIS__PRIVATE void ignis__optimizer_drop(const char *call, ignis__optimizer *op
     for (i = 0; i < optimizer->group_count; i++)
         ignis__optimizer_unclaim(call, &optimizer->groups[i]);
     ignis__free(optimizer->groups);
+    ignis__lbfgs_end(call, optimizer->lbfgs);
     ignis__free(optimizer->parameters);
     ignis__free(optimizer->rows);
     ignis__pool_recycle(&ignis__optimizers, optimizer);
@@ -44154,7 +44244,7 @@ IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__optimizer_check_number(const char *ca
 }
 
 /*  By its bits: where the compiler assumes that there is no NaN, one would be equal to 0. */
-static double ignis__number_or_default(double value, double otherwise)
+IGNIS__PRIVATE double ignis__number_or_default(double value, double otherwise)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -44346,6 +44436,13 @@ IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__op
         return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call,
                                  "the tensor is %s; parameters of Muon have two dimensions",
                                  ignis__shape_write(&tensor->shape).text);
+    if (optimizer->lbfgs && (optimizer->lbfgs->is_running || optimizer->lbfgs->start))
+        return ignis__fail_false(IGNIS_DIAG_OPTIMIZER_STATE, call,
+                                 "parameters of L-BFGS are added before its first step");
+    if (optimizer->lbfgs && tensor->dtype != IGNIS_F32 && tensor->dtype != IGNIS_F64)
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call,
+                                 "the tensor is %s; parameters of L-BFGS are f32 or f64",
+                                 ignis__dtypes[tensor->dtype].name);
     for (i = 0; i < optimizer->count; i++)
         if (optimizer->parameters[i].tensor == tensor)
             return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call,
@@ -44703,7 +44800,9 @@ IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_
     if (!optimizer)
         return NULL;
     ignis__mutex_lock(&optimizer->slot.lock);
-    if (optimizer->count == 0) {
+    if (optimizer->lbfgs) {
+        ignis__fail(IGNIS_DIAG_OPTIMIZER_STATE, call, "the optimizer is L-BFGS; ignis_lbfgs_step makes its steps");
+    } else if (optimizer->count == 0) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add adds them");
     } else if (ignis__work_begin(call, optimizer->device, work)) {
         if (writes & IGNIS__WRITES_DATA && (optimizer->zero_grad || optimizer->drop_grad))
@@ -45210,7 +45309,9 @@ IGNIS__COLD IGNIS_API int ignis_optimizer_add_group(ignis_optimizer handle, doub
     int number = -1;
     if (!optimizer)
         return -1;
-    if (!ignis__capture_refuses(call) && ignis__group_check(call, lr, weight_decay))
+    if (optimizer->lbfgs)
+        ignis__fail(IGNIS_DIAG_OPTIMIZER_STATE, call, "L-BFGS has no groups");
+    else if (!ignis__capture_refuses(call) && ignis__group_check(call, lr, weight_decay))
         group = ignis__optimizer_numbers(call, optimizer, IGNIS__OPTIM_GROUP_COUNT);
     ignis__mutex_lock(&optimizer->slot.lock);
     if (group && ignis__group_write(call, group, lr, weight_decay) && ignis__groups_grow(call, optimizer)) {
@@ -45326,6 +45427,576 @@ IGNIS_API ignis_status ignis_optimizer_swap_ema(ignis_optimizer handle)
     ignis__mutex_unlock(&optimizer->slot.lock);
     ignis__optimizer_drop(call, optimizer);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  >>lbfgs.state - the state of L-BFGS: arrays as large as all parameters, and what one loss needs
+
+    Parameters are at start + t d. Arithmetic on the arrays is by formulas, sums are in f64.
+    Uses: optimizer, the rooms formula and tensor. */
+
+IGNIS__PRIVATE ignis_array ignis__lbfgs_handle(const ignis__array *array)
+{
+    ignis_array handle;
+    handle.id = array->slot.handle;
+    return handle;
+}
+
+/*  Makes an array of a dtype and of n elements. */
+static bool ignis__lbfgs_array(const char *call, const ignis__optimizer *optimizer, int64_t n, ignis_dtype dtype,
+                               ignis__array **claimed)
+{
+    ignis_array_desc desc = IGNIS__ZERO;
+    if (*claimed)
+        return true;
+    desc.shape = IGNIS_SHAPE(n);
+    desc.dtype = dtype;
+    desc.device = ignis__device_in_desc(optimizer->device);
+    desc.tag = "optimizer";
+    *claimed = ignis__array_adopt(call, ignis__array_create(call, &desc));
+    return *claimed != NULL;
+}
+
+/*  Makes what is missing: at the first step all arrays but those of the history, later the pair of the next
+    direction. */
+IGNIS__PRIVATE bool ignis__lbfgs_start(const char *call, ignis__optimizer *optimizer)
+{
+    ignis__lbfgs *l = optimizer->lbfgs;
+    const size_t slots = (size_t)l->desc.history + 1;
+    const int spare = (l->first + l->count) % (l->desc.history + 1);
+    int i;
+    bool ok;
+    if (!l->s) {
+        l->n = 0;
+        l->dtype = IGNIS_F32;
+        for (i = 0; i < optimizer->count; i++) {
+            l->n += optimizer->parameters[i].data->numel;
+            if (optimizer->parameters[i].data->dtype == IGNIS_F64)
+                l->dtype = IGNIS_F64;
+        }
+        l->rho = (double *)ignis__alloc(slots * sizeof *l->rho);
+        l->s = (ignis__array **)ignis__alloc(3 * slots * sizeof *l->s);
+        if (!l->rho || !l->s) {
+            ignis__fail_host_memory(call, slots * (sizeof *l->rho + 3 * sizeof *l->s));
+            ignis__free(l->rho);
+            ignis__free(l->s);
+            l->rho = NULL;
+            l->s = NULL;
+            return false;
+        }
+        memset(l->s, 0, 3 * slots * sizeof *l->s);
+        l->y = l->s + slots;
+        l->numbers = l->y + slots;
+    }
+    ok = ignis__lbfgs_array(call, optimizer, l->n, l->dtype, &l->d) &&
+         ignis__lbfgs_array(call, optimizer, 1, IGNIS_F64, &l->numbers[spare]) &&
+         ignis__lbfgs_array(call, optimizer, l->n, l->dtype, &l->s[spare]) &&
+         ignis__lbfgs_array(call, optimizer, l->n, l->dtype, &l->y[spare]);
+    for (i = 0; ok && i < IGNIS__LBFGS_GRADIENTS; i++)
+        ok = ignis__lbfgs_array(call, optimizer, l->n, l->dtype, &l->g[i]);
+    return ok && ignis__lbfgs_array(call, optimizer, l->n, l->dtype, &l->start);
+}
+
+/*  Computes a formula into an array. */
+IGNIS__PRIVATE bool ignis__lbfgs_map(ignis__array *to, const char *formula, ignis_array_inputs inputs)
+{
+    return ignis_array_map(ignis__lbfgs_handle(to), formula, inputs) == IGNIS_OK;
+}
+
+/*  Reduces a formula to an f64 number on the device, and reads it unless value is NULL. */
+IGNIS__PRIVATE bool ignis__lbfgs_number(ignis__array *number, ignis_reducer reducer, const char *formula,
+                                        ignis_array_inputs inputs, double *value)
+{
+    const ignis_array to = ignis__lbfgs_handle(number);
+    return ignis_array_reduce(to, reducer, formula, inputs) == IGNIS_OK &&
+           (!value || ignis_array_to_host(to, value, IGNIS_F64, 1) == IGNIS_OK);
+}
+
+/*  A part of a flat array, as large as a parameter; the caller frees it. */
+static ignis_array ignis__lbfgs_part(const ignis__array *array, int64_t at, const ignis__parameter *parameter)
+{
+    return ignis_array_slice(ignis__lbfgs_handle(array), 0, at, parameter->data->numel);
+}
+
+/*  Sets the parameters to start + t d; before the first direction (t below 0) start to the parameters. */
+IGNIS__PRIVATE bool ignis__lbfgs_move(ignis__optimizer *optimizer, double t)
+{
+    const ignis__lbfgs *l = optimizer->lbfgs;
+    int64_t at = 0;
+    int i;
+    bool ok = true;
+    for (i = 0; ok && i < optimizer->count; i++) {
+        const ignis__parameter *p = &optimizer->parameters[i];
+        const ignis_array x = ignis__lbfgs_handle(p->data);
+        ignis_array start, d;
+        if (p->data->numel == 0)
+            continue;
+        start = ignis__lbfgs_part(l->start, at, p);
+        d = ignis__lbfgs_part(l->d, at, p);
+        if (t < 0)
+            ok = start.id && ignis_array_map(start, "x", IGNIS_ARRAYS(x)) == IGNIS_OK;
+        else
+            ok = d.id && ignis_array_map(x, "start + t*d", IGNIS_ARRAYS(start, d, IGNIS_ARRAY_VALUE(t, t))) == IGNIS_OK;
+        ignis_array_free(start);
+        ignis_array_free(d);
+        at += p->data->numel;
+    }
+    return ok;
+}
+
+/*  Copies the gradients of all parameters to a flat array. */
+static bool ignis__lbfgs_gather(const ignis__optimizer *optimizer, const ignis__array *to)
+{
+    int64_t at = 0;
+    int i;
+    bool ok = true;
+    for (i = 0; ok && i < optimizer->count; i++) {
+        const ignis__parameter *p = &optimizer->parameters[i];
+        ignis_array part, grad = IGNIS__ZERO;
+        if (p->data->numel == 0)
+            continue;
+        ignis__mutex_lock(&p->tensor->slot.lock);
+        if (p->tensor->grad)
+            grad.id = p->tensor->grad->slot.handle;
+        ignis__mutex_unlock(&p->tensor->slot.lock);
+        part = ignis__lbfgs_part(to, at, p);
+        ok = part.id && ignis_array_map(part, "grad", IGNIS_ARRAYS(grad)) == IGNIS_OK;
+        ignis_array_free(part);
+        at += p->data->numel;
+    }
+    return ok;
+}
+
+/*  Computes the loss at the parameters, and its gradient into g[point->g]. */
+IGNIS__PRIVATE bool ignis__lbfgs_loss(const char *call, ignis__optimizer *optimizer, ignis_loss_fn fn, void *user_data,
+                                      ignis__lbfgs_point *point)
+{
+    uint64_t failures = ignis__failures();
+    ignis_scope scope;
+    ignis_tensor loss;
+    int i;
+    bool ok = true;
+    for (i = 0; ok && i < optimizer->count; i++)
+        ok = ignis__zero_grad(call, optimizer->parameters[i].tensor) == IGNIS_OK;
+    if (!ok)
+        return false;
+    scope = ignis_scope_begin();
+    loss = fn(user_data);
+    if (!loss.id && ignis__failures() == failures)
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "fn returned no tensor");
+    ok = loss.id && ignis_backward(loss, IGNIS_NO_ARRAY) == IGNIS_OK;
+    if (ok) {
+        failures = ignis__failures();
+        point->loss = ignis_item(loss);
+        ok = ignis__failures() == failures;
+    }
+    ok = ignis_scope_end(scope) == IGNIS_OK && ok;
+    return ok && ignis__lbfgs_gather(optimizer, optimizer->lbfgs->g[point->g]);
+}
+
+/*  >>lbfgs.search - a line search for the strong Wolfe conditions, as torch.optim.LBFGS has it
+
+    Widens the step until it has a bracket, then narrows that by cubic interpolation (Nocedal and Wright, Numerical
+    Optimization, 2006, algorithms 3.5 and 3.6).
+    Uses: lbfgs_state. */
+
+static double ignis__lbfgs_abs(double x) { return x < 0 ? -x : x; }
+
+/*  Returns the root of a number above 0, to the last bits, by Newton's iteration. */
+static double ignis__lbfgs_root(double x)
+{
+    uint64_t bits;
+    double root;
+    int i;
+    if (!(x > 0) || !ignis__is_finite(x))
+        return x;
+    memcpy(&bits, &x, sizeof bits);
+    bits = (bits >> 1) + 0x1ff7a3bea91d9b1bULL; /* half the exponent: within 4 % */
+    memcpy(&root, &bits, sizeof root);
+    for (i = 0; i < 5; i++)
+        root = 0.5 * (root + x / root);
+    return root;
+}
+
+/*  Returns where the cubic through two points with their slopes is least, between low and high. */
+static double ignis__lbfgs_cubic(const ignis__lbfgs_point *a, const ignis__lbfgs_point *b, double low, double high)
+{
+    const double d1 = a->slope + b->slope - 3 * (a->loss - b->loss) / (a->t - b->t);
+    const double square = d1 * d1 - a->slope * b->slope;
+    double d2, t;
+    if (!(square >= 0))
+        return (low + high) / 2;
+    d2 = ignis__lbfgs_root(square);
+    if (a->t <= b->t)
+        t = b->t - (b->t - a->t) * ((b->slope + d2 - d1) / (b->slope - a->slope + 2 * d2));
+    else
+        t = a->t - (a->t - b->t) * ((a->slope + d2 - d1) / (a->slope - b->slope + 2 * d2));
+    return t > high ? high : t > low ? t : low;
+}
+
+typedef struct ignis__lbfgs_line {
+    const char *call;
+    ignis__optimizer *optimizer;
+    ignis_loss_fn fn;
+    void *user_data;
+    ignis__lbfgs_point start;
+    double largest; /* element of the direction */
+    int losses, limit, count;
+    ignis__lbfgs_point end[2]; /* of the bracket; `count` */
+} ignis__lbfgs_line;
+
+/*  Computes a point of the line, with a gradient array that neither the line nor `other` has. */
+static bool ignis__lbfgs_try(ignis__lbfgs_line *line, double t, const ignis__lbfgs_point *other,
+                             ignis__lbfgs_point *point)
+{
+    const ignis__lbfgs *l = line->optimizer->lbfgs;
+    unsigned used = 1u << line->start.g | 1u << other->g | 1u << l->before;
+    ignis_array g, d;
+    int i;
+    for (i = 0; i < line->count; i++)
+        used |= 1u << line->end[i].g;
+    for (point->g = 0; used >> point->g & 1; point->g++)
+        ;
+    point->t = t;
+    line->losses++;
+    if (!ignis__lbfgs_move(line->optimizer, t) ||
+        !ignis__lbfgs_loss(line->call, line->optimizer, line->fn, line->user_data, point))
+        return false;
+    g = ignis__lbfgs_handle(l->g[point->g]);
+    d = ignis__lbfgs_handle(l->d);
+    return ignis__lbfgs_number(l->numbers[(l->first + l->count) % (l->desc.history + 1)], IGNIS_REDUCE_SUM, "g*d",
+                               IGNIS_ARRAYS(g, d), &point->slope);
+}
+
+#define IGNIS__WOLFE_DECREASE 1e-4
+#define IGNIS__WOLFE_SLOPE 0.9
+#define IGNIS__WOLFE_CHANGE 1e-9 /* of a parameter, which ends a search */
+
+static bool ignis__wolfe_too_high(const ignis__lbfgs_line *line, const ignis__lbfgs_point *p)
+{
+    return p->loss > line->start.loss + IGNIS__WOLFE_DECREASE * p->t * line->start.slope;
+}
+
+static bool ignis__wolfe_is_flat(const ignis__lbfgs_line *line, const ignis__lbfgs_point *p)
+{
+    return ignis__lbfgs_abs(p->slope) <= -IGNIS__WOLFE_SLOPE * line->start.slope;
+}
+
+/*  Finds a point that fulfils both conditions (the bracket has one end then), or a bracket of two ends. */
+static bool ignis__wolfe_widen(ignis__lbfgs_line *line, double t, int *steps)
+{
+    ignis__lbfgs_point before = line->start, now;
+    double next;
+    if (!ignis__lbfgs_try(line, t, &before, &now))
+        return false;
+    for (; *steps < line->limit; ++*steps) {
+        line->end[0] = before;
+        line->end[1] = now;
+        line->count = 2;
+        if (ignis__wolfe_too_high(line, &now) || (*steps > 1 && now.loss >= before.loss))
+            return true;
+        if (ignis__wolfe_is_flat(line, &now)) {
+            line->end[0] = now;
+            line->count = 1;
+            return true;
+        }
+        if (now.slope >= 0)
+            return true;
+        next = ignis__lbfgs_cubic(&before, &now, now.t + 0.01 * (now.t - before.t), now.t * 10);
+        before = now;
+        line->count = 0;
+        if (!ignis__lbfgs_try(line, next, &before, &now))
+            return false;
+    }
+    line->end[0] = line->start;
+    line->end[1] = now;
+    line->count = 2;
+    return true;
+}
+
+/*  Narrows a bracket until one end fulfils both conditions. *low: the end with the lower loss. */
+static bool ignis__wolfe_narrow(ignis__lbfgs_line *line, int *steps, int *low)
+{
+    bool slow = false, done = false;
+    ignis__lbfgs_point now, *const end = line->end;
+    while (!done && *steps < line->limit) {
+        const double least = end[0].t < end[1].t ? end[0].t : end[1].t,
+                     most = end[0].t < end[1].t ? end[1].t : end[0].t, margin = 0.1 * (most - least);
+        double t;
+        if ((most - least) * line->largest < IGNIS__WOLFE_CHANGE)
+            break;
+        t = ignis__lbfgs_cubic(&end[0], &end[1], least, most);
+        if (most - t < margin || t - least < margin) {
+            if (slow || t >= most || t <= least) {
+                t = most - t < t - least ? most - margin : least + margin;
+                slow = false;
+            } else {
+                slow = true;
+            }
+        } else {
+            slow = false;
+        }
+        if (!ignis__lbfgs_try(line, t, &end[0], &now))
+            return false;
+        ++*steps;
+        if (ignis__wolfe_too_high(line, &now) || now.loss >= end[*low].loss) {
+            end[1 - *low] = now;
+            *low = end[0].loss <= end[1].loss ? 0 : 1;
+        } else {
+            if (ignis__wolfe_is_flat(line, &now))
+                done = true;
+            else if (now.slope * (end[1 - *low].t - end[*low].t) >= 0)
+                end[1 - *low] = end[*low];
+            end[*low] = now;
+        }
+    }
+    return true;
+}
+
+/*  Searches along d from *point on, t first, and makes *point the one that it ends at. The parameters are moved there
+    by the caller. */
+IGNIS__PRIVATE bool ignis__lbfgs_search(const char *call, ignis__optimizer *optimizer, ignis_loss_fn fn,
+                                        void *user_data, ignis__lbfgs_point *point, double t, int *losses)
+{
+    const ignis__lbfgs *l = optimizer->lbfgs;
+    const ignis_array d = ignis__lbfgs_handle(l->d);
+    ignis__lbfgs_line line = IGNIS__ZERO;
+    int steps = 0, low = 0;
+    bool ok;
+    line.call = call;
+    line.optimizer = optimizer;
+    line.fn = fn;
+    line.user_data = user_data;
+    line.start = *point;
+    line.limit = l->desc.max_eval - *losses;
+    ok = ignis__lbfgs_number(l->numbers[(l->first + l->count) % (l->desc.history + 1)], IGNIS_REDUCE_MAX, "abs(d)",
+                             IGNIS_ARRAYS(d), &line.largest) &&
+         ignis__wolfe_widen(&line, t, &steps);
+    if (ok && line.count == 2) {
+        low = line.end[0].loss <= line.end[1].loss ? 0 : 1;
+        ok = ignis__wolfe_narrow(&line, &steps, &low);
+    }
+    *losses += line.losses;
+    if (ok)
+        *point = line.end[low];
+    return ok;
+}
+
+/*  >>lbfgs - ignis_lbfgs and ignis_lbfgs_step
+
+    Directions are made by the two-loop recursion, whose products stay on the device. The host reads losses, slopes
+    and largest elements. The optimizer is not locked while the caller's function runs; is_running keeps others out.
+    Uses: lbfgs_state, lbfgs_search. */
+
+/*  Adds the step and the change of the gradient to the history, if the curvature along the step is above 0. */
+static bool ignis__lbfgs_remember(ignis__lbfgs *l)
+{
+    const int slots = l->desc.history + 1, spare = (l->first + l->count) % slots;
+    const ignis_array g = ignis__lbfgs_handle(l->g[l->at]), before = ignis__lbfgs_handle(l->g[l->before]),
+                      d = ignis__lbfgs_handle(l->d), s = ignis__lbfgs_handle(l->s[spare]),
+                      y = ignis__lbfgs_handle(l->y[spare]);
+    double ys, yy;
+    if (!ignis__lbfgs_map(l->y[spare], "g - before", IGNIS_ARRAYS(g, before)) ||
+        !ignis__lbfgs_map(l->s[spare], "t*d", IGNIS_ARRAYS(d, IGNIS_ARRAY_VALUE(t, l->t))) ||
+        !ignis__lbfgs_number(l->numbers[spare], IGNIS_REDUCE_SUM, "y*s", IGNIS_ARRAYS(y, s), &ys) ||
+        !ignis__lbfgs_number(l->numbers[spare], IGNIS_REDUCE_SUM, "y*y", IGNIS_ARRAYS(y), &yy))
+        return false;
+    if (!(ys > 1e-10))
+        return true;
+    l->rho[spare] = 1 / ys;
+    l->h = ys / yy;
+    if (l->count < l->desc.history)
+        l->count++;
+    else
+        l->first = (l->first + 1) % slots;
+    return true;
+}
+
+/*  Computes d = -H g by the two loops (Nocedal 1980). */
+static bool ignis__lbfgs_direct(ignis__lbfgs *l)
+{
+    const int slots = l->desc.history + 1;
+    const ignis_array g = ignis__lbfgs_handle(l->g[l->at]), d = ignis__lbfgs_handle(l->d);
+    ignis__array *const number = l->numbers[(l->first + l->count) % slots];
+    bool ok = ignis__lbfgs_map(l->d, "-g", IGNIS_ARRAYS(g));
+    int i, k;
+    for (i = l->count - 1; ok && i >= 0; i--) {
+        const ignis_array a = ignis__lbfgs_handle(l->numbers[k = (l->first + i) % slots]);
+        const ignis_array s = ignis__lbfgs_handle(l->s[k]), y = ignis__lbfgs_handle(l->y[k]);
+        ok = ignis__lbfgs_number(l->numbers[k], IGNIS_REDUCE_SUM, "s*d", IGNIS_ARRAYS(s, d), NULL) &&
+             ignis__lbfgs_map(l->d, "d - rho*a*y", IGNIS_ARRAYS(d, a, y, IGNIS_ARRAY_VALUE(rho, l->rho[k])));
+    }
+    ok = ok && ignis__lbfgs_map(l->d, "h*d", IGNIS_ARRAYS(d, IGNIS_ARRAY_VALUE(h, l->h)));
+    for (i = 0; ok && i < l->count; i++) {
+        const ignis_array a = ignis__lbfgs_handle(l->numbers[k = (l->first + i) % slots]);
+        const ignis_array s = ignis__lbfgs_handle(l->s[k]), y = ignis__lbfgs_handle(l->y[k]);
+        const ignis_array b = ignis__lbfgs_handle(number);
+        ok = ignis__lbfgs_number(number, IGNIS_REDUCE_SUM, "y*d", IGNIS_ARRAYS(y, d), NULL) &&
+             ignis__lbfgs_map(l->d, "d + rho*(a - b)*s", IGNIS_ARRAYS(d, a, b, s, IGNIS_ARRAY_VALUE(rho, l->rho[k])));
+    }
+    return ok;
+}
+
+/*  Moves once. *done: a tolerance is reached. */
+static bool ignis__lbfgs_iterate(const char *call, ignis__optimizer *optimizer, ignis_loss_fn fn, void *user_data,
+                                 ignis__lbfgs_point *point, bool is_last, int *losses, bool *done)
+{
+    ignis__lbfgs *l = optimizer->lbfgs;
+    const double before = point->loss;
+    const bool is_first = l->iterations++ == 0;
+    ignis__array *number;
+    ignis_array g, d = ignis__lbfgs_handle(l->d);
+    double largest, moved, sum = 1;
+    *done = true;
+    if (!is_first && !ignis__lbfgs_remember(l))
+        return false;
+    if (!ignis__lbfgs_start(call, optimizer) || !ignis__lbfgs_direct(l))
+        return false;
+    number = l->numbers[(l->first + l->count) % (l->desc.history + 1)];
+    g = ignis__lbfgs_handle(l->g[l->at]);
+    if (is_first && !ignis__lbfgs_number(number, IGNIS_REDUCE_SUM, "abs(g)", IGNIS_ARRAYS(g), &sum))
+        return false;
+    l->before = l->at;
+    l->t = (is_first && sum > 1 ? 1 / sum : 1) * l->desc.lr;
+    if (!ignis__lbfgs_number(number, IGNIS_REDUCE_SUM, "g*d", IGNIS_ARRAYS(g, d), &point->slope))
+        return false;
+    if (point->slope > -l->desc.tolerance_change)
+        return true;
+    point->t = 0;
+    point->g = l->at;
+    if (!ignis__lbfgs_move(optimizer, -1))
+        return false;
+    if (!l->desc.no_line_search) {
+        if (!ignis__lbfgs_search(call, optimizer, fn, user_data, point, l->t, losses))
+            return false;
+        l->t = point->t;
+        if (!ignis__lbfgs_move(optimizer, l->t))
+            return false;
+    } else {
+        if (!ignis__lbfgs_move(optimizer, l->t))
+            return false;
+        if (is_last)
+            return true;
+        point->g = l->before ? 0 : 1;
+        ++*losses;
+        if (!ignis__lbfgs_loss(call, optimizer, fn, user_data, point))
+            return false;
+    }
+    l->at = point->g;
+    g = ignis__lbfgs_handle(l->g[l->at]);
+    if (!ignis__lbfgs_number(number, IGNIS_REDUCE_MAX, "abs(g)", IGNIS_ARRAYS(g), &largest) ||
+        !ignis__lbfgs_number(number, IGNIS_REDUCE_MAX, "abs(d)", IGNIS_ARRAYS(d), &moved))
+        return false;
+    moved *= l->t;
+    sum = point->loss - before;
+    *done = largest <= l->desc.tolerance_grad || moved <= l->desc.tolerance_change ||
+            (sum < 0 ? -sum : sum) < l->desc.tolerance_change;
+    return true;
+}
+
+/*  Runs a step of an optimizer whose is_running is set. */
+static bool ignis__lbfgs_run(const char *call, ignis__optimizer *optimizer, ignis_loss_fn fn, void *user_data,
+                             double *loss)
+{
+    ignis__lbfgs *l = optimizer->lbfgs;
+    ignis__lbfgs_point point = IGNIS__ZERO;
+    ignis_array g;
+    double largest = 0;
+    int i, losses = 1;
+    bool done = false;
+    if (!ignis__lbfgs_start(call, optimizer))
+        return false;
+    l->at = point.g = l->before == 0 ? 1 : 0;
+    if (!ignis__lbfgs_loss(call, optimizer, fn, user_data, &point))
+        return false;
+    if (loss)
+        *loss = point.loss;
+    g = ignis__lbfgs_handle(l->g[l->at]);
+    if (l->n > 0 && !ignis__lbfgs_number(l->numbers[(l->first + l->count) % (l->desc.history + 1)], IGNIS_REDUCE_MAX,
+                                         "abs(g)", IGNIS_ARRAYS(g), &largest))
+        return false;
+    if (largest <= l->desc.tolerance_grad)
+        return true;
+    for (i = 1; i <= l->desc.max_iter && !done && (i == 1 || losses < l->desc.max_eval); i++)
+        if (!ignis__lbfgs_iterate(call, optimizer, fn, user_data, &point, i == l->desc.max_iter, &losses, &done))
+            return false;
+    return true;
+}
+
+IGNIS_API ignis_status ignis_lbfgs_step(ignis_optimizer handle, ignis_loss_fn fn, void *user_data, double *loss)
+{
+    static const char call[] = "ignis_lbfgs_step";
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    bool ok = false;
+    if (!optimizer)
+        return ignis__failed();
+    ignis__mutex_lock(&optimizer->slot.lock);
+    if (!optimizer->lbfgs)
+        ignis__fail(IGNIS_DIAG_OPTIMIZER_STATE, call, "the optimizer is %s; expected one of ignis_lbfgs",
+                    optimizer->name);
+    else if (optimizer->count == 0)
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add adds them");
+    else if (optimizer->lbfgs->is_running)
+        ignis__fail(IGNIS_DIAG_OPTIMIZER_STATE, call, "a step of the optimizer is running");
+    else if (!fn)
+        ignis__fail_null(call, "fn");
+    else
+        ok = optimizer->lbfgs->is_running = !ignis__capture_refuses(call);
+    ignis__mutex_unlock(&optimizer->slot.lock);
+    if (ok) {
+        ok = ignis__lbfgs_run(call, optimizer, fn, user_data, loss);
+        ignis__mutex_lock(&optimizer->slot.lock);
+        optimizer->lbfgs->is_running = false;
+        ignis__mutex_unlock(&optimizer->slot.lock);
+    }
+    ignis__optimizer_drop(call, optimizer);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS__COLD IGNIS_API ignis_optimizer ignis_lbfgs(const ignis_lbfgs_desc *desc)
+{
+    static const char call[] = "ignis_lbfgs";
+    const double no_limit = 1e300, no_count = 1e8;
+    ignis_optimizer handle = IGNIS__ZERO;
+    ignis_sgd_desc plain = IGNIS__ZERO;
+    ignis_lbfgs_desc d = IGNIS__ZERO;
+    ignis__optimizer *optimizer;
+    ignis__lbfgs *lbfgs;
+    if (!ignis__enter(call))
+        return handle;
+    d = desc ? *desc : d;
+    d.lr = ignis__number_or_default(d.lr, 1);
+    d.tolerance_grad = ignis__number_or_default(d.tolerance_grad, 1e-7);
+    d.tolerance_change = ignis__number_or_default(d.tolerance_change, 1e-9);
+    d.max_iter = d.max_iter ? d.max_iter : 20;
+    d.max_eval = d.max_eval ? d.max_eval : d.max_iter + d.max_iter / 4;
+    d.history = d.history ? d.history : 100;
+    if (!ignis__optimizer_check_number(call, "lr", d.lr, 0, no_limit) ||
+        !ignis__optimizer_check_number(call, "tolerance_grad", d.tolerance_grad, 0, no_limit) ||
+        !ignis__optimizer_check_number(call, "tolerance_change", d.tolerance_change, 0, no_limit) ||
+        !ignis__optimizer_check_number(call, "max_iter", d.max_iter, 1, no_count) ||
+        !ignis__optimizer_check_number(call, "max_eval", d.max_eval, 1, no_count) ||
+        !ignis__optimizer_check_number(call, "history", d.history, 1, no_count))
+        return handle;
+    lbfgs = (ignis__lbfgs *)ignis__alloc(sizeof *lbfgs);
+    if (!lbfgs) {
+        ignis__fail_host_memory(call, sizeof *lbfgs);
+        return handle;
+    }
+    memset(lbfgs, 0, sizeof *lbfgs);
+    lbfgs->desc = d;
+    lbfgs->h = 1;
+    lbfgs->before = -1;
+    plain.lr = d.lr;
+    handle = ignis_sgd(&plain);
+    optimizer = handle.id ? ignis__optimizer_hold(call, handle) : NULL;
+    if (!optimizer) {
+        ignis__free(lbfgs);
+        return handle;
+    }
+    optimizer->name = "lbfgs";
+    optimizer->lbfgs = lbfgs;
+    ignis__optimizer_drop(call, optimizer);
+    return handle;
 }
 
 /*  >>init - ignis_initialize: Kaiming, Xavier, orthogonal, truncated normal
@@ -51408,6 +52079,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_optimizer_set_lr(...) IGNIS__AT(ignis_optimizer_set_lr(__VA_ARGS__))
 #define ignis_optimizer_query(...) IGNIS__AT(ignis_optimizer_query(__VA_ARGS__))
 #define ignis_optimizer_state(...) IGNIS__AT(ignis_optimizer_state(__VA_ARGS__))
+#define ignis_lbfgs(...) IGNIS__AT(ignis_lbfgs(__VA_ARGS__))
+#define ignis_lbfgs_step(...) IGNIS__AT(ignis_lbfgs_step(__VA_ARGS__))
 #define ignis_initialize(...) IGNIS__AT(ignis_initialize(__VA_ARGS__))
 #define ignis_parameter(...) IGNIS__AT(ignis_parameter(__VA_ARGS__))
 #define ignis_graph_end(...) IGNIS__AT(ignis_graph_end(__VA_ARGS__))

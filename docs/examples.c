@@ -441,6 +441,21 @@ static void ops_attention(void)
     ignis_sdpa(q, k, v, &desc); // rows see only their own document
 }
 
+/* >>lbfgs */
+static ignis_tensor distance(void *w)
+{
+    return ignis_map_sum("(w - 3)*(w - 3)", IGNIS_INPUTS(IGNIS_NAMED(w, *(ignis_tensor *)w)));
+}
+static void lbfgs(void)
+{
+    ignis_tensor_desc wanted = {.requires_grad = true};
+    ignis_tensor w = ignis_tensor_randn(IGNIS_SHAPE(5), &wanted);
+    ignis_optimizer optimizer = ignis_lbfgs(NULL);
+    ignis_optimizer_add(optimizer, w, false);
+    ignis_lbfgs_step(optimizer, distance, &w, NULL); // w is 3 in all elements
+    ignis_optimizer_free(optimizer);
+}
+
 /* >>init */
 static void init(void)
 {
@@ -729,21 +744,21 @@ int main(void)
         void (*example)(void);
         bool runs;
     } all[] = {
-        RUN(status),      RUN(setup),        RUN(device),          RUN(stream),
-        RUN(memory),      RUN(array),        RUN(elementwise),     RUN(formula),
-        RUN(contract),    RUN(kernel),       RUN(tensor),          RUN(tape),
-        RUN(ops_matmul),  RUN(ops_conv),     RUN(ops_pointwise),   RUN(ops_formula),
-        RUN(ops_fft),     RUN(ops_einsum),   RUN(ops_sum),         RUN(ops_shape),
-        RUN(ops_norm),    RUN(ops_image),    RUN(ops_rope),        RUN(ops_embedding),
-        RUN(ops_index),   RUN(ops_sort),     RUN(ops_loss),        RUN(ops_conv_transpose),
-        RUN(ops_conv3d),  RUN(ops_unfold),   RUN(ops_grid_sample), RUN(ops_random),
-        RUN(ops_select),  RUN(grad),         RUN(linalg),          RUN(ops_attention),
-        RUN(init),        RUN(optim),        RUN(graph),           RUN(file),
-        COMPILE(text),    COMPILE(chat),     RUN(grammar),         COMPILE(model),
-        COMPILE(lora),    COMPILE(generate), RUN(dlpack),          COMPILE(graphics),
-        RUN(print),       RUN(picture),      RUN(profile),         RUN(vmm),
-        COMPILE(channel), RUN(transport),    COMPILE(share),       RUN(comm),
-        RUN(parallel),
+        RUN(status),       RUN(setup),       RUN(device),          RUN(stream),
+        RUN(memory),       RUN(array),       RUN(elementwise),     RUN(formula),
+        RUN(contract),     RUN(kernel),      RUN(tensor),          RUN(tape),
+        RUN(ops_matmul),   RUN(ops_conv),    RUN(ops_pointwise),   RUN(ops_formula),
+        RUN(ops_fft),      RUN(ops_einsum),  RUN(ops_sum),         RUN(ops_shape),
+        RUN(ops_norm),     RUN(ops_image),   RUN(ops_rope),        RUN(ops_embedding),
+        RUN(ops_index),    RUN(ops_sort),    RUN(ops_loss),        RUN(ops_conv_transpose),
+        RUN(ops_conv3d),   RUN(ops_unfold),  RUN(ops_grid_sample), RUN(ops_random),
+        RUN(ops_select),   RUN(grad),        RUN(linalg),          RUN(ops_attention),
+        RUN(init),         RUN(lbfgs),       RUN(optim),           RUN(graph),
+        RUN(file),         COMPILE(text),    COMPILE(chat),        RUN(grammar),
+        COMPILE(model),    COMPILE(lora),    COMPILE(generate),    RUN(dlpack),
+        COMPILE(graphics), RUN(print),       RUN(picture),         RUN(profile),
+        RUN(vmm),          COMPILE(channel), RUN(transport),       COMPILE(share),
+        RUN(comm),         RUN(parallel),
     };
     if (ignis_setup(NULL) != IGNIS_OK)
         return 1;

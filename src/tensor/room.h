@@ -336,6 +336,7 @@ IGNIS__PRIVATE ignis__array *ignis__backward_start(const char *call, const ignis
                                                    ignis_array grad_output, const char *name, bool known);
 
 /* zero_grad.c */
+IGNIS__PRIVATE ignis_status ignis__zero_grad(const char *call, ignis__tensor *tensor);
 IGNIS__PRIVATE bool ignis__gradient_drop(const char *call, ignis__tensor *tensor);
 IGNIS__COLD IGNIS__PRIVATE void ignis__tape_clear(const char *call, ignis__tape *tape);
 

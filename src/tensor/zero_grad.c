@@ -40,7 +40,7 @@ static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__
     return ok;
 }
 
-static ignis_status ignis__zero_grad(const char *call, ignis__tensor *tensor)
+IGNIS__PRIVATE ignis_status ignis__zero_grad(const char *call, ignis__tensor *tensor)
 {
     if (!ignis__tensor_requires_grad(tensor))
         return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor does not require a gradient");

@@ -48,7 +48,9 @@ IGNIS__COLD IGNIS_API int ignis_optimizer_add_group(ignis_optimizer handle, doub
     int number = -1;
     if (!optimizer)
         return -1;
-    if (!ignis__capture_refuses(call) && ignis__group_check(call, lr, weight_decay))
+    if (optimizer->lbfgs)
+        ignis__fail(IGNIS_DIAG_OPTIMIZER_STATE, call, "L-BFGS has no groups");
+    else if (!ignis__capture_refuses(call) && ignis__group_check(call, lr, weight_decay))
         group = ignis__optimizer_numbers(call, optimizer, IGNIS__OPTIM_GROUP_COUNT);
     ignis__mutex_lock(&optimizer->slot.lock);
     if (group && ignis__group_write(call, group, lr, weight_decay) && ignis__groups_grow(call, optimizer)) {

@@ -34,6 +34,26 @@ IGNIS__PRIVATE void ignis__parameter_end(const char *call, ignis__parameter *par
     parameter->tensor = NULL;
 }
 
+/*  Frees the state of L-BFGS; NULL does nothing. */
+static void ignis__lbfgs_end(const char *call, ignis__lbfgs *lbfgs)
+{
+    int i;
+    if (!lbfgs)
+        return;
+    ignis__optimizer_unclaim(call, &lbfgs->start);
+    ignis__optimizer_unclaim(call, &lbfgs->d);
+    for (i = 0; i < IGNIS__LBFGS_GRADIENTS; i++)
+        ignis__optimizer_unclaim(call, &lbfgs->g[i]);
+    for (i = 0; lbfgs->s && i <= lbfgs->desc.history; i++) {
+        ignis__optimizer_unclaim(call, &lbfgs->s[i]);
+        ignis__optimizer_unclaim(call, &lbfgs->y[i]);
+        ignis__optimizer_unclaim(call, &lbfgs->numbers[i]);
+    }
+    ignis__free(lbfgs->s); /* y and numbers are in its memory */
+    ignis__free(lbfgs->rho);
+    ignis__free(lbfgs);
+}
+
 IGNIS__PRIVATE void ignis__optimizer_drop(const char *call, ignis__optimizer *optimizer)
 {
     int i;
@@ -46,6 +66,7 @@ IGNIS__PRIVATE void ignis__optimizer_drop(const char *call, ignis__optimizer *op
     for (i = 0; i < optimizer->group_count; i++)
         ignis__optimizer_unclaim(call, &optimizer->groups[i]);
     ignis__free(optimizer->groups);
+    ignis__lbfgs_end(call, optimizer->lbfgs);
     ignis__free(optimizer->parameters);
     ignis__free(optimizer->rows);
     ignis__pool_recycle(&ignis__optimizers, optimizer);
@@ -119,7 +140,7 @@ IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__optimizer_check_number(const char *ca
 }
 
 /*  By its bits: where the compiler assumes that there is no NaN, one would be equal to 0. */
-static double ignis__number_or_default(double value, double otherwise)
+IGNIS__PRIVATE double ignis__number_or_default(double value, double otherwise)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);

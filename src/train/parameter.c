@@ -22,6 +22,13 @@ IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__op
         return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call,
                                  "the tensor is %s; parameters of Muon have two dimensions",
                                  ignis__shape_write(&tensor->shape).text);
+    if (optimizer->lbfgs && (optimizer->lbfgs->is_running || optimizer->lbfgs->start))
+        return ignis__fail_false(IGNIS_DIAG_OPTIMIZER_STATE, call,
+                                 "parameters of L-BFGS are added before its first step");
+    if (optimizer->lbfgs && tensor->dtype != IGNIS_F32 && tensor->dtype != IGNIS_F64)
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call,
+                                 "the tensor is %s; parameters of L-BFGS are f32 or f64",
+                                 ignis__dtypes[tensor->dtype].name);
     for (i = 0; i < optimizer->count; i++)
         if (optimizer->parameters[i].tensor == tensor)
             return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call,

@@ -23,11 +23,35 @@ typedef struct ignis__parameter {
     bool grouped; /* its gradient's memory is shared: it is not dropped */
 } ignis__parameter;
 
+/*  A point on the line of a search: its distance, its loss, the slope there, and which gradient it has. */
+typedef struct ignis__lbfgs_point {
+    double t, loss, slope;
+    int g;
+} ignis__lbfgs_point;
+
+enum { IGNIS__LBFGS_GRADIENTS = 6 }; /* of the last direction and a line search: start, before, new, and two ends */
+
+/*  The state of L-BFGS. Arrays are claimed, null before the first step. */
+typedef struct ignis__lbfgs {
+    ignis_lbfgs_desc desc; /* without defaults */
+    bool is_running;       /* in a step: nothing else changes it */
+    ignis_dtype dtype;
+    int64_t n; /* elements of all parameters */
+    ignis__array *start, *d, *g[IGNIS__LBFGS_GRADIENTS];
+    ignis__array **s, **y, **numbers; /* history + 1 of each; the numbers are f64 [1] */
+    double *rho;
+    int first, count; /* of the ring of s and y; the next one is spare */
+    int at, before;   /* the gradients at the parameters, and at those of the last direction */
+    int64_t iterations;
+    double t, h;
+} ignis__lbfgs;
+
 typedef struct ignis__optimizer {
     ignis__slot slot; /* first; its lock guards the rest */
     ignis__device *device;
     const char *name;
     ignis__builtin step;
+    ignis__lbfgs *lbfgs; /* null: another method */
     bool has_first, has_second, has_missed, no_master, zero_grad, drop_grad, like_adamw;
     double lr, beta1, beta2, eps, weight_decay; /* beta1 may be a momentum, and beta2 an alpha */
     double ema_decay;                           /* 0: no averages */
@@ -64,6 +88,7 @@ IGNIS__PRIVATE bool ignis__optimizer_array(const char *call, const ignis__array 
 IGNIS__PRIVATE int ignis__optimizers_list_claims(ignis__string_writer *text, const ignis__array *array);
 IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__optimizer_check_number(const char *call, const char *name, double value,
                                                                   double low, double below);
+IGNIS__PRIVATE double ignis__number_or_default(double value, double otherwise);
 IGNIS__PRIVATE void ignis__optimizers_close(const char *call);
 
 /* parameter.c */
@@ -81,3 +106,17 @@ IGNIS__PRIVATE ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimi
 
 /* clip.c */
 IGNIS__PRIVATE bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *optimizer);
+
+/* lbfgs_state.c */
+IGNIS__PRIVATE bool ignis__lbfgs_start(const char *call, ignis__optimizer *optimizer);
+IGNIS__PRIVATE bool ignis__lbfgs_map(ignis__array *to, const char *formula, ignis_array_inputs inputs);
+IGNIS__PRIVATE bool ignis__lbfgs_number(ignis__array *number, ignis_reducer reducer, const char *formula,
+                                        ignis_array_inputs inputs, double *value);
+IGNIS__PRIVATE ignis_array ignis__lbfgs_handle(const ignis__array *array);
+IGNIS__PRIVATE bool ignis__lbfgs_move(ignis__optimizer *optimizer, double t);
+IGNIS__PRIVATE bool ignis__lbfgs_loss(const char *call, ignis__optimizer *optimizer, ignis_loss_fn fn, void *user_data,
+                                      ignis__lbfgs_point *point);
+
+/* lbfgs_search.c */
+IGNIS__PRIVATE bool ignis__lbfgs_search(const char *call, ignis__optimizer *optimizer, ignis_loss_fn fn,
+                                        void *user_data, ignis__lbfgs_point *point, double t, int *losses);
