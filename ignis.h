@@ -26538,7 +26538,7 @@ typedef struct ignis__resampling {
 } ignis__resampling;
 IGNIS__ASSERT_SIZE(ignis__resampling, 160);
 
-enum { IGNIS__SAMPLE_ZEROS, IGNIS__SAMPLE_BORDER, IGNIS__SAMPLE_REFLECTION };
+enum { IGNIS__SAMPLE_ZEROS, IGNIS__SAMPLE_BORDER, IGNIS__SAMPLE_REFLECTION }; /* as ignis_grid_padding */
 
 /*  Images that are sampled at the positions of a grid, which has the column first. */
 typedef struct ignis__sampling {

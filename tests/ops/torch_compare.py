@@ -967,9 +967,9 @@ def group_norm_cases(m):
 # --- second derivatives -------------------------------------------------------------------------------------------------
 
 
-SECOND = ("mul", "matmul", "linear", "conv1d", "conv2d", "conv3d", "conv_transpose", "pad_border", "unfold", "fold", "gelu", "silu", "silu_mul", "softmax", "log_softmax", "layer_norm", "rms_norm",
-          "group_norm", "rope", "sdpa", "mean_dim", "gather", "index_select", "scatter", "scatter_add", "index_put", "cumsum", "cumprod", "logcumsumexp",
-          "fft", "einsum", "linalg", "mse_loss", "max_pool", "avg_pool", "tril")
+SECOND = ("mul", "matmul", "linear", "conv1d", "conv2d", "conv3d", "conv_transpose", "pad_border", "unfold", "fold", "gelu", "silu", "silu_mul",
+          "softmax", "log_softmax", "layer_norm", "rms_norm", "group_norm", "rope", "sdpa", "mean_dim", "gather", "index_select", "scatter", "scatter_add",
+          "index_put", "cumsum", "cumprod", "logcumsumexp", "fft", "einsum", "linalg", "mse_loss", "max_pool", "avg_pool", "tril")
 
 
 def second_of(case):
