@@ -146,27 +146,29 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__number_write(const ignis__number_format *
                                                     char *out, size_t size)
 {
     ignis__number_text text;
+    ignis__string_writer writer;
     double value;
+    ignis__string_begin(&writer, out, size);
     if (ignis__dtype_is_int(format->dtype)) {
-        snprintf(out, size, "%*lld", format->left, (long long)((const int64_t *)values)[i]);
+        ignis__string_add(&writer, "%*lld", format->left, (long long)((const int64_t *)values)[i]);
         return;
     }
     value = ((const double *)values)[i];
     if (!ignis__is_finite(value)) {
-        snprintf(out, size, "%*s", format->left + format->tail + 1,
-                 ignis__is_nan(value) ? "nan"
-                 : value > 0          ? "inf"
-                                      : "-inf");
+        ignis__string_add(&writer, "%*s", format->left + format->tail + 1,
+                          ignis__is_nan(value) ? "nan"
+                          : value > 0          ? "inf"
+                                               : "-inf");
         return;
     }
     ignis__number_split(value, format->dtype, format->scientific, &text);
     if (format->scientific) { /* with as many digits as the longest number needs, zeros or not */
         ignis__number_split_scientific(text.negative ? -value : value, format->right, &text);
-        snprintf(out, size, "%*s%s%s.%se%c%0*d", format->left - text.negative - 1, "", text.negative ? "-" : "",
-                 text.whole, text.fraction, text.exponent < 0 ? '-' : '+', format->exponent,
-                 text.exponent < 0 ? -text.exponent : text.exponent);
+        ignis__string_add(&writer, "%*s%s%s.%se%c%0*d", format->left - text.negative - 1, "", text.negative ? "-" : "",
+                          text.whole, text.fraction, text.exponent < 0 ? '-' : '+', format->exponent,
+                          text.exponent < 0 ? -text.exponent : text.exponent);
     } else {
-        snprintf(out, size, "%*s%s%s.%-*s", format->left - text.negative - (int)strlen(text.whole), "",
-                 text.negative ? "-" : "", text.whole, format->right, text.fraction);
+        ignis__string_add(&writer, "%*s%s%s.%-*s", format->left - text.negative - (int)strlen(text.whole), "",
+                          text.negative ? "-" : "", text.whole, format->right, text.fraction);
     }
 }
