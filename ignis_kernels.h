@@ -15,7 +15,7 @@
         attention_decode_mma.cu    145 lines    4615 bytes
         attention_hopper.cu        678 lines   21945 bytes
         attention_hopper_backward.cu  1478 lines   49633 bytes
-        attention_mma.cu           630 lines   22768 bytes
+        attention_mma.cu           630 lines   22866 bytes
         attention_tiles.cuh        273 lines    7245 bytes
         border.cu                  143 lines    3696 bytes
         channel_norm.cu            494 lines   14983 bytes
@@ -216,7 +216,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x80c0fc002a4cea03ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0xd1ff7d7083e612f5ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -5421,9 +5421,9 @@ static const char ignis__text_attention_mma_cu_0[] =
     "asm volatile(\"\" : \"+r\"(thread));\n"
     "return thread;\n"
     "}\n\n\n"
-    "__device__ inline int late(int x)\n"
+    "template <bool forward = false> __device__ inline int late(int x)\n"
     "{\n"
-    "if (BIASED && D <= 96 && __CUDA_ARCH__ < 900)\n"
+    "if ((__CUDA_ARCH__ < 900 ? BIASED && D <= 96 : DOCUMENTS && D == 96) || (forward && DOCUMENTS && BIASED))\n"
     "asm volatile(\"\" : \"+r\"(x));\n"
     "return x;\n"
     "}\n\n\n\n"
@@ -5455,12 +5455,12 @@ static const char ignis__text_attention_mma_cu_0[] =
     "}\n\n\n\n"
     "constexpr int F_WARPS = IGNIS_FORWARD_WARPS, F_TILES = IGNIS_FORWARD_TILES, F_KEYS = IGNIS_FORWARD_KEYS;\n"
     "constexpr int F_QUERIES = 16 * F_TILES * F_WARPS;\n"
-    "constexpr bool F_KEEP = IGNIS_FORWARD_KEEP;\n\n\n"
+    "constexpr bool F_KEEP = IGNIS_FORWARD_KEEP;\n\n\n";
+static const char ignis__text_attention_mma_cu_1[] =
     "struct tile_view {\n"
     "const Attention &p;\n"
     "const attention_scores<true> &scored;\n"
-    "int b, query, key, keys;\n\n";
-static const char ignis__text_attention_mma_cu_1[] =
+    "int b, query, key, keys;\n\n"
     "__device__ int first(int r) const { return p.first_key(b, query + r) - key; }\n"
     "__device__ int limit(int r) const { return p.visible(b, query + r, keys) - key; }\n"
     "__device__ float score(float product, int r, int column) const { return scored(product, query + r, key + column); }\n"
@@ -5521,7 +5521,7 @@ static const char ignis__text_attention_mma_cu_1[] =
     "ignis_ptx_cp_async_commit();\n"
     "q_lane = late(q_lane);\n"
     "const uint32_t here = kv_tiles + n % 2 * 2 * tile_bytes;\n\n"
-    "const tile_view view = {p, scored, b, late(query), begin + n * F_KEYS, keys};\n"
+    "const tile_view view = {p, scored, b, late<true>(query), begin + n * F_KEYS, keys};\n"
     "if (n < whole && (!RANGE || n * F_KEYS >= whole_from))\n"
     "softmax_step<false, F_KEEP, F_TILES, F_KEYS>(state, q, q_lane, here, scale, view);\n"
     "else\n"
@@ -5546,9 +5546,9 @@ static const char ignis__text_attention_mma_cu_1[] =
     "attention_head(p.out, b, h), p.out.row, first + warp * 16 * F_TILES, p.sq, p.head_dim);\n"
     "}\n\n\n\n\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_backward_delta(Attention p) { attention_delta(p); }\n\n"
-    "constexpr int K_WARPS = IGNIS_KV_WARPS, K_TILES = IGNIS_KV_TILES, K_SPLIT = IGNIS_KV_SPLIT;\n"
-    "constexpr int K_KEYS = 16 * K_TILES * K_WARPS / K_SPLIT, K_QUERIES = IGNIS_KV_QUERIES, K_STRIP = IGNIS_KV_STRIP;\n";
+    "constexpr int K_WARPS = IGNIS_KV_WARPS, K_TILES = IGNIS_KV_TILES, K_SPLIT = IGNIS_KV_SPLIT;\n";
 static const char ignis__text_attention_mma_cu_2[] =
+    "constexpr int K_KEYS = 16 * K_TILES * K_WARPS / K_SPLIT, K_QUERIES = IGNIS_KV_QUERIES, K_STRIP = IGNIS_KV_STRIP;\n"
     "constexpr int K_COLUMNS = D / K_SPLIT;\n"
     "static_assert(K_QUERIES % K_STRIP == 0, \"strips make up a tile\");\n"
     "static_assert(K_SPLIT == 1 || K_COLUMNS / 8 % SWIZZLED == 0, \"chunks change places within the columns of a warp\");\n\n\n\n"
@@ -5624,10 +5624,10 @@ static const char ignis__text_attention_mma_cu_2[] =
     "copy_tile<K_KEYS, threads>(k_tile, attention_head(p.k, b, kv_h), p.k.row, first, p.sk, p.head_dim, threadIdx.x);\n"
     "copy_tile<K_KEYS, threads>(v_tile, attention_head(p.v, b, kv_h), p.v.row, first, p.sk, p.head_dim, threadIdx.x);\n\n\n"
     "const auto copy_queries = [&](int n) {\n"
-    "const int h = kv_h * group + n / tiles, from = begin + n % tiles * K_QUERIES;\n"
-    "const uint32_t to = q_tiles + n % 2 * 2 * tile_bytes;\n"
-    "const unsigned thread = D == 64 && !SCORED ? thread_in_loop() : threadIdx.x;\n";
+    "const int h = kv_h * group + n / tiles, from = begin + n % tiles * K_QUERIES;\n";
 static const char ignis__text_attention_mma_cu_3[] =
+    "const uint32_t to = q_tiles + n % 2 * 2 * tile_bytes;\n"
+    "const unsigned thread = D == 64 && !SCORED ? thread_in_loop() : threadIdx.x;\n"
     "copy_tile<K_QUERIES, threads>(to, attention_head(p.q, b, h), p.q.row, from, end, p.head_dim, thread);\n"
     "copy_tile<K_QUERIES, threads>(to + tile_bytes, attention_head(p.grad_out, b, h), p.grad_out.row, from, end,\n"
     "p.head_dim, thread);\n"
@@ -5716,10 +5716,10 @@ static const char ignis__text_attention_mma_cu_3[] =
     "if (masked && !view.sees(row, column))\n"
     "ds[m][n][i] = 0;\n"
     "}\n"
-    "}\n"
-    "product_of_results<Q_TILES, Q_STRIP, D>(grad_q, ds, lane_of_a(kv_tile), 0);\n"
-    "}\n\n\n\n";
+    "}\n";
 static const char ignis__text_attention_mma_cu_4[] =
+    "product_of_results<Q_TILES, Q_STRIP, D>(grad_q, ds, lane_of_a(kv_tile), 0);\n"
+    "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis_sdpa_backward_q(Attention p)\n"
     "{\n"
     "constexpr int threads = 32 * Q_WARPS, tile_bytes = Q_KEYS * ROW_BYTES,\n"
@@ -5797,9 +5797,9 @@ static const char ignis__text_attention_mma_cu_4[] =
     "const float *lse = (const float *)(shared_memory() + stats_at) + row, *delta = lse + Q_QUERIES;\n"
     "float sums[Q_TILES][Q_KEYS / 8][4];\n"
     "clear(sums);\n\n"
-    "for (int b = share.b; b < share.end_b; b++)\n"
-    "for (int h = share.h; h < share.end_h; h++) {\n";
+    "for (int b = share.b; b < share.end_b; b++)\n";
 static const char ignis__text_attention_mma_cu_5[] =
+    "for (int h = share.h; h < share.end_h; h++) {\n"
     "const int kv_h = h / (p.heads / p.kv_heads), keys = p.keys(b);\n"
     "const attention_scores<true> scored(p, b, h);\n"
     "for (int first = share.query; first < share.end_query; first += Q_QUERIES) {\n"
@@ -18148,7 +18148,7 @@ static const ignis__source *const ignis__includes_attention_mma_cu[] = {
     &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_mma_cu = {
-    "attention_mma.cu", 0x76edf5aafaad64fcULL, IGNIS__PIECES_OF_TENSORS(attention_mma_cu), ignis__includes_attention_mma_cu, 10};
+    "attention_mma.cu", 0x6706ea605f6b427eULL, IGNIS__PIECES_OF_TENSORS(attention_mma_cu), ignis__includes_attention_mma_cu, 10};
 
 static const ignis__source *const ignis__includes_shared_divisor_h[] = {
     NULL};

@@ -105,10 +105,10 @@ __device__ inline unsigned thread_in_loop()
     return thread;
 }
 
-/*  As thread_in_loop, for any number, for older devices, where a bias takes the remaining registers. */
-__device__ inline int late(int x)
+/*  As thread_in_loop, for any number, where a bias takes the remaining registers, or limits of documents do. */
+template <bool forward = false> __device__ inline int late(int x)
 {
-    if (BIASED && D <= 96 && __CUDA_ARCH__ < 900)
+    if ((__CUDA_ARCH__ < 900 ? BIASED && D <= 96 : DOCUMENTS && D == 96) || (forward && DOCUMENTS && BIASED))
         asm volatile("" : "+r"(x));
     return x;
 }
@@ -224,7 +224,7 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
         q_lane = late(q_lane);
         const uint32_t here = kv_tiles + n % 2 * 2 * tile_bytes;
 
-        const tile_view view = {p, scored, b, late(query), begin + n * F_KEYS, keys};
+        const tile_view view = {p, scored, b, late<true>(query), begin + n * F_KEYS, keys};
         if (n < whole && (!RANGE || n * F_KEYS >= whole_from))
             softmax_step<false, F_KEEP, F_TILES, F_KEYS>(state, q, q_lane, here, scale, view);
         else

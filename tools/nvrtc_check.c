@@ -637,7 +637,7 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_CU, attention_documents, 0, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma_documents, 80, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_documents, 90, 90, {0, 0, 36}},
-    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_documents, 90, 90, {0, 0, 52}},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_documents, 90, 90, {0, 0, 44}},
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode_plain_variants, 0, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU,
      attention_decode_variants,
