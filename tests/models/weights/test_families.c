@@ -730,9 +730,9 @@ static void ids_of(int32_t *ids, int count)
 static void check_sequences(const family *f, const ck_model *m, ignis_model model, double tolerance)
 {
     static double wanted[(LONG + 1) * V];
-    float logits[V];
-    int32_t ids[LONG + 1];
-    ignis_sequence sequence = ignis_sequence_begin(model);
+    float logits[V], again[V];
+    int32_t ids[LONG + 1], drawn[2];
+    ignis_sequence sequence = ignis_sequence_begin(model), other = ignis_sequence_begin(model), both[2];
     ids_of(ids, LONG + 1);
     forward(f, m, ids, LONG + 1, wanted);
     CHECK_OK(ignis_sequence_feed(sequence, ids, 9));
@@ -745,6 +745,16 @@ static void check_sequences(const family *f, const ck_model *m, ignis_model mode
     CHECK_OK(ignis_sequence_feed(sequence, ids + LONG, 1));
     CHECK_OK(ignis_sequence_logits(sequence, logits, V));
     compare(f, "step after chunk", logits, wanted + LONG * V, V, tolerance);
+    CHECK_OK(ignis_sequence_feed(other, ids, 5)); /* a step of both has the bits of a step alone */
+    ids[0] = ignis_sequence_next(sequence, NULL);
+    CHECK_OK(ignis_sequence_logits(sequence, logits, V));
+    CHECK_OK(ignis_sequence_truncate(sequence, LONG + 1));
+    both[0] = other, both[1] = sequence;
+    CHECK_OK(ignis_sequence_next_all(both, 2, NULL, drawn));
+    CHECK_INT(drawn[1], ids[0]);
+    CHECK_OK(ignis_sequence_logits(sequence, again, V));
+    CHECK_INT(memcmp(logits, again, sizeof logits), 0);
+    CHECK_OK(ignis_sequence_free(other));
     CHECK_OK(ignis_sequence_free(sequence));
 }
 
