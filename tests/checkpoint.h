@@ -319,14 +319,16 @@ static void ck_put_tensor(ck_bytes *header, ck_bytes *data, const char *name, co
         ck_put(data, &byte, 1);
     snprintf(line, sizeof line, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%d", header->size ? "," : "{", name, type, rows);
     ck_put(header, line, strlen(line));
-    snprintf(line, sizeof line, columns ? ",%d]" : "]", columns);
+    snprintf(line, sizeof line, columns ? ",%d" : "", columns);
     ck_put(header, line, strlen(line));
+    ck_put(header, bytes == 16 ? ",16]" : "]", bytes == 16 ? 4 : 1); /* blocks of 16 bytes are a dimension */
     snprintf(line, sizeof line, ",\"data_offsets\":[%zu,%zu]}", begin, data->size);
     ck_put(header, line, strlen(line));
 }
 
 /*  Writes a model whose projections are packed, as a folder: GPTQ of four bits in groups of 32, of numbers 0, zeros
-    `zero` and scales 2^-10; or FP8 in blocks of 128. description: the quantization_config. */
+    `zero` and scales 2^-10; or FP8 in blocks of 128; or MXFP4, if zero is 0. description: the
+    quantization_config. */
 static inline void ck_write_packed(const ck_model *m, const char *folder, bool f8, int zero, const char *description)
 {
     ck_bytes data = {0}, header = {0}, file = {0};
@@ -341,6 +343,11 @@ static inline void ck_write_packed(const ck_model *m, const char *folder, bool f
             ck_put_tensor(&header, &data, t->name, "F8_E4M3", 1, t->rows, t->columns, 0x38);
             snprintf(name, sizeof name, "%s_scale_inv", t->name);
             ck_put_tensor(&header, &data, name, "F32", 4, (t->rows + 127) / 128, (t->columns + 127) / 128, 0x3c);
+        } else if (zero == 0) {
+            snprintf(name, sizeof name, "%s_blocks", t->name);
+            ck_put_tensor(&header, &data, name, "U8", 16, t->rows, t->columns / 32, 0x22);
+            snprintf(name, sizeof name, "%s_scales", t->name);
+            ck_put_tensor(&header, &data, name, "U8", 1, t->rows, t->columns / 32, 120);
         } else {
             snprintf(name, sizeof name, "%.*s.qweight", cut, t->name);
             ck_put_tensor(&header, &data, name, "I32", 4, t->columns / 8, t->rows, 0);

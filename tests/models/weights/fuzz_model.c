@@ -47,9 +47,10 @@ static ck_model models[] = {{.family = "gpt2",
                              .stretch = "linear"}};
 static const char *const others[] = {"2/model.safetensors.index.json", "a/adapter_config.json",
                                      "a/adapter_model.safetensors", "p-00001-of-00002.gguf", "p-00002-of-00002.gguf",
-                                     "q/model.safetensors", "q/config.json", "f/model.safetensors", "f/config.json"};
-/* GGUF files and config.json of each, and the others: adapters, one model in two files, two of packed weights */
-enum { MODELS = 3, PARTS = 2 * MODELS + 3, FOLDERS = PARTS + 2, FILES = FOLDERS + 4 };
+                                     "q/model.safetensors", "q/config.json", "f/model.safetensors", "f/config.json",
+                                     "x/model.safetensors", "x/config.json"};
+/* GGUF files and config.json of each, and the others: adapters, one model in two files, three of packed weights */
+enum { MODELS = 3, PARTS = 2 * MODELS + 3, FOLDERS = PARTS + 2, FILES = FOLDERS + 6 };
 
 static int put_part(ck_bytes *head)
 {
@@ -255,6 +256,8 @@ int main(int argc, char **argv)
     ck_write_packed(&models[1], path, false, 8, "{\"quant_method\": \"gptq\", \"group_size\": 32}");
     snprintf(path, sizeof path, "%s/f", folder);
     ck_write_packed(&models[1], path, true, 8, "{\"quant_method\": \"fp8\"}");
+    snprintf(path, sizeof path, "%s/x", folder);
+    ck_write_packed(&models[1], path, false, 0, "{\"quant_method\": \"mxfp4\"}");
     for (m = 2 * MODELS; m < FILES; m++) {
         snprintf(path, sizeof path, "%s/%s", folder, others[m - 2 * MODELS]);
         good[m].data = (unsigned char *)ignis__file_read(path, &good[m].size);

@@ -490,6 +490,7 @@ TEST(packed_weights_that_do_not_fit_are_refused)
         {"{\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": 32, \"sym\": true}", false, 8, NULL},
         {"{\"quant_method\": \"gptq\", \"bits\": 4, \"group_size\": 32, \"sym\": false}", false, 3, NULL},
         {"{\"quant_method\": \"fp8\"}", true, 8, NULL},
+        {"{\"quant_method\": \"mxfp4\"}", false, 0, NULL},
         {"{\"quant_method\": \"bitsandbytes\"}", false, 8, "has quantization_config.quant_method 'bitsandbytes'; awq,"},
         {"{\"quant_method\": \"gptq\", \"bits\": 3}", false, 8, "quantization_config.bits 3; expected 4 or 8"},
         {"{\"quant_method\": \"awq\", \"bits\": 8}", false, 8, "quantization_config.bits 8; expected 4"},
@@ -516,12 +517,16 @@ TEST(packed_weights_that_do_not_fit_are_refused)
             CHECK(cases[i].f8 ? info.quantised == 0 : info.quantised > 0);
             model = ignis_model_open(&desc);
             tensor = ignis_model_tensor(model, "model.layers.0.mlp.down_proj.weight");
-            CHECK_CLOSE(value_at(tensor, 1), cases[i].f8 ? 0.011488 : -cases[i].zero * 0.000995636, 4e-3 * 0.011);
+            CHECK_CLOSE(value_at(tensor, 1),
+                        cases[i].f8     ? 0.011488
+                        : cases[i].zero ? -cases[i].zero * 0.000995636
+                                        : 0.0078125,
+                        4e-3 * 0.011);
             CHECK_OK(ignis_scope_end(scope));
             CHECK_OK(ignis_model_free(model));
             continue;
         }
-        if (i < 6)
+        if (i < 7)
             CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
         else
             CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_FORMAT, IGNIS_DIAG_MODEL_CONFIG);
