@@ -20485,24 +20485,6 @@ IGNIS__PRIVATE bool ignis__formula_parse_gradient(ignis__formula_parser *parser)
     return true;
 }
 
-/*  Returns the bits of the inputs that the results of a formula are computed from. */
-IGNIS__PRIVATE uint32_t ignis__formula_inputs_used(const ignis__formula *formula)
-{
-    bool used[IGNIS__FORMULA_TERMS] = {false};
-    uint32_t inputs = 0;
-    int at, i;
-    for (i = 0; i < formula->result_count; i++)
-        used[formula->result[i]] = true;
-    for (at = formula->term_count - 1; at >= 0; at--) {
-        const ignis__formula_term *term = &formula->term[at];
-        for (i = 0; used[at] && i < ignis__formula_functions[term->function].count; i++)
-            used[term->arg[i]] = true;
-        if (used[at] && term->function == IGNIS__FORMULA_INPUT)
-            inputs |= (uint32_t)1 << term->number;
-    }
-    return inputs;
-}
-
 /*  >>formula.cache - formulas that were parsed, with their kernels
 
     Parses a formula once for each set of integer inputs, and keeps it until ignis_shutdown.
@@ -38473,8 +38455,9 @@ static bool ignis__formula_has_index(const ignis__formula *formula)
     return false;
 }
 
-/*  Returns the inputs of a formula as tensors of the tape and values. Inputs that its gradient does not need were not
-    saved: a number takes their place, or an integer. */
+/*  Returns the inputs of a formula as tensors of the tape and values. Inputs that its gradient does not depend on were
+    not saved: a number takes their place, or an integer. The text of the gradient may have them nevertheless, in a
+    condition between branches of the same gradient. */
 static ignis_inputs ignis__formula_vjp_inputs(const ignis_vjp_args *args, const ignis__formula_rule *rule)
 {
     ignis_inputs inputs = IGNIS__ZERO;
@@ -38495,20 +38478,6 @@ static ignis_inputs ignis__formula_vjp_inputs(const ignis_vjp_args *args, const 
         if (!inputs.tensor[i].id)
             inputs.tensor[i] = ignis_value(rule->value[i]);
     return inputs;
-}
-
-/*  Checks that all inputs that the gradient is computed from were saved. */
-static bool ignis__formula_vjp_check(const ignis__formula_rule *rule, const char *text, const char *names, int count)
-{
-    const ignis__formula *gradient = ignis__formula_get("ignis_grad", text, names, count, rule->formula->integers);
-    uint32_t used = gradient ? ignis__formula_inputs_used(gradient) : 0;
-    int i;
-    for (i = 0; i < rule->count; i++)
-        if (used >> rule->tensor[i].input & 1 && !rule->saved[rule->tensor[i].input])
-            return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
-                                     "the gradient of '%.200s' cannot be differentiated: its input %d was not saved",
-                                     rule->formula->text, rule->tensor[i].input);
-    return gradient != NULL;
 }
 
 static bool ignis__formula_vjp_has_dtype(ignis_tensor tensor, ignis_dtype dtype)
@@ -38586,8 +38555,7 @@ static void ignis__formula_vjp_elements(const ignis_vjp_args *args, const ignis_
         ignis__formula_vjp_replace(rule, &inputs, g);
     else
         inputs.tensor[inputs.count++] = g;
-    if (!ignis__formula_vjp_check(rule, text, names, inputs.count) ||
-        !ignis__formula_vjp_run(rule, text, inputs, count, results))
+    if (!ignis__formula_vjp_run(rule, text, inputs, count, results))
         count = 0;
     for (i = 0; is_full && i < count; i++)
         results[i] = ignis_map("g*d", IGNIS_INPUTS(g, IGNIS_NAMED(d, results[i])));

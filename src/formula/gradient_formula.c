@@ -247,21 +247,3 @@ IGNIS__PRIVATE bool ignis__formula_parse_gradient(ignis__formula_parser *parser)
     ignis__free(reverse);
     return true;
 }
-
-/*  Returns the bits of the inputs that the results of a formula are computed from. */
-IGNIS__PRIVATE uint32_t ignis__formula_inputs_used(const ignis__formula *formula)
-{
-    bool used[IGNIS__FORMULA_TERMS] = {false};
-    uint32_t inputs = 0;
-    int at, i;
-    for (i = 0; i < formula->result_count; i++)
-        used[formula->result[i]] = true;
-    for (at = formula->term_count - 1; at >= 0; at--) {
-        const ignis__formula_term *term = &formula->term[at];
-        for (i = 0; used[at] && i < ignis__formula_functions[term->function].count; i++)
-            used[term->arg[i]] = true;
-        if (used[at] && term->function == IGNIS__FORMULA_INPUT)
-            inputs |= (uint32_t)1 << term->number;
-    }
-    return inputs;
-}

@@ -267,7 +267,6 @@ IGNIS__PRIVATE bool ignis__formula_parse_names(const char *text, ignis__formula_
 
 /* gradient_formula.c */
 IGNIS__PRIVATE bool ignis__formula_parse_gradient(ignis__formula_parser *parser);
-IGNIS__PRIVATE uint32_t ignis__formula_inputs_used(const ignis__formula *formula);
 
 /* cache.c */
 extern struct ignis__formulas_type ignis__formulas;

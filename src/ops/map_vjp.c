@@ -29,8 +29,9 @@ static bool ignis__formula_has_index(const ignis__formula *formula)
     return false;
 }
 
-/*  Returns the inputs of a formula as tensors of the tape and values. Inputs that its gradient does not need were not
-    saved: a number takes their place, or an integer. */
+/*  Returns the inputs of a formula as tensors of the tape and values. Inputs that its gradient does not depend on were
+    not saved: a number takes their place, or an integer. The text of the gradient may have them nevertheless, in a
+    condition between branches of the same gradient. */
 static ignis_inputs ignis__formula_vjp_inputs(const ignis_vjp_args *args, const ignis__formula_rule *rule)
 {
     ignis_inputs inputs = IGNIS__ZERO;
@@ -51,20 +52,6 @@ static ignis_inputs ignis__formula_vjp_inputs(const ignis_vjp_args *args, const 
         if (!inputs.tensor[i].id)
             inputs.tensor[i] = ignis_value(rule->value[i]);
     return inputs;
-}
-
-/*  Checks that all inputs that the gradient is computed from were saved. */
-static bool ignis__formula_vjp_check(const ignis__formula_rule *rule, const char *text, const char *names, int count)
-{
-    const ignis__formula *gradient = ignis__formula_get("ignis_grad", text, names, count, rule->formula->integers);
-    uint32_t used = gradient ? ignis__formula_inputs_used(gradient) : 0;
-    int i;
-    for (i = 0; i < rule->count; i++)
-        if (used >> rule->tensor[i].input & 1 && !rule->saved[rule->tensor[i].input])
-            return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, "ignis_grad",
-                                     "the gradient of '%.200s' cannot be differentiated: its input %d was not saved",
-                                     rule->formula->text, rule->tensor[i].input);
-    return gradient != NULL;
 }
 
 static bool ignis__formula_vjp_has_dtype(ignis_tensor tensor, ignis_dtype dtype)
@@ -142,8 +129,7 @@ static void ignis__formula_vjp_elements(const ignis_vjp_args *args, const ignis_
         ignis__formula_vjp_replace(rule, &inputs, g);
     else
         inputs.tensor[inputs.count++] = g;
-    if (!ignis__formula_vjp_check(rule, text, names, inputs.count) ||
-        !ignis__formula_vjp_run(rule, text, inputs, count, results))
+    if (!ignis__formula_vjp_run(rule, text, inputs, count, results))
         count = 0;
     for (i = 0; is_full && i < count; i++)
         results[i] = ignis_map("g*d", IGNIS_INPUTS(g, IGNIS_NAMED(d, results[i])));

@@ -817,6 +817,8 @@ TEST(formulas)
         {"with_grad(a*b, a*a*b)", 0, 1},
         {"index(0)*a*b + index(1)*a*a", 0, 1},
         {"floor(a)*a*b + round(b)*b", 0, 1},
+        {"a > 0 ? b*b*b : b*b*b + 1", 0, 1}, /* the gradient does not depend on the condition */
+        {"f = round(a); f >= 0 && f <= 1 ? 1 + 0*a + b*b : 0*a + b*b", 0, 1},
     };
     operation op = {"", op_formula, 2, {{2, {2, 3}}, {1, {3}}}, 0, 1};
     int i;
