@@ -479,7 +479,7 @@ typedef ignis__array *(*ignis__linear_fn)(ignis__op *op, const void *params, boo
 typedef struct ignis__adjoint {
     ignis__linear_fn fn;
     bool back;
-    unsigned char params[512];
+    uint64_t params[64]; /* bytes of any struct, aligned */
 } ignis__adjoint;
 
 /*  Of sums of rows by id: row i counts for ids [i, 2^shift] elements, times the weights of these. */
