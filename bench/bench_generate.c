@@ -367,12 +367,9 @@ typedef struct blocks {
     int id, elements, bytes, scales[2]; /* where halves are */
 } blocks;
 
-static const blocks block_types[] = {{"q8_0", 8, 32, 34, {0, 0}},
-                                     {"q4_0", 2, 32, 18, {0, 0}},
-                                     {"q4_k", 12, 256, 144, {0, 2}},
-                                     {"q6_k", 14, 256, 210, {208, 208}},
-                                     {"q5_0", 6, 32, 22, {0, 0}},
-                                     {"iq4_xs", 23, 256, 136, {0, 0}},
+static const blocks block_types[] = {{"q8_0", 8, 32, 34, {0, 0}},    {"q4_0", 2, 32, 18, {0, 0}},
+                                     {"q4_k", 12, 256, 144, {0, 2}}, {"q6_k", 14, 256, 210, {208, 208}},
+                                     {"q5_0", 6, 32, 22, {0, 0}},    {"iq4_xs", 23, 256, 136, {0, 0}},
                                      {"mxfp4", 39, 32, 17, {0, 0}}}; /* a power of two of one byte */
 
 static void put_number(FILE *file, uint64_t value, int size) { fwrite(&value, (size_t)size, 1, file); }

@@ -45,10 +45,17 @@ static ck_model models[] = {{.family = "gpt2",
                              .eps = 1e-5,
                              .theta = 10000,
                              .stretch = "linear"}};
-static const char *const others[] = {"2/model.safetensors.index.json", "a/adapter_config.json",
-                                     "a/adapter_model.safetensors", "p-00001-of-00002.gguf", "p-00002-of-00002.gguf",
-                                     "q/model.safetensors", "q/config.json", "f/model.safetensors", "f/config.json",
-                                     "x/model.safetensors", "x/config.json"};
+static const char *const others[] = {"2/model.safetensors.index.json",
+                                     "a/adapter_config.json",
+                                     "a/adapter_model.safetensors",
+                                     "p-00001-of-00002.gguf",
+                                     "p-00002-of-00002.gguf",
+                                     "q/model.safetensors",
+                                     "q/config.json",
+                                     "f/model.safetensors",
+                                     "f/config.json",
+                                     "x/model.safetensors",
+                                     "x/config.json"};
 /* GGUF files and config.json of each, and the others: adapters, one model in two files, three of packed weights */
 enum { MODELS = 3, PARTS = 2 * MODELS + 3, FOLDERS = PARTS + 2, FILES = FOLDERS + 6 };
 

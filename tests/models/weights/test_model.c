@@ -441,24 +441,15 @@ TEST(blocks_become_the_floats_of_gguf)
         int type, scale_at;
         uint64_t hash;
     } cases[] = {
-        {IGNIS__GGUF_Q4_0, 0, 0xdf6543834e289032u},
-        {IGNIS__GGUF_Q4_1, 0, 0xc3a2cd75d4cc6b80u},
-        {IGNIS__GGUF_Q5_0, 0, 0xba6e228c3bc51d49u},
-        {IGNIS__GGUF_Q5_1, 0, 0x7d2e5f1ec6560b0du},
-        {IGNIS__GGUF_Q8_0, 0, 0xb194dc927d9de2a7u},
-        {IGNIS__GGUF_Q2_K, 80, 0xe7c1c680251162d1u},
-        {IGNIS__GGUF_Q3_K, 108, 0xeacd1c3196f684c7u},
-        {IGNIS__GGUF_Q4_K, 0, 0xf25ba290d332ce99u},
-        {IGNIS__GGUF_Q5_K, 0, 0xa49e553360d37afau},
-        {IGNIS__GGUF_Q6_K, 208, 0x6c5ed15dff6dc618u},
-        {IGNIS__GGUF_IQ2_XXS, 0, 0xcb0c1ffb2d73ade3u},
-        {IGNIS__GGUF_IQ2_XS, 0, 0x17128750ed96e058u},
-        {IGNIS__GGUF_IQ2_S, 0, 0x18d2273a0b473626u},
-        {IGNIS__GGUF_IQ3_XXS, 0, 0x6d21510f019ee57cu},
-        {IGNIS__GGUF_IQ3_S, 0, 0xc1d588b7df5578c1u},
-        {IGNIS__GGUF_IQ4_NL, 0, 0x6fdafebf404cae10u},
-        {IGNIS__GGUF_IQ4_XS, 0, 0x9326b50ac3bf8148u},
-        {IGNIS__GGUF_MXFP4, 0, 0xafd825cdfeaae93eu},
+        {IGNIS__GGUF_Q4_0, 0, 0xdf6543834e289032u},    {IGNIS__GGUF_Q4_1, 0, 0xc3a2cd75d4cc6b80u},
+        {IGNIS__GGUF_Q5_0, 0, 0xba6e228c3bc51d49u},    {IGNIS__GGUF_Q5_1, 0, 0x7d2e5f1ec6560b0du},
+        {IGNIS__GGUF_Q8_0, 0, 0xb194dc927d9de2a7u},    {IGNIS__GGUF_Q2_K, 80, 0xe7c1c680251162d1u},
+        {IGNIS__GGUF_Q3_K, 108, 0xeacd1c3196f684c7u},  {IGNIS__GGUF_Q4_K, 0, 0xf25ba290d332ce99u},
+        {IGNIS__GGUF_Q5_K, 0, 0xa49e553360d37afau},    {IGNIS__GGUF_Q6_K, 208, 0x6c5ed15dff6dc618u},
+        {IGNIS__GGUF_IQ2_XXS, 0, 0xcb0c1ffb2d73ade3u}, {IGNIS__GGUF_IQ2_XS, 0, 0x17128750ed96e058u},
+        {IGNIS__GGUF_IQ2_S, 0, 0x18d2273a0b473626u},   {IGNIS__GGUF_IQ3_XXS, 0, 0x6d21510f019ee57cu},
+        {IGNIS__GGUF_IQ3_S, 0, 0xc1d588b7df5578c1u},   {IGNIS__GGUF_IQ4_NL, 0, 0x6fdafebf404cae10u},
+        {IGNIS__GGUF_IQ4_XS, 0, 0x9326b50ac3bf8148u},  {IGNIS__GGUF_MXFP4, 0, 0xafd825cdfeaae93eu},
     };
     int t, b, i;
     for (t = 0; t < COUNT_OF(cases); t++) {
