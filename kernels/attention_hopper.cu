@@ -48,7 +48,7 @@
 #ifndef IGNIS_FORWARD_STAGES /* tiles of k, and of v, that are there or on their way */
 #define IGNIS_FORWARD_STAGES (IGNIS_HEAD_DIM <= 64 || IGNIS_FORWARD_KEYS == 64 ? 4 : 2)
 #endif
-#ifndef IGNIS_FORWARD_TURNS /* whether groups take turns at the tensor cores: one computes softmax while the other one multiplies */
+#ifndef IGNIS_FORWARD_TURNS /* whether groups take turns: one computes softmax while another one multiplies */
 #define IGNIS_FORWARD_TURNS (IGNIS_FORWARD_GROUPS == 3)
 #endif
 
