@@ -26425,7 +26425,7 @@ typedef struct ignis__norm {
     ignis__builtin aligned[4], added[4];      /* by a warp, by a warp for a row, for long rows, by a block */
     ignis__builtin rows[4], rows_backward[4]; /* for few packs of a row, more, by a block, and those named _even */
     ignis__builtin averages, columns;
-    int slots; /* packs of 16 bytes that a pack's weights take: 2 of f32 ones beside 16 bits, else 1 */
+    int weight_packs; /* packs of 16 bytes that a pack's weights take: 2 of f32 ones beside 16 bits, else 1 */
 } ignis__norm;
 
 /*  The parameters of a norm's rule. */
@@ -34473,13 +34473,13 @@ IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, const ignis
     plan.threads =
         i < count ? ignis__row_threads(packs, shapes[i].packs, (unsigned)shapes[i].threads) * (unsigned)shapes[i].teams
                   : 0;
-    if ((int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * (2 + 2 * norm->slots) > info->shared_per_block - 8192)
+    if ((int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * (2 + 2 * norm->weight_packs) > info->shared_per_block - 8192)
         plan.threads = 0;
     if (plan.threads == 0)
         return plan;
     plan.builtin = kernels[i];
     plan.shared = (size_t)plan.threads * 16 *
-                  (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * norm->slots * shapes[i].packs);
+                  (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * norm->weight_packs * shapes[i].packs);
     unit = ignis__ceil_div(ignis__norm_alignment_period(dtype, n), shapes[i].teams);
     plan.blocks =
         ignis__clamp(ignis__ceil_div(rows, shapes[i].teams * (backward ? 4 : 1)), 1,
@@ -45429,7 +45429,7 @@ static bool ignis__lbfgs_array(const char *call, const ignis__optimizer *optimiz
 IGNIS__PRIVATE bool ignis__lbfgs_start(const char *call, ignis__optimizer *optimizer)
 {
     ignis__lbfgs *l = optimizer->lbfgs;
-    const size_t slots = (size_t)l->desc.history + 1;
+    const size_t places = (size_t)l->desc.history + 1;
     const int spare = (l->first + l->count) % (l->desc.history + 1);
     int i;
     bool ok;
@@ -45441,19 +45441,19 @@ IGNIS__PRIVATE bool ignis__lbfgs_start(const char *call, ignis__optimizer *optim
             if (optimizer->parameters[i].data->dtype == IGNIS_F64)
                 l->dtype = IGNIS_F64;
         }
-        l->rho = (double *)ignis__alloc(slots * sizeof *l->rho);
-        l->s = (ignis__array **)ignis__alloc(3 * slots * sizeof *l->s);
+        l->rho = (double *)ignis__alloc(places * sizeof *l->rho);
+        l->s = (ignis__array **)ignis__alloc(3 * places * sizeof *l->s);
         if (!l->rho || !l->s) {
-            ignis__fail_host_memory(call, slots * (sizeof *l->rho + 3 * sizeof *l->s));
+            ignis__fail_host_memory(call, places * (sizeof *l->rho + 3 * sizeof *l->s));
             ignis__free(l->rho);
             ignis__free(l->s);
             l->rho = NULL;
             l->s = NULL;
             return false;
         }
-        memset(l->s, 0, 3 * slots * sizeof *l->s);
-        l->y = l->s + slots;
-        l->numbers = l->y + slots;
+        memset(l->s, 0, 3 * places * sizeof *l->s);
+        l->y = l->s + places;
+        l->numbers = l->y + places;
     }
     ok = ignis__lbfgs_array(call, optimizer, l->n, l->dtype, &l->d) &&
          ignis__lbfgs_array(call, optimizer, 1, IGNIS_F64, &l->numbers[spare]) &&
@@ -45758,7 +45758,7 @@ IGNIS__PRIVATE bool ignis__lbfgs_search(const char *call, ignis__optimizer *opti
 /*  Adds the step and the change of the gradient to the history, if the curvature along the step is above 0. */
 static bool ignis__lbfgs_remember(ignis__lbfgs *l)
 {
-    const int slots = l->desc.history + 1, spare = (l->first + l->count) % slots;
+    const int places = l->desc.history + 1, spare = (l->first + l->count) % places;
     const ignis_array g = ignis__lbfgs_handle(l->g[l->at]), before = ignis__lbfgs_handle(l->g[l->before]),
                       d = ignis__lbfgs_handle(l->d), s = ignis__lbfgs_handle(l->s[spare]),
                       y = ignis__lbfgs_handle(l->y[spare]);
@@ -45775,27 +45775,27 @@ static bool ignis__lbfgs_remember(ignis__lbfgs *l)
     if (l->count < l->desc.history)
         l->count++;
     else
-        l->first = (l->first + 1) % slots;
+        l->first = (l->first + 1) % places;
     return true;
 }
 
 /*  Computes d = -H g by the two loops (Nocedal 1980). */
 static bool ignis__lbfgs_direct(ignis__lbfgs *l)
 {
-    const int slots = l->desc.history + 1;
+    const int places = l->desc.history + 1;
     const ignis_array g = ignis__lbfgs_handle(l->g[l->at]), d = ignis__lbfgs_handle(l->d);
-    ignis__array *const number = l->numbers[(l->first + l->count) % slots];
+    ignis__array *const number = l->numbers[(l->first + l->count) % places];
     bool ok = ignis__lbfgs_map(l->d, "-g", IGNIS_ARRAYS(g));
     int i, k;
     for (i = l->count - 1; ok && i >= 0; i--) {
-        const ignis_array a = ignis__lbfgs_handle(l->numbers[k = (l->first + i) % slots]);
+        const ignis_array a = ignis__lbfgs_handle(l->numbers[k = (l->first + i) % places]);
         const ignis_array s = ignis__lbfgs_handle(l->s[k]), y = ignis__lbfgs_handle(l->y[k]);
         ok = ignis__lbfgs_number(l->numbers[k], IGNIS_REDUCE_SUM, "s*d", IGNIS_ARRAYS(s, d), NULL) &&
              ignis__lbfgs_map(l->d, "d - rho*a*y", IGNIS_ARRAYS(d, a, y, IGNIS_ARRAY_VALUE(rho, l->rho[k])));
     }
     ok = ok && ignis__lbfgs_map(l->d, "h*d", IGNIS_ARRAYS(d, IGNIS_ARRAY_VALUE(h, l->h)));
     for (i = 0; ok && i < l->count; i++) {
-        const ignis_array a = ignis__lbfgs_handle(l->numbers[k = (l->first + i) % slots]);
+        const ignis_array a = ignis__lbfgs_handle(l->numbers[k = (l->first + i) % places]);
         const ignis_array s = ignis__lbfgs_handle(l->s[k]), y = ignis__lbfgs_handle(l->y[k]);
         const ignis_array b = ignis__lbfgs_handle(number);
         ok = ignis__lbfgs_number(number, IGNIS_REDUCE_SUM, "y*d", IGNIS_ARRAYS(y, d), NULL) &&
@@ -50818,12 +50818,12 @@ static void ignis__diagram_range(ignis__diagram *diagram, const ignis_curve *cur
 
 static double ignis__diagram_x(const ignis__diagram *diagram, double x)
 {
-    return IGNIS__CURVES_LEFT + (x - diagram->x_least) / (diagram->x_most - diagram->x_least) * diagram->width;
+    return (double)IGNIS__CURVES_LEFT + (x - diagram->x_least) / (diagram->x_most - diagram->x_least) * diagram->width;
 }
 
 static double ignis__diagram_y(const ignis__diagram *diagram, double y)
 {
-    return IGNIS__CURVES_TOP + (diagram->y_most - y) / (diagram->y_most - diagram->y_least) * diagram->height;
+    return (double)IGNIS__CURVES_TOP + (diagram->y_most - y) / (diagram->y_most - diagram->y_least) * diagram->height;
 }
 
 static double ignis__power_of_10(int power)

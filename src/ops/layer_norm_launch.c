@@ -91,13 +91,13 @@ IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, const ignis
     plan.threads =
         i < count ? ignis__row_threads(packs, shapes[i].packs, (unsigned)shapes[i].threads) * (unsigned)shapes[i].teams
                   : 0;
-    if ((int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * (2 + 2 * norm->slots) > info->shared_per_block - 8192)
+    if ((int64_t)plan.threads * 16 * IGNIS__NORM_FLIGHT * (2 + 2 * norm->weight_packs) > info->shared_per_block - 8192)
         plan.threads = 0;
     if (plan.threads == 0)
         return plan;
     plan.builtin = kernels[i];
     plan.shared = (size_t)plan.threads * 16 *
-                  (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * norm->slots * shapes[i].packs);
+                  (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * norm->weight_packs * shapes[i].packs);
     unit = ignis__ceil_div(ignis__norm_alignment_period(dtype, n), shapes[i].teams);
     plan.blocks =
         ignis__clamp(ignis__ceil_div(rows, shapes[i].teams * (backward ? 4 : 1)), 1,

@@ -280,7 +280,7 @@ typedef struct ignis__norm {
     ignis__builtin aligned[4], added[4];      /* by a warp, by a warp for a row, for long rows, by a block */
     ignis__builtin rows[4], rows_backward[4]; /* for few packs of a row, more, by a block, and those named _even */
     ignis__builtin averages, columns;
-    int slots; /* packs of 16 bytes that a pack's weights take: 2 of f32 ones beside 16 bits, else 1 */
+    int weight_packs; /* packs of 16 bytes that a pack's weights take: 2 of f32 ones beside 16 bits, else 1 */
 } ignis__norm;
 
 /*  The parameters of a norm's rule. */

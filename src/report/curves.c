@@ -81,12 +81,12 @@ static void ignis__diagram_range(ignis__diagram *diagram, const ignis_curve *cur
 
 static double ignis__diagram_x(const ignis__diagram *diagram, double x)
 {
-    return IGNIS__CURVES_LEFT + (x - diagram->x_least) / (diagram->x_most - diagram->x_least) * diagram->width;
+    return (double)IGNIS__CURVES_LEFT + (x - diagram->x_least) / (diagram->x_most - diagram->x_least) * diagram->width;
 }
 
 static double ignis__diagram_y(const ignis__diagram *diagram, double y)
 {
-    return IGNIS__CURVES_TOP + (diagram->y_most - y) / (diagram->y_most - diagram->y_least) * diagram->height;
+    return (double)IGNIS__CURVES_TOP + (diagram->y_most - y) / (diagram->y_most - diagram->y_least) * diagram->height;
 }
 
 static double ignis__power_of_10(int power)

@@ -9,7 +9,7 @@
 /*  Adds the step and the change of the gradient to the history, if the curvature along the step is above 0. */
 static bool ignis__lbfgs_remember(ignis__lbfgs *l)
 {
-    const int slots = l->desc.history + 1, spare = (l->first + l->count) % slots;
+    const int places = l->desc.history + 1, spare = (l->first + l->count) % places;
     const ignis_array g = ignis__lbfgs_handle(l->g[l->at]), before = ignis__lbfgs_handle(l->g[l->before]),
                       d = ignis__lbfgs_handle(l->d), s = ignis__lbfgs_handle(l->s[spare]),
                       y = ignis__lbfgs_handle(l->y[spare]);
@@ -26,27 +26,27 @@ static bool ignis__lbfgs_remember(ignis__lbfgs *l)
     if (l->count < l->desc.history)
         l->count++;
     else
-        l->first = (l->first + 1) % slots;
+        l->first = (l->first + 1) % places;
     return true;
 }
 
 /*  Computes d = -H g by the two loops (Nocedal 1980). */
 static bool ignis__lbfgs_direct(ignis__lbfgs *l)
 {
-    const int slots = l->desc.history + 1;
+    const int places = l->desc.history + 1;
     const ignis_array g = ignis__lbfgs_handle(l->g[l->at]), d = ignis__lbfgs_handle(l->d);
-    ignis__array *const number = l->numbers[(l->first + l->count) % slots];
+    ignis__array *const number = l->numbers[(l->first + l->count) % places];
     bool ok = ignis__lbfgs_map(l->d, "-g", IGNIS_ARRAYS(g));
     int i, k;
     for (i = l->count - 1; ok && i >= 0; i--) {
-        const ignis_array a = ignis__lbfgs_handle(l->numbers[k = (l->first + i) % slots]);
+        const ignis_array a = ignis__lbfgs_handle(l->numbers[k = (l->first + i) % places]);
         const ignis_array s = ignis__lbfgs_handle(l->s[k]), y = ignis__lbfgs_handle(l->y[k]);
         ok = ignis__lbfgs_number(l->numbers[k], IGNIS_REDUCE_SUM, "s*d", IGNIS_ARRAYS(s, d), NULL) &&
              ignis__lbfgs_map(l->d, "d - rho*a*y", IGNIS_ARRAYS(d, a, y, IGNIS_ARRAY_VALUE(rho, l->rho[k])));
     }
     ok = ok && ignis__lbfgs_map(l->d, "h*d", IGNIS_ARRAYS(d, IGNIS_ARRAY_VALUE(h, l->h)));
     for (i = 0; ok && i < l->count; i++) {
-        const ignis_array a = ignis__lbfgs_handle(l->numbers[k = (l->first + i) % slots]);
+        const ignis_array a = ignis__lbfgs_handle(l->numbers[k = (l->first + i) % places]);
         const ignis_array s = ignis__lbfgs_handle(l->s[k]), y = ignis__lbfgs_handle(l->y[k]);
         const ignis_array b = ignis__lbfgs_handle(number);
         ok = ignis__lbfgs_number(number, IGNIS_REDUCE_SUM, "y*d", IGNIS_ARRAYS(y, d), NULL) &&

@@ -32,7 +32,7 @@ static bool ignis__lbfgs_array(const char *call, const ignis__optimizer *optimiz
 IGNIS__PRIVATE bool ignis__lbfgs_start(const char *call, ignis__optimizer *optimizer)
 {
     ignis__lbfgs *l = optimizer->lbfgs;
-    const size_t slots = (size_t)l->desc.history + 1;
+    const size_t places = (size_t)l->desc.history + 1;
     const int spare = (l->first + l->count) % (l->desc.history + 1);
     int i;
     bool ok;
@@ -44,19 +44,19 @@ IGNIS__PRIVATE bool ignis__lbfgs_start(const char *call, ignis__optimizer *optim
             if (optimizer->parameters[i].data->dtype == IGNIS_F64)
                 l->dtype = IGNIS_F64;
         }
-        l->rho = (double *)ignis__alloc(slots * sizeof *l->rho);
-        l->s = (ignis__array **)ignis__alloc(3 * slots * sizeof *l->s);
+        l->rho = (double *)ignis__alloc(places * sizeof *l->rho);
+        l->s = (ignis__array **)ignis__alloc(3 * places * sizeof *l->s);
         if (!l->rho || !l->s) {
-            ignis__fail_host_memory(call, slots * (sizeof *l->rho + 3 * sizeof *l->s));
+            ignis__fail_host_memory(call, places * (sizeof *l->rho + 3 * sizeof *l->s));
             ignis__free(l->rho);
             ignis__free(l->s);
             l->rho = NULL;
             l->s = NULL;
             return false;
         }
-        memset(l->s, 0, 3 * slots * sizeof *l->s);
-        l->y = l->s + slots;
-        l->numbers = l->y + slots;
+        memset(l->s, 0, 3 * places * sizeof *l->s);
+        l->y = l->s + places;
+        l->numbers = l->y + places;
     }
     ok = ignis__lbfgs_array(call, optimizer, l->n, l->dtype, &l->d) &&
          ignis__lbfgs_array(call, optimizer, 1, IGNIS_F64, &l->numbers[spare]) &&
