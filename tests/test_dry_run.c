@@ -518,13 +518,16 @@ TEST(inputs_of_different_rank)
     integers.dtype = IGNIS_I32;
     for (a = 1; a <= IGNIS_MAX_DIMS; a++)
         for (b = 1; b <= IGNIS_MAX_DIMS; b++) {
-            ignis_tensor x = ignis_tensor_zeros(twos(a), NULL), y = ignis_tensor_zeros(twos(b), NULL), many[20];
+            ignis_tensor x = ignis_tensor_zeros(twos(a), NULL), y = ignis_tensor_zeros(twos(b), NULL), many[20],
+                         each[9];
             ignis_tensor ids = ignis_tensor_zeros(twos(b), &integers), w = ignis_tensor_zeros(IGNIS_SHAPE(2), NULL);
             ignis_conv_desc conv;
             ignis_rope_desc rope;
             memset(&conv, 0, sizeof conv), memset(&rope, 0, sizeof rope);
             for (c = 0; c < 20; c++)
                 many[c] = c == 19 || (c == 7 && a < b) ? y : x;
+            for (c = 0; c < 9; c++)
+                each[c] = ids;
             for (dim = -9; dim <= 9; dim++) {
                 int count;
                 for (count = 1; count <= 20; count += count == 1 ? 1 : 6) {
@@ -541,7 +544,7 @@ TEST(inputs_of_different_rank)
                 SETTLE(ignis_index_select(x, dim, ids));
                 SETTLE(ignis_scatter_add(x, dim, ids, y));
                 SETTLE(ignis_scatter_add(x, dim, ids, x));
-                SETTLE(ignis_scatter(x, dim, ids, y)), SETTLE(ignis_index_put(x, &ids, dim, y, false));
+                SETTLE(ignis_scatter(x, dim, ids, y)), SETTLE(ignis_index_put(x, each, dim, y, false));
             }
             SETTLE(ignis_beta(x, y)), SETTLE(ignis_categorical(x, a, true)), SETTLE(ignis_categorical(x, b, false));
             SETTLE(ignis_nonzero(x)), SETTLE(ignis_masked_select(x, y)), SETTLE(ignis_unique(x, &w, NULL));
