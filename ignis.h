@@ -37717,7 +37717,7 @@ static ignis__grid_side ignis__grid_side_of(const ignis__sampling *p, int side, 
     const ignis_tensor x = ignis__grid_position(p, side, grid);
     const double last = p->size[side] - 1;
     ignis_tensor pixel;
-    ignis__grid_side s;
+    ignis__grid_side s = IGNIS__ZERO;
     int k;
     pixel = ignis_cast(ignis_map(p->is_nearest ? "round(x)" : "floor(x)", IGNIS_INPUTS(x)), IGNIS_I64);
     for (k = 0; k < 2; k++) {
@@ -45813,7 +45813,7 @@ static bool ignis__lbfgs_iterate(const char *call, ignis__optimizer *optimizer, 
     const bool is_first = l->iterations++ == 0;
     ignis__array *number;
     ignis_array g, d = ignis__lbfgs_handle(l->d);
-    double largest, moved, sum = 1;
+    double largest, moved = 0, sum = 1;
     *done = true;
     if (!is_first && !ignis__lbfgs_remember(l))
         return false;
@@ -47779,7 +47779,8 @@ IGNIS__COLD static bool ignis__metadata_check(const char *call, const ignis_meta
 }
 
 /*  Writes entries as a JSON object, and returns its length. A capacity of 0 only measures. */
-IGNIS__COLD static size_t ignis__metadata_write(const ignis_metadata *metadata, int count, char *out, size_t capacity)
+IGNIS__COLD IGNIS__PRIVATE size_t ignis__metadata_write(const ignis_metadata *metadata, int count, char *out,
+                                                        size_t capacity)
 {
     ignis__string_writer text;
     char none[1];

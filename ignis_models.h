@@ -25098,7 +25098,7 @@ static bool ignis__model_save_config(const char *call, const ignis__model *model
 {
     char config[4096], *from;
     ignis__string_writer text;
-    int64_t size;
+    int64_t size = 0;
     int file;
     bool ok;
     if (model->family > IGNIS_MODEL_QWEN3) {

@@ -30,7 +30,8 @@ IGNIS__COLD static bool ignis__metadata_check(const char *call, const ignis_meta
 }
 
 /*  Writes entries as a JSON object, and returns its length. A capacity of 0 only measures. */
-IGNIS__COLD static size_t ignis__metadata_write(const ignis_metadata *metadata, int count, char *out, size_t capacity)
+IGNIS__COLD IGNIS__PRIVATE size_t ignis__metadata_write(const ignis_metadata *metadata, int count, char *out,
+                                                        size_t capacity)
 {
     ignis__string_writer text;
     char none[1];

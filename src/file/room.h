@@ -126,6 +126,10 @@ IGNIS__PRIVATE ignis__file_tensor *ignis__file_tensor_find(const ignis__safetens
 IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__load_named(const char *call, const char *path, const char *const *names,
                                                           ignis_tensor *tensors, int count, bool trainable);
 
+/* metadata.c */
+IGNIS__COLD IGNIS__PRIVATE size_t ignis__metadata_write(const ignis_metadata *metadata, int count, char *out,
+                                                        size_t capacity);
+
 /* npy.c */
 IGNIS__COLD IGNIS__PRIVATE int64_t ignis__npy_header_size(const unsigned char *bytes, int64_t size);
 IGNIS__COLD IGNIS__PRIVATE ignis_diagnostic ignis__npy_parse(ignis__npy *npy, const unsigned char *bytes, int64_t size);

@@ -192,7 +192,7 @@ static ignis__grid_side ignis__grid_side_of(const ignis__sampling *p, int side, 
     const ignis_tensor x = ignis__grid_position(p, side, grid);
     const double last = p->size[side] - 1;
     ignis_tensor pixel;
-    ignis__grid_side s;
+    ignis__grid_side s = IGNIS__ZERO;
     int k;
     pixel = ignis_cast(ignis_map(p->is_nearest ? "round(x)" : "floor(x)", IGNIS_INPUTS(x)), IGNIS_I64);
     for (k = 0; k < 2; k++) {

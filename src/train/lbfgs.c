@@ -64,7 +64,7 @@ static bool ignis__lbfgs_iterate(const char *call, ignis__optimizer *optimizer, 
     const bool is_first = l->iterations++ == 0;
     ignis__array *number;
     ignis_array g, d = ignis__lbfgs_handle(l->d);
-    double largest, moved, sum = 1;
+    double largest, moved = 0, sum = 1;
     *done = true;
     if (!is_first && !ignis__lbfgs_remember(l))
         return false;
