@@ -154,6 +154,7 @@ for example in examples/*.c examples/*.cpp examples/*.cu apps/serve/serve.c; do
     case $example in
     *.cu) if ! command -v nvcc >/dev/null || [ -n "${IGNIS_CUDA_LIBRARY:-}" ]; then echo "skipped: $command" && continue; fi ;;
     */train_gpt.c) command="$command --help" ;;
+    */moe.c | */pinn.c) command="$command 10" ;; # steps
     */vulkan_buffer.c) # runs on a GPU alone
         if ! echo '#include <vulkan/vulkan.h>' | cc -E - >/dev/null 2>&1; then echo "skipped, without Vulkan's headers: $command" && continue; fi
         if [ -n "${IGNIS_CUDA_LIBRARY:-}" ]; then command=${command%&&*}; fi ;;
