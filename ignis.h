@@ -37696,9 +37696,9 @@ typedef struct ignis__grid_side {
 static ignis_tensor ignis__grid_position(const ignis__sampling *p, int side, ignis_tensor grid)
 {
     const double n = p->size[side], last = n - 1, low = p->align_corners ? 0 : -0.5, span = p->align_corners ? last : n,
-                 half = span / 2;
+                 scale = span / 2;
     ignis_tensor x = ignis_slice(grid, p->sides + 1, side, 1);
-    x = ignis_map("(x + 1)*half + low", IGNIS_INPUTS(x, IGNIS_VALUE(half, half), IGNIS_VALUE(low, low)));
+    x = ignis_map("(x + 1)*scale + low", IGNIS_INPUTS(x, IGNIS_VALUE(scale, scale), IGNIS_VALUE(low, low)));
     if (p->padding == IGNIS_GRID_REFLECTION)
         x = span > 0 ? ignis_map("t = abs(x - low); k = floor(t/span); r = t - k*span; "
                                  "(k - 2*floor(k/2) == 0 ? r : span - r) + low",

@@ -563,7 +563,7 @@ static const struct {
     {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_GEMM_CU, gemm, 0, 0, {0}},
     {IGNIS__SOURCE_DEPTHWISE_CU, every_float, 0, 0, {0}},
-    {IGNIS__SOURCE_DEPTHWISE_CU, depthwise, 0, 0, {0}},
+    {IGNIS__SOURCE_DEPTHWISE_CU, depthwise, 0, 0, {16}},
     {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma, 80, 0, {0}},
     {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma_eights, 89, 0, {0, 0, 20}}, /* where such a product is several instructions */
     {IGNIS__SOURCE_GROUPED_MMA_CU, grouped, 80, 0, {0}},
@@ -637,7 +637,7 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_CU, attention_documents, 0, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma_documents, 80, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_documents, 90, 90, {0, 0, 36}},
-    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_documents, 90, 90, {0, 0, 44}},
+    {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_documents, 90, 90, {0, 0, 56}},
     {IGNIS__SOURCE_ATTENTION_DECODE_CU, attention_decode_plain_variants, 0, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_DECODE_MMA_CU,
      attention_decode_variants,
