@@ -562,8 +562,8 @@ static const struct {
     {IGNIS__SOURCE_POINTWISE_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_ACTIVATION_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_GEMM_CU, gemm, 0, 0, {0}},
-    {IGNIS__SOURCE_DEPTHWISE_CU, every_float, 0, 0, {0}},
-    {IGNIS__SOURCE_DEPTHWISE_CU, depthwise, 0, 0, {16}},
+    {IGNIS__SOURCE_DEPTHWISE_CU, every_float, 0, 0, {16}},
+    {IGNIS__SOURCE_DEPTHWISE_CU, depthwise, 0, 0, {0}},
     {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma, 80, 0, {0}},
     {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma_eights, 89, 0, {0, 0, 20}}, /* where such a product is several instructions */
     {IGNIS__SOURCE_GROUPED_MMA_CU, grouped, 80, 0, {0}},
