@@ -13,7 +13,7 @@ static bool ignis__lbfgs_remember(ignis__lbfgs *l)
     const ignis_array g = ignis__lbfgs_handle(l->g[l->at]), before = ignis__lbfgs_handle(l->g[l->before]),
                       d = ignis__lbfgs_handle(l->d), s = ignis__lbfgs_handle(l->s[spare]),
                       y = ignis__lbfgs_handle(l->y[spare]);
-    double ys, yy;
+    double ys = 0, yy = 0;
     if (!ignis__lbfgs_map(l->y[spare], "g - before", IGNIS_ARRAYS(g, before)) ||
         !ignis__lbfgs_map(l->s[spare], "t*d", IGNIS_ARRAYS(d, IGNIS_ARRAY_VALUE(t, l->t))) ||
         !ignis__lbfgs_number(l->numbers[spare], IGNIS_REDUCE_SUM, "y*s", IGNIS_ARRAYS(y, s), &ys) ||
