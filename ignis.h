@@ -740,6 +740,7 @@
     ---- begin example print
     #define IGNIS_IMPLEMENTATION
     #include "ignis.h"
+    #include <stdio.h>
 
     int main(void)
     {
