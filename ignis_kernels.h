@@ -24,7 +24,7 @@
         collective.cuh             287 lines    7891 bytes
         depthwise.cu               357 lines   11548 bytes
         distribution.cu            186 lines    4451 bytes
-        divisor.cuh                 20 lines     367 bytes
+        divisor.cuh                 30 lines     640 bytes
         elementwise.cu              80 lines    2266 bytes
         embedding.cu               221 lines    5033 bytes
         f8.cuh                      72 lines    2289 bytes
@@ -37,7 +37,7 @@
         gemm_hopper.cu             993 lines   30315 bytes
         gemm_hopper_ahead.cuh      252 lines    7270 bytes
         gemm_mma.cu                321 lines   10108 bytes
-        grid_sample.cu             265 lines    6909 bytes
+        grid_sample.cu             255 lines    6669 bytes
         grouped_mma.cu             293 lines    9923 bytes
         hopper.cuh                 564 lines   19401 bytes
         image.cuh                   55 lines    1398 bytes
@@ -95,7 +95,7 @@
         softmax.cuh                 98 lines    2198 bytes
         sort.cu                    577 lines   15804 bytes
         strided.cuh                 30 lines     585 bytes
-        unfold.cu                  122 lines    3495 bytes
+        unfold.cu                  112 lines    3288 bytes
         upsample.cu                147 lines    4767 bytes
 */
 #include <stddef.h>
@@ -216,7 +216,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xd1ff7d7083e612f5ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x487906332e034aa9ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -7186,6 +7186,14 @@ static const char ignis__text_divisor_cuh_0[] =
     "const int quotient = (int)((__umulhi((uint32_t)x, divisor.multiplier) + (uint32_t)x) >> divisor.shift);\n"
     "rest = x - quotient * (int)divisor.size;\n"
     "return quotient;\n"
+    "}\n\n\n"
+    "__device__ inline long long ignis_divide_any(const ignis__divisor &divisor, long long x, int &rest)\n"
+    "{\n"
+    "if (x >> 31 == 0)\n"
+    "return ignis_divide(divisor, (int)x, rest);\n"
+    "const long long quotient = x / divisor.size;\n"
+    "rest = (int)(x - quotient * divisor.size);\n"
+    "return quotient;\n"
     "}\n\n"
     "#endif\n";
 static const char *const ignis__text_divisor_cuh[] = {
@@ -10120,15 +10128,7 @@ static const char ignis__text_grid_sample_cu_0[] =
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n\n"
     "#define THREADS 256\n"
-    "#define PACK (16 / (int)sizeof(T))\n\n\n"
-    "__device__ inline long long split(long long i, const ignis__divisor &divisor, int &rest)\n"
-    "{\n"
-    "if (i >> 31 == 0)\n"
-    "return ignis_divide(divisor, (int)i, rest);\n"
-    "const long long quotient = i / divisor.size;\n"
-    "rest = (int)(i - quotient * divisor.size);\n"
-    "return quotient;\n"
-    "}\n\n\n\n"
+    "#define PACK (16 / (int)sizeof(T))\n\n\n\n"
     "struct Side {\n"
     "int low;\n"
     "Wide weight, slope;\n"
@@ -10189,7 +10189,7 @@ static const char ignis__text_grid_sample_cu_0[] =
     ": corners(p.is_nearest ? 1 : 1 << SIDES)\n"
     "{\n"
     "int rest;\n"
-    "image = split(point, p.points, rest);\n"
+    "image = ignis_divide_any(p.points, point, rest);\n"
     "#pragma unroll\n"
     "for (int s = 0; s < SIDES; s++) {\n"
     "image *= p.size[s];\n"
@@ -10225,7 +10225,7 @@ static const char ignis__text_grid_sample_cu_0[] =
     "for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < p.count;\n"
     "i += (long long)gridDim.x * THREADS) {\n"
     "int channel;\n"
-    "const long long point = split(i, p.packs, channel);\n"
+    "const long long point = ignis_divide_any(p.packs, i, channel);\n"
     "const Point<SIDES> at(p, grid, point);\n"
     "Wide sum[SHARE][N] = {};\n"
     "for (int c = 0; c < at.corners; c++) {\n"
@@ -10256,8 +10256,7 @@ static const char ignis__text_grid_sample_cu_0[] =
     "else\n"
     "sample<1, 1, SIDES>(y, x, grid, p);\n"
     "}\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n";
-static const char ignis__text_grid_sample_cu_1[] =
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
     "ignis_grid_sample(T *y, const T *x, const void *grid, const ignis__sampling p)\n"
     "{\n"
     "if (p.sides == 2)\n"
@@ -10265,7 +10264,8 @@ static const char ignis__text_grid_sample_cu_1[] =
     "else\n"
     "sample<3>(y, x, grid, p);\n"
     "}\n\n\n"
-    "template <int N, int SIDES>\n"
+    "template <int N, int SIDES>\n";
+static const char ignis__text_grid_sample_cu_1[] =
     "__device__ inline void grid_gradient(void *dgrid, const T *dy, const T *x, const void *grid, const ignis__sampling &p)\n"
     "{\n"
     "const int lane = threadIdx.x % p.lanes, points = THREADS / p.lanes;\n"
@@ -17780,21 +17780,13 @@ static const char ignis__text_unfold_cu_0[] =
     "typedef ignis_type<IGNIS_T> T;\n"
     "#include \"gemm.cuh\"\n\n"
     "#define THREADS 256\n"
-    "#define PACK (16 / (int)sizeof(T))\n\n\n"
-    "__device__ inline long long split(long long i, const ignis__divisor &divisor, int &rest)\n"
-    "{\n"
-    "if (i >> 31 == 0)\n"
-    "return ignis_divide(divisor, (int)i, rest);\n"
-    "const long long quotient = i / divisor.size;\n"
-    "rest = (int)(i - quotient * divisor.size);\n"
-    "return quotient;\n"
-    "}\n\n"
+    "#define PACK (16 / (int)sizeof(T))\n\n"
     "template <int N> __device__ inline void unfold(T *rows, const T *image, const ignis__unfolding &p)\n"
     "{\n"
     "for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < p.count;\n"
     "i += (long long)gridDim.x * THREADS) {\n"
     "int column;\n"
-    "const int row = (int)split(i, p.packs, column);\n"
+    "const int row = (int)ignis_divide_any(p.packs, i, column);\n"
     "const long long from = patch_offset(p.patches, row, column * N);\n"
     "ignis_pack<T, N> pack;\n"
     "#pragma unroll\n"
@@ -17829,11 +17821,11 @@ static const char ignis__text_unfold_cu_0[] =
     "for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < p.count;\n"
     "i += (long long)gridDim.x * THREADS) {\n"
     "int channel, x, y, z = 0;\n"
-    "long long n = split(i, p.packs, channel);\n"
-    "n = split(n, p.size[IGNIS__UNFOLD_COLUMNS], x);\n"
-    "n = split(n, p.size[IGNIS__UNFOLD_ROWS], y);\n"
+    "long long n = ignis_divide_any(p.packs, i, channel);\n"
+    "n = ignis_divide_any(p.size[IGNIS__UNFOLD_COLUMNS], n, x);\n"
+    "n = ignis_divide_any(p.size[IGNIS__UNFOLD_ROWS], n, y);\n"
     "if (IGNIS_VOLUMES)\n"
-    "n = split(n, p.size[IGNIS__UNFOLD_PLANES], z);\n"
+    "n = ignis_divide_any(p.size[IGNIS__UNFOLD_PLANES], n, z);\n"
     "const Side columns(p, IGNIS__UNFOLD_COLUMNS, x, q.columns), lines(p, IGNIS__UNFOLD_ROWS, y, q.rows),\n"
     "planes(p, IGNIS__UNFOLD_PLANES, z, q.planes);\n"
     "Wide sum[N] = {};\n"
@@ -18161,7 +18153,7 @@ static const ignis__source *const ignis__includes_divisor_cuh[] = {
     &ignis__source_shared_divisor_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_divisor_cuh = {
-    "divisor.cuh", 0x911d6fa8fd3aaf68ULL, IGNIS__PIECES_OF_TENSORS(divisor_cuh), ignis__includes_divisor_cuh, 19};
+    "divisor.cuh", 0xa14fa3d1a17b2ad9ULL, IGNIS__PIECES_OF_TENSORS(divisor_cuh), ignis__includes_divisor_cuh, 19};
 
 static const ignis__source *const ignis__includes_shared_border_h[] = {
     NULL};
@@ -18399,7 +18391,7 @@ static const ignis__source *const ignis__includes_grid_sample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_grid_sample_cu = {
-    "grid_sample.cu", 0xcf56b6c8b8ee01cbULL, IGNIS__PIECES_OF_TENSORS(grid_sample_cu), ignis__includes_grid_sample_cu, 32};
+    "grid_sample.cu", 0xf8b9aca0834d0b3aULL, IGNIS__PIECES_OF_TENSORS(grid_sample_cu), ignis__includes_grid_sample_cu, 32};
 
 static const ignis__source *const ignis__includes_grouped_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18734,7 +18726,7 @@ static const ignis__source *const ignis__includes_unfold_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_unfold_cu = {
-    "unfold.cu", 0xafa88804e416da2bULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 90};
+    "unfold.cu", 0x6459bca4f72f0a71ULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 90};
 
 static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_ignis_cuh,

@@ -17,4 +17,14 @@ __device__ inline int ignis_divide(const ignis__divisor &divisor, int x, int &re
     return quotient;
 }
 
+/*  Returns x / divisor, and the remainder, for any x. */
+__device__ inline long long ignis_divide_any(const ignis__divisor &divisor, long long x, int &rest)
+{
+    if (x >> 31 == 0)
+        return ignis_divide(divisor, (int)x, rest);
+    const long long quotient = x / divisor.size;
+    rest = (int)(x - quotient * divisor.size);
+    return quotient;
+}
+
 #endif /* IGNIS_DIVISOR_CUH */

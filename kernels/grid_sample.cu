@@ -20,16 +20,6 @@ typedef ignis_wide<T> Wide;
 #define THREADS 256
 #define PACK (16 / (int)sizeof(T))
 
-/*  Returns i / divisor, and the remainder, for any i. */
-__device__ inline long long split(long long i, const ignis__divisor &divisor, int &rest)
-{
-    if (i >> 31 == 0)
-        return ignis_divide(divisor, (int)i, rest);
-    const long long quotient = i / divisor.size;
-    rest = (int)(i - quotient * divisor.size);
-    return quotient;
-}
-
 /*  A position along a side: between pixel low, and the next one, which has `weight`. slope: of the position by that of
     the grid. */
 struct Side {
@@ -99,7 +89,7 @@ template <int SIDES> struct Point {
         : corners(p.is_nearest ? 1 : 1 << SIDES)
     {
         int rest;
-        image = split(point, p.points, rest);
+        image = ignis_divide_any(p.points, point, rest);
 #pragma unroll
         for (int s = 0; s < SIDES; s++) {
             image *= p.size[s];
@@ -140,7 +130,7 @@ __device__ inline void sample(T *y, const T *x, const void *grid, const ignis__s
     for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < p.count;
          i += (long long)gridDim.x * THREADS) {
         int channel;
-        const long long point = split(i, p.packs, channel);
+        const long long point = ignis_divide_any(p.packs, i, channel);
         const Point<SIDES> at(p, grid, point);
         Wide sum[SHARE][N] = {};
         for (int c = 0; c < at.corners; c++) {

@@ -16,22 +16,12 @@ typedef ignis_type<IGNIS_T> T;
 #define THREADS 256
 #define PACK (16 / (int)sizeof(T))
 
-/*  Returns i / divisor, and the remainder, for any i. */
-__device__ inline long long split(long long i, const ignis__divisor &divisor, int &rest)
-{
-    if (i >> 31 == 0)
-        return ignis_divide(divisor, (int)i, rest);
-    const long long quotient = i / divisor.size;
-    rest = (int)(i - quotient * divisor.size);
-    return quotient;
-}
-
 template <int N> __device__ inline void unfold(T *rows, const T *image, const ignis__unfolding &p)
 {
     for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < p.count;
          i += (long long)gridDim.x * THREADS) {
         int column;
-        const int row = (int)split(i, p.packs, column);
+        const int row = (int)ignis_divide_any(p.packs, i, column);
         const long long from = patch_offset(p.patches, row, column * N);
         ignis_pack<T, N> pack;
 #pragma unroll
@@ -71,11 +61,11 @@ template <int N> __device__ inline void fold(T *image, const T *rows, const igni
     for (long long i = (long long)blockIdx.x * THREADS + threadIdx.x; i < p.count;
          i += (long long)gridDim.x * THREADS) {
         int channel, x, y, z = 0;
-        long long n = split(i, p.packs, channel);
-        n = split(n, p.size[IGNIS__UNFOLD_COLUMNS], x);
-        n = split(n, p.size[IGNIS__UNFOLD_ROWS], y);
+        long long n = ignis_divide_any(p.packs, i, channel);
+        n = ignis_divide_any(p.size[IGNIS__UNFOLD_COLUMNS], n, x);
+        n = ignis_divide_any(p.size[IGNIS__UNFOLD_ROWS], n, y);
         if (IGNIS_VOLUMES)
-            n = split(n, p.size[IGNIS__UNFOLD_PLANES], z);
+            n = ignis_divide_any(p.size[IGNIS__UNFOLD_PLANES], n, z);
         const Side columns(p, IGNIS__UNFOLD_COLUMNS, x, q.columns), lines(p, IGNIS__UNFOLD_ROWS, y, q.rows),
             planes(p, IGNIS__UNFOLD_PLANES, z, q.planes);
         Wide sum[N] = {};

@@ -228,7 +228,7 @@ typedef enum ignis__number {
     IGNIS__NUMBER_ROTARY,        /* elements of a head that rotate */
     IGNIS__NUMBER_ROTARY_SHARE,  /* the same as a fraction of a head */
     IGNIS__NUMBER_WINDOW,        /* keys that a token sees in windowed layers */
-    IGNIS__NUMBER_WINDOW_PERIOD, /* every so manyth layer has no window */
+    IGNIS__NUMBER_WINDOW_PERIOD, /* n: every n-th layer has no window */
     IGNIS__NUMBER_ROPE_PERIOD,   /* does not rotate */
     IGNIS__NUMBER_LOCAL_THETA,   /* the base of the frequencies of windowed layers */
     IGNIS__NUMBER_QUERY_SCALAR,  /* attention is scaled by 1 / sqrt(this) */
