@@ -13098,36 +13098,35 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__copy_to_host(const ignis__work *work, voi
     return !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
 }
 
-static bool ignis__convert_from_host(const ignis__work *work, ignis__address to, ignis_dtype to_dtype, const void *from,
-                                     ignis_dtype from_dtype, int64_t count)
-{
-    int64_t size = ignis__dtypes[to_dtype].size, step = IGNIS__CONVERT_CHUNK / size, done, part;
-    void *chunk = ignis__alloc((size_t)((count < step ? count : step) * size + 1));
-    bool ok = chunk != NULL;
-    if (!ok)
-        ignis__fail_host_memory(work->call, (size_t)IGNIS__CONVERT_CHUNK);
-    for (done = 0; ok && done < count; done += part) {
-        part = count - done < step ? count - done : step;
-        ignis__convert(chunk, to_dtype, (const char *)from + done * ignis__dtypes[from_dtype].size, from_dtype, part);
-        ok = ignis__copy_from_host(work, to + (uint64_t)(done * size), chunk, part * size);
-    }
-    ignis__free(chunk);
-    return ok;
-}
+/*  A transfer between an array and host memory of another dtype. One of `from` and `to` is NULL. */
+typedef struct ignis__conversion {
+    ignis__address address;
+    ignis_dtype dtype, host_dtype;
+    const void *from;
+    void *to;
+    int64_t count;
+} ignis__conversion;
 
-static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtype to_dtype, ignis__address from,
-                                   ignis_dtype from_dtype, int64_t count)
+/*  Converts on the host, in chunks of the array's dtype. */
+static bool ignis__convert_transfer(const ignis__work *work, const ignis__conversion *c)
 {
-    int64_t size = ignis__dtypes[from_dtype].size, step = IGNIS__CONVERT_CHUNK / size, done, part;
-    void *chunk = ignis__alloc((size_t)((count < step ? count : step) * size + 1));
+    int64_t size = ignis__dtypes[c->dtype].size, host_size = ignis__dtypes[c->host_dtype].size;
+    int64_t step = IGNIS__CONVERT_CHUNK / size, done, part;
+    void *chunk = ignis__alloc((size_t)((c->count < step ? c->count : step) * size + 1));
     bool ok = chunk != NULL;
     if (!ok)
         ignis__fail_host_memory(work->call, (size_t)IGNIS__CONVERT_CHUNK);
-    for (done = 0; ok && done < count; done += part) {
-        part = count - done < step ? count - done : step;
-        ok = ignis__copy_to_host(work, chunk, from + (uint64_t)(done * size), part * size);
-        if (ok)
-            ignis__convert((char *)to + done * ignis__dtypes[to_dtype].size, to_dtype, chunk, from_dtype, part);
+    for (done = 0; ok && done < c->count; done += part) {
+        ignis__address at = c->address + (uint64_t)(done * size);
+        part = c->count - done < step ? c->count - done : step;
+        if (c->from) {
+            ignis__convert(chunk, c->dtype, (const char *)c->from + done * host_size, c->host_dtype, part);
+            ok = ignis__copy_from_host(work, at, chunk, part * size);
+        } else {
+            ok = ignis__copy_to_host(work, chunk, at, part * size);
+            if (ok)
+                ignis__convert((char *)c->to + done * host_size, c->host_dtype, chunk, c->dtype, part);
+        }
     }
     ignis__free(chunk);
     return ok;
@@ -13148,14 +13147,13 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__transfer_check(const char *call, const ig
 IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data,
                                                                ignis_dtype dtype)
 {
+    ignis__conversion c = {0, array->dtype, dtype, data, NULL, array->numel};
     ignis__work work;
-    ignis__address address;
     bool ok = ignis__work_begin(call, array->storage->device, &work);
     if (ok) {
-        ok =
-            (array->numel == 0 || !ignis__capture_refuses(call)) && ignis__work_write(&work, array, &address) &&
-            (dtype == array->dtype ? ignis__copy_from_host(&work, address, data, ignis__array_bytes(array))
-                                   : ignis__convert_from_host(&work, address, array->dtype, data, dtype, array->numel));
+        ok = (array->numel == 0 || !ignis__capture_refuses(call)) && ignis__work_write(&work, array, &c.address) &&
+             (dtype == array->dtype ? ignis__copy_from_host(&work, c.address, data, ignis__array_bytes(array))
+                                    : ignis__convert_transfer(&work, &c));
         ignis__work_end(&work);
     }
     return ok ? IGNIS_OK : ignis__failed();
@@ -13164,13 +13162,13 @@ IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__array_from_host(const char *call,
 IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__array_to_host(const char *call, ignis__array *array, void *out,
                                                              ignis_dtype dtype)
 {
+    ignis__conversion c = {0, array->dtype, dtype, NULL, out, array->numel};
     ignis__work work;
-    ignis__address address;
     bool ok = ignis__work_begin(call, array->storage->device, &work);
     if (ok) {
-        ok = ignis__work_read(&work, array, &address) &&
-             (dtype == array->dtype ? ignis__copy_to_host(&work, out, address, ignis__array_bytes(array))
-                                    : ignis__convert_to_host(&work, out, dtype, address, array->dtype, array->numel));
+        ok = ignis__work_read(&work, array, &c.address) &&
+             (dtype == array->dtype ? ignis__copy_to_host(&work, out, c.address, ignis__array_bytes(array))
+                                    : ignis__convert_transfer(&work, &c));
         ignis__work_end(&work);
     }
     return ok ? IGNIS_OK : ignis__failed();
@@ -17296,39 +17294,59 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
     return ignis__ended(failures, live);
 }
 
-/*  kernel/occupancy.c - ignis_kernel_occupancy: how many blocks run at once
+/*  kernel/occupancy.c - ignis_kernel_query, and ignis_kernel_occupancy: how many blocks run at once
 
     Asks the driver; the block size is searched in whole warps.
     May use: user_kernel.c. Locks: none. */
 
+/*  A question about a kernel's code on the current device. */
+typedef struct ignis__kernel_question {
+    ignis__kernel *kernel;
+    ignis__device *device;
+    ignis__kernel_code *code;
+    ignis__binding binding;
+} ignis__kernel_question;
+
+/*  Holds the kernel, enters the device, and finds the code. False, and reported, on failure. ignis__question_end
+    follows in any case. */
+IGNIS__COLD static bool ignis__question_begin(const char *call, ignis_kernel handle, const char *out_name,
+                                              const void *out, ignis__kernel_question *question)
+{
+    question->kernel = ignis__kernel_hold(call, handle);
+    question->device = NULL;
+    if (!question->kernel || !ignis__check_not_null(call, out_name, out))
+        return false;
+    question->device = ignis__device_current_enter(call, &question->binding);
+    question->code = question->device ? ignis__kernel_code_of(call, question->device, question->kernel) : NULL;
+    return question->code != NULL;
+}
+
+IGNIS__COLD static ignis_status ignis__question_end(const char *call, ignis__kernel_question *question, bool ok)
+{
+    if (question->device)
+        ignis__device_leave(&question->binding);
+    if (question->kernel)
+        ignis__kernel_drop(call, question->kernel);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
 IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis_kernel_info *info)
 {
     static const char call[] = "ignis_kernel_query";
-    ignis__kernel *kernel = ignis__kernel_hold(call, handle);
-    ignis__kernel_code *code;
-    ignis__device *device;
-    ignis__binding binding;
-    bool ok = false;
-    if (!kernel)
-        return ignis__failed();
-    if (ignis__check_not_null(call, "info", info) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
-        code = ignis__kernel_code_of(call, device, kernel);
-        ok = code &&
-             !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute,
-                                 (&info->registers, IGNIS__CU_FUNC_REGISTERS, code->function)) &&
-             !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute,
-                                 (&info->local_bytes, IGNIS__CU_FUNC_LOCAL, code->function));
-        if (ok) {
-            info->entry = code->entry;
-            info->parameters = code->params;
-            info->shared_bytes = code->static_shared;
-            info->max_threads = code->max_threads;
-            info->from_cache = ignis__kernel_code_get(call, device, ignis__kernel_current(kernel))->module.from_cache;
-        }
-        ignis__device_leave(&binding);
+    ignis__kernel_question q;
+    bool ok = ignis__question_begin(call, handle, "info", info, &q) &&
+              !IGNIS__CUDA_FAILED(call, q.device, cuFuncGetAttribute,
+                                  (&info->registers, IGNIS__CU_FUNC_REGISTERS, q.code->function)) &&
+              !IGNIS__CUDA_FAILED(call, q.device, cuFuncGetAttribute,
+                                  (&info->local_bytes, IGNIS__CU_FUNC_LOCAL, q.code->function));
+    if (ok) {
+        info->entry = q.code->entry;
+        info->parameters = q.code->params;
+        info->shared_bytes = q.code->static_shared;
+        info->max_threads = q.code->max_threads;
+        info->from_cache = ignis__kernel_code_get(call, q.device, ignis__kernel_current(q.kernel))->module.from_cache;
     }
-    ignis__kernel_drop(call, kernel);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__question_end(call, &q, ok);
 }
 
 /*  Checks that a block can have that many threads, and that much dynamic shared memory. */
@@ -17385,20 +17403,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel handle, i
                                                           ignis_occupancy *out)
 {
     static const char call[] = "ignis_kernel_occupancy";
-    ignis__kernel *kernel = ignis__kernel_hold(call, handle);
-    ignis__kernel_code *code;
-    ignis__device *device;
-    ignis__binding binding;
-    bool ok = false;
-    if (!kernel)
-        return ignis__failed();
-    if (ignis__check_not_null(call, "out", out) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
-        code = ignis__kernel_code_of(call, device, kernel);
-        ok = code && ignis__kernel_occupancy(call, device, code, block, shared_bytes, out);
-        ignis__device_leave(&binding);
-    }
-    ignis__kernel_drop(call, kernel);
-    return ok ? IGNIS_OK : ignis__failed();
+    ignis__kernel_question q;
+    bool ok = ignis__question_begin(call, handle, "out", out, &q) &&
+              ignis__kernel_occupancy(call, q.device, q.code, block, shared_bytes, out);
+    return ignis__question_end(call, &q, ok);
 }
 
 /*  kernel/symbol.c - variables of programs: ignis_kernel_set_symbol and _get_symbol

@@ -24,7 +24,7 @@
         collective.cuh             287 lines    7891 bytes
         depthwise.cu               357 lines   11548 bytes
         distribution.cu            186 lines    4451 bytes
-        divisor.cuh                 30 lines     640 bytes
+        divisor.cuh                 35 lines     789 bytes
         elementwise.cu              80 lines    2266 bytes
         embedding.cu               221 lines    5033 bytes
         f8.cuh                      72 lines    2289 bytes
@@ -40,12 +40,12 @@
         grid_sample.cu             255 lines    6669 bytes
         grouped_mma.cu             293 lines    9923 bytes
         hopper.cuh                 564 lines   19401 bytes
-        image.cuh                   55 lines    1398 bytes
+        image.cuh                   50 lines    1151 bytes
         linalg.cu                  324 lines    9683 bytes
         linalg.cuh                  93 lines    1940 bytes
         linalg_jacobi.cu           330 lines   10774 bytes
         linalg_qr.cu               154 lines    4717 bytes
-        log_softmax.cu             136 lines    3808 bytes
+        log_softmax.cu              81 lines    2483 bytes
         map.cuh                    447 lines   13257 bytes
         mma.cuh                    134 lines    4149 bytes
         norm.cu                    216 lines    7141 bytes
@@ -62,7 +62,7 @@
         optim_extra.cu               7 lines      51 bytes
         pattern.cu                 111 lines    2980 bytes
         pointwise.cu                78 lines    2337 bytes
-        pool.cu                    295 lines    9119 bytes
+        pool.cu                    295 lines    9131 bytes
         quantize.cu                134 lines    4233 bytes
         random.cu                  154 lines    4132 bytes
         reduce.cu                  204 lines    6033 bytes
@@ -91,12 +91,12 @@
         shared/sort.h               26 lines     535 bytes
         shared/strided.h            13 lines     220 bytes
         shared/tensor_map.h          7 lines     154 bytes
-        softmax.cu                 662 lines   20038 bytes
-        softmax.cuh                 98 lines    2198 bytes
+        softmax.cu                 603 lines   18596 bytes
+        softmax.cuh                176 lines    4326 bytes
         sort.cu                    577 lines   15804 bytes
         strided.cuh                 30 lines     585 bytes
         unfold.cu                  112 lines    3288 bytes
-        upsample.cu                147 lines    4767 bytes
+        upsample.cu                148 lines    4773 bytes
 */
 #include <stddef.h>
 #include <stdint.h>
@@ -216,7 +216,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x487906332e034aa9ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x54f0ed392d91f2fcULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -7187,12 +7187,15 @@ static const char ignis__text_divisor_cuh_0[] =
     "rest = x - quotient * (int)divisor.size;\n"
     "return quotient;\n"
     "}\n\n\n"
+    "__device__ inline long long ignis_quotient(const ignis__divisor &divisor, long long x)\n"
+    "{\n"
+    "int rest;\n"
+    "return x >> 31 == 0 ? ignis_divide(divisor, (int)x, rest) : x / divisor.size;\n"
+    "}\n\n\n"
     "__device__ inline long long ignis_divide_any(const ignis__divisor &divisor, long long x, int &rest)\n"
     "{\n"
-    "if (x >> 31 == 0)\n"
-    "return ignis_divide(divisor, (int)x, rest);\n"
-    "const long long quotient = x / divisor.size;\n"
-    "rest = (int)(x - quotient * divisor.size);\n"
+    "const long long quotient = ignis_quotient(divisor, x);\n"
+    "rest = (int)((uint32_t)x - (uint32_t)quotient * divisor.size);\n"
     "return quotient;\n"
     "}\n\n"
     "#endif\n";
@@ -11055,17 +11058,13 @@ static const char ignis__text_image_cuh_0[] =
     "struct ignis_pixel {\n"
     "long long image;\n"
     "int y, x, channel;\n"
-    "};\n\n"
-    "__device__ inline long long quotient(long long n, const ignis__divisor &d)\n"
-    "{\n"
-    "return n >> 31 == 0 ? (long long)((__umulhi((uint32_t)n, d.multiplier) + (uint32_t)n) >> d.shift) : n / d.size;\n"
-    "}\n\n\n"
+    "};\n\n\n"
     "template <int N> __device__ inline ignis_pixel pixel_of(const ignis__images &images, long long i)\n"
     "{\n"
-    "const long long pixel = quotient(i, images.packs), row = quotient(pixel, images.width),\n"
-    "image = quotient(row, images.height);\n"
-    "return {image, (int)(row - image * images.height.size), (int)(pixel - row * images.width.size),\n"
-    "(int)(i - pixel * images.packs.size) * N};\n"
+    "int pack, x, y;\n"
+    "const long long pixel = ignis_divide_any(images.packs, i, pack), row = ignis_divide_any(images.width, pixel, x),\n"
+    "image = ignis_divide_any(images.height, row, y);\n"
+    "return {image, y, x, pack * N};\n"
     "}\n\n\n"
     "__device__ inline long long src_of(const ignis__images &images, const ignis_pixel &at)\n"
     "{\n"
@@ -11879,81 +11878,26 @@ static const char ignis__text_log_softmax_cu_0[] =
     "template <typename Team, int N>\n"
     "__device__ void forward(T *y, Wide *log_sums, const T *x, long long rows, long long n, int kept)\n"
     "{\n"
-    "for (long long r = Team::first(); r < rows; r += Team::count()) {\n"
-    "const T *from = x + r * n;\n"
-    "T *to = y + r * n;\n"
-    "const ignis_row<T, Team, N> row(from, n, kept);\n"
-    "ignis_batch<T, N> xs;\n"
-    "int last;\n"
-    "row.load(xs, from, 0);\n"
-    "const exponentials all = sum_up(row, xs, from, last);\n"
-    "const Wide log_sum = ignis_log<T>(all.sum), less = all.sum == 0 ? Wide(0) : log_sum;\n"
+    "each_forward<Team, N>(y, x, rows, n, kept, [=](long long r, const exponentials &all) {\n"
+    "const Wide shift = all.shift, log_sum = ignis_log<T>(all.sum), less = all.sum == 0 ? Wide(0) : log_sum;\n"
     "if (Team::thread() == 0) {\n"
-    "log_sums[r] = all.shift;\n"
+    "log_sums[r] = shift;\n"
     "log_sums[rows + r] = log_sum;\n"
     "}\n"
-    "for (int round = last; round >= 0; round--) {\n"
-    "if (round != last)\n"
-    "row.recall(xs, from, round);\n"
-    "row.each(\n"
-    "round,\n"
-    "[&](int column, auto &x) {\n"
-    "Wide values[ignis_pack_count<decltype(x)>];\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < x.count; i++)\n"
-    "values[i] = ignis_wide_at(x, i) - all.shift - less;\n"
-    "ignis_store(to + column, ignis_pack_round<T>(values));\n"
-    "},\n"
-    "xs);\n"
-    "}\n"
-    "}\n"
+    "return [=](Wide x) { return x - shift - less; };\n"
+    "});\n"
     "}\n\n"
     "template <typename Team, int N>\n"
     "__device__ void backward(T *dx, const T *dy, const T *x, const Wide *log_sums, long long rows, long long n, int kept)\n"
     "{\n"
-    "for (long long r = Team::first(); r < rows; r += Team::count()) {\n"
-    "const T *from_x = x + r * n, *from_dy = dy + r * n;\n"
-    "T *to = dx + r * n;\n"
-    "const ignis_row<T, Team, N> row(from_x, n, kept);\n"
-    "ignis_batch<T, N> xs, grads;\n"
-    "Wide sum = 0;\n"
-    "int last = 0;\n"
-    "for (int round = 0; row.has(round); round++) {\n"
-    "row.load(xs, from_x, round);\n"
-    "row.load(grads, from_dy, round);\n"
-    "row.keep(xs, round, 0, 2);\n"
-    "row.keep(grads, round, 1, 2);\n"
-    "row.each(\n"
-    "round,\n"
-    "[&](int, auto &grad) {\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < grad.count; i++)\n"
-    "sum += ignis_wide_at(grad, i);\n"
-    "},\n"
-    "grads);\n"
-    "last = round;\n"
-    "}\n"
-    "sum = Team::template reduce<ignis_sum>(sum);\n"
+    "each_backward<Team, N>(\n"
+    "dx, dy, x, rows, n, kept, [](Wide, Wide grad) { return grad; },\n"
+    "[=](long long r, Wide sum) {\n"
     "const Wide log_sum = log_sums[rows + r];\n"
     "const bool nothing = log_sum == -ignis_infinity<Wide>();\n"
     "const ignis_exp_less<T> exp_of(log_sums[r], exp(-log_sum));\n"
-    "for (int round = last; round >= 0; round--) {\n"
-    "if (round != last) {\n"
-    "row.recall(xs, from_x, round, 0, 2);\n"
-    "row.recall(grads, from_dy, round, 1, 2);\n"
-    "}\n"
-    "row.each(\n"
-    "round,\n"
-    "[&](int column, auto &x, auto &grad) {\n"
-    "Wide values[ignis_pack_count<decltype(x)>];\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < x.count; i++)\n"
-    "values[i] = nothing ? Wide(0) : ignis_wide_at(grad, i) - exp_of(ignis_wide_at(x, i)) * sum;\n"
-    "ignis_store(to + column, ignis_pack_round<T>(values));\n"
-    "},\n"
-    "xs, grads);\n"
-    "}\n"
-    "}\n"
+    "return [=](Wide x, Wide grad) { return nothing ? Wide(0) : grad - exp_of(x) * sum; };\n"
+    "});\n"
     "}\n\n"
     "extern \"C\" __global__ void __launch_bounds__(128, WARP_BLOCKS)\n"
     "ignis_log_softmax_warp(T *y, Wide *log_sums, const T *x, long long rows, long long n)\n"
@@ -14511,8 +14455,8 @@ static const char ignis__text_pool_cu_0[] =
     "__device__ inline ignis_span windows_with(const ignis__pooling &p, int dim, int element, int size)\n"
     "{\n"
     "const int last = element + p.padding[dim], before = last - p.window[dim];\n"
-    "const int begin = before < 0 ? 0 : (int)quotient(before, p.stride[dim]) + 1;\n"
-    "return {begin, begin, min((int)quotient(last, p.stride[dim]) + 1, size)};\n"
+    "const int begin = before < 0 ? 0 : (int)ignis_quotient(p.stride[dim], before) + 1;\n"
+    "return {begin, begin, min((int)ignis_quotient(p.stride[dim], last) + 1, size)};\n"
     "}\n\n\n\n"
     "template <int N, int W, typename F>\n"
     "__device__ inline void each_of_window(const ignis__pooling &p, const ignis_span &rows, const ignis_span &columns,\n"
@@ -16620,75 +16564,16 @@ static const char ignis__text_softmax_cu_0[] =
     "#define LOSS_THREADS 256\n\n\n\n"
     "template <typename Team, int N> __device__ void forward(T *y, const T *x, long long rows, long long n, int kept)\n"
     "{\n"
-    "for (long long r = Team::first(); r < rows; r += Team::count()) {\n"
-    "const T *from = x + r * n;\n"
-    "T *to = y + r * n;\n"
-    "const ignis_row<T, Team, N> row(from, n, kept);\n"
-    "ignis_batch<T, N> xs;\n"
-    "int last;\n"
-    "row.load(xs, from, 0);\n"
-    "const exponentials all = sum_up(row, xs, from, last);\n"
-    "const Wide scale = all.sum == 0 ? Wide(0) : Wide(1) / all.sum;\n"
-    "const ignis_exp_less<T> exp_of(all.shift, scale);\n"
-    "for (int round = last; round >= 0; round--) {\n"
-    "if (round != last)\n"
-    "row.recall(xs, from, round);\n"
-    "row.each(\n"
-    "round,\n"
-    "[&](int column, auto &x) {\n"
-    "Wide values[ignis_pack_count<decltype(x)>];\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < x.count; i++)\n"
-    "values[i] = exp_of(ignis_wide_at(x, i));\n"
-    "ignis_store(to + column, ignis_pack_round<T>(values));\n"
-    "},\n"
-    "xs);\n"
-    "}\n"
-    "}\n"
+    "each_forward<Team, N>(y, x, rows, n, kept, [](long long, const exponentials &all) {\n"
+    "return ignis_exp_less<T>(all.shift, all.sum == 0 ? Wide(0) : Wide(1) / all.sum);\n"
+    "});\n"
     "}\n\n"
     "template <typename Team, int N>\n"
     "__device__ void backward(T *dx, const T *dy, const T *y, long long rows, long long n, int kept)\n"
     "{\n"
-    "for (long long r = Team::first(); r < rows; r += Team::count()) {\n"
-    "const T *from_y = y + r * n, *from_dy = dy + r * n;\n"
-    "T *to = dx + r * n;\n"
-    "const ignis_row<T, Team, N> row(from_y, n, kept);\n"
-    "ignis_batch<T, N> ys, grads;\n"
-    "Wide sum = 0;\n"
-    "int last = 0;\n"
-    "for (int round = 0; row.has(round); round++) {\n"
-    "row.load(ys, from_y, round);\n"
-    "row.load(grads, from_dy, round);\n"
-    "row.keep(ys, round, 0, 2);\n"
-    "row.keep(grads, round, 1, 2);\n"
-    "row.each(\n"
-    "round,\n"
-    "[&](int, auto &y, auto &grad) {\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < y.count; i++)\n"
-    "sum += ignis_wide_at(y, i) * ignis_wide_at(grad, i);\n"
-    "},\n"
-    "ys, grads);\n"
-    "last = round;\n"
-    "}\n"
-    "sum = Team::template reduce<ignis_sum>(sum);\n"
-    "for (int round = last; round >= 0; round--) {\n"
-    "if (round != last) {\n"
-    "row.recall(ys, from_y, round, 0, 2);\n"
-    "row.recall(grads, from_dy, round, 1, 2);\n"
-    "}\n"
-    "row.each(\n"
-    "round,\n"
-    "[&](int column, auto &y, auto &grad) {\n"
-    "Wide values[ignis_pack_count<decltype(y)>];\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < y.count; i++)\n"
-    "values[i] = ignis_wide_at(y, i) * (ignis_wide_at(grad, i) - sum);\n"
-    "ignis_store(to + column, ignis_pack_round<T>(values));\n"
-    "},\n"
-    "ys, grads);\n"
-    "}\n"
-    "}\n"
+    "each_backward<Team, N>(\n"
+    "dx, dy, y, rows, n, kept, [](Wide y, Wide grad) { return y * grad; },\n"
+    "[](long long, Wide sum) { return [=](Wide y, Wide grad) { return y * (grad - sum); }; });\n"
     "}\n\n"
     "extern \"C\" __global__ void __launch_bounds__(128, WARP_BLOCKS)\n"
     "ignis_softmax_warp(T *y, const T *x, long long rows, long long n)\n"
@@ -16736,8 +16621,7 @@ static const char ignis__text_softmax_cu_0[] =
     "__device__ Wide loss(long long r, exponentials sums, Wide value) const\n"
     "{\n"
     "const Wide log_sum = ignis_log<T>(sums.sum);\n"
-    "log_sums[r] = sums.shift;\n";
-static const char ignis__text_softmax_cu_1[] =
+    "log_sums[r] = sums.shift;\n"
     "log_sums[rows + r] = log_sum;\n"
     "return sums.shift - value + log_sum;\n"
     "}\n\n\n"
@@ -16780,7 +16664,8 @@ static const char ignis__text_softmax_cu_1[] =
     "if constexpr (ahead)\n"
     "Row(from, all.n).load(words, from);\n"
     "};\n"
-    "if (Team::first() < all.rows)\n"
+    "if (Team::first() < all.rows)\n";
+static const char ignis__text_softmax_cu_1[] =
     "load_ahead(Team::first());\n"
     "int next = Team::one_round ? class_at(Team::first()) : -2;\n"
     "for (long long turn = Team::first(); turn < all.rows; turn += Team::count()) {\n"
@@ -16857,8 +16742,7 @@ static const char ignis__text_softmax_cu_1[] =
     "row.each(\n"
     "round,\n"
     "[&](int column, auto &x) {\n"
-    "Wide values[ignis_pack_count<decltype(x)>];\n";
-static const char ignis__text_softmax_cu_2[] =
+    "Wide values[ignis_pack_count<decltype(x)>];\n"
     "#pragma unroll\n"
     "for (int i = 0; i < x.count; i++)\n"
     "values[i] = exp_of(ignis_wide_at(x, i)) * factor;\n"
@@ -16904,7 +16788,8 @@ static const char ignis__text_softmax_cu_2[] =
     "if (threadIdx.x == 0) {\n"
     "is_last = ignis_ptx_atom_add_acq_rel(done, 1) == gridDim.x - 1;\n"
     "if (is_last)\n"
-    "*done = 0;\n"
+    "*done = 0;\n";
+static const char ignis__text_softmax_cu_2[] =
     "}\n"
     "__syncthreads();\n"
     "return is_last;\n"
@@ -16964,8 +16849,7 @@ static const char ignis__text_softmax_cu_2[] =
     "const void *targets, int target_bytes, long long rows, long long n, long long stride,\n"
     "long long ignore_index, int mean, Wide *losses, ignis_count *count, int, int kept)\n"
     "{\n"
-    "ignis_grid_dependency();\n";
-static const char ignis__text_softmax_cu_3[] =
+    "ignis_grid_dependency();\n"
     "const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};\n"
     "cross_entropy_of_block<ignis_block_team, PACK, true>(loss, scale, gradient, all, mean, losses, count, kept);\n"
     "}\n\n"
@@ -16990,7 +16874,8 @@ static const char ignis__text_softmax_cu_3[] =
     "const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};\n"
     "if (packed)\n"
     "cross_entropy_backward<ignis_block_team, PACK>(gradient, grad, all, scale);\n"
-    "else\n"
+    "else\n";
+static const char ignis__text_softmax_cu_3[] =
     "cross_entropy_backward<ignis_block_team, 1>(gradient, grad, all, scale);\n"
     "}\n\n"
     "#if IGNIS_T == 4\n"
@@ -17065,8 +16950,7 @@ static const char ignis__text_softmax_cu_3[] =
     "};\n"
     "clear();\n"
     "for (long long turn = Team::first(); turn < all.rows; turn += 32 * Team::count()) {\n"
-    "const long long r = all.rows - 1 - (turn + lane * Team::count());\n";
-static const char ignis__text_softmax_cu_4[] =
+    "const long long r = all.rows - 1 - (turn + lane * Team::count());\n"
     "const long long begin = r * all.stride;\n"
     "const exponentials none = {-ignis_infinity<Wide>(), 0};\n"
     "exponentials sums = none, some = none;\n"
@@ -17105,7 +16989,8 @@ static const char ignis__text_softmax_cu_4[] =
     "#pragma unroll\n"
     "for (int p = 0; p < IGNIS_ROW_PACKS; p++)\n"
     "if (Team::is_block || p * 32 * PACK < n)\n"
-    "#pragma unroll\n"
+    "#pragma unroll\n";
+static const char ignis__text_softmax_cu_4[] =
     "for (int i = 0; i < PACK; i++)\n"
     "some.sum += exp_of(ignis_wide_at(xs[p], i));\n"
     "if (Team::is_block)\n"
@@ -17177,8 +17062,7 @@ static const char ignis__text_softmax_cu_4[] =
     "int target_bytes, long long rows, long long n, long long stride,\n"
     "long long ignore_index, int mean, ignis_losses *losses, unsigned *done, int, int)\n"
     "{\n"
-    "ignis_grid_dependency();\n";
-static const char ignis__text_softmax_cu_5[] =
+    "ignis_grid_dependency();\n"
     "const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};\n"
     "cross_entropy_loss<ignis_block_team>(loss, scale, all, mean, losses, done);\n"
     "}\n";
@@ -17188,7 +17072,6 @@ static const char *const ignis__text_softmax_cu[] = {
     ignis__text_softmax_cu_2,
     ignis__text_softmax_cu_3,
     ignis__text_softmax_cu_4,
-    ignis__text_softmax_cu_5,
 };
 
 static const char ignis__text_softmax_cuh_0[] =
@@ -17261,10 +17144,84 @@ static const char ignis__text_softmax_cuh_0[] =
     "}\n"
     "all.shift = shift_of(all.shift);\n"
     "return all;\n"
+    "}\n\n\n\n\n"
+    "template <typename Team, int N, typename F>\n"
+    "__device__ inline void each_forward(T *y, const T *x, long long rows, long long n, int kept, F results_of)\n"
+    "{\n"
+    "for (long long r = Team::first(); r < rows; r += Team::count()) {\n"
+    "const T *from = x + r * n;\n"
+    "T *to = y + r * n;\n"
+    "const ignis_row<T, Team, N> row(from, n, kept);\n"
+    "ignis_batch<T, N> xs;\n"
+    "int last;\n"
+    "row.load(xs, from, 0);\n"
+    "const auto result_of = results_of(r, sum_up(row, xs, from, last));\n"
+    "for (int round = last; round >= 0; round--) {\n"
+    "if (round != last)\n"
+    "row.recall(xs, from, round);\n"
+    "row.each(\n"
+    "round,\n"
+    "[&](int column, auto &x) {\n"
+    "Wide values[ignis_pack_count<decltype(x)>];\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < x.count; i++)\n"
+    "values[i] = result_of(ignis_wide_at(x, i));\n"
+    "ignis_store(to + column, ignis_pack_round<T>(values));\n"
+    "},\n"
+    "xs);\n"
+    "}\n"
+    "}\n"
+    "}\n\n\n"
+    "template <typename Team, int N, typename Term, typename F>\n"
+    "__device__ inline void each_backward(T *dx, const T *dy, const T *values, long long rows, long long n, int kept,\n"
+    "Term term, F gradients_of)\n"
+    "{\n"
+    "for (long long r = Team::first(); r < rows; r += Team::count()) {\n"
+    "const T *from = values + r * n, *from_dy = dy + r * n;\n"
+    "T *to = dx + r * n;\n"
+    "const ignis_row<T, Team, N> row(from, n, kept);\n"
+    "ignis_batch<T, N> batch, grads;\n"
+    "Wide sum = 0;\n"
+    "int last = 0;\n"
+    "for (int round = 0; row.has(round); round++) {\n"
+    "row.load(batch, from, round);\n"
+    "row.load(grads, from_dy, round);\n"
+    "row.keep(batch, round, 0, 2);\n"
+    "row.keep(grads, round, 1, 2);\n"
+    "row.each(\n"
+    "round,\n"
+    "[&](int, auto &v, auto &grad) {\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < grad.count; i++)\n"
+    "sum += term(ignis_wide_at(v, i), ignis_wide_at(grad, i));\n"
+    "},\n"
+    "batch, grads);\n"
+    "last = round;\n"
+    "}\n"
+    "const auto gradient_of = gradients_of(r, Team::template reduce<ignis_sum>(sum));\n"
+    "for (int round = last; round >= 0; round--) {\n"
+    "if (round != last) {\n"
+    "row.recall(batch, from, round, 0, 2);\n";
+static const char ignis__text_softmax_cuh_1[] =
+    "row.recall(grads, from_dy, round, 1, 2);\n"
+    "}\n"
+    "row.each(\n"
+    "round,\n"
+    "[&](int column, auto &v, auto &grad) {\n"
+    "Wide results[ignis_pack_count<decltype(v)>];\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < v.count; i++)\n"
+    "results[i] = gradient_of(ignis_wide_at(v, i), ignis_wide_at(grad, i));\n"
+    "ignis_store(to + column, ignis_pack_round<T>(results));\n"
+    "},\n"
+    "batch, grads);\n"
+    "}\n"
+    "}\n"
     "}\n\n"
     "#endif\n";
 static const char *const ignis__text_softmax_cuh[] = {
     ignis__text_softmax_cuh_0,
+    ignis__text_softmax_cuh_1,
 };
 
 static const char ignis__text_sort_cu_0[] =
@@ -17883,7 +17840,8 @@ static const char ignis__text_upsample_cu_0[] =
     "{\n"
     "const long long den = s.den.size,\n"
     "at = max(0LL, min((long long)o * s.step + s.start, (s.in - 1) * den + (s.is_linear ? 0 : den - 1)));\n"
-    "const int low = (int)quotient(at, s.den), rest = (int)(at - low * den);\n"
+    "int rest;\n"
+    "const int low = (int)ignis_divide_any(s.den, at, rest);\n"
     "return {low, min(low + 1, s.in - 1), s.is_linear ? (Wide)rest / (Wide)den : Wide(0)};\n"
     "}\n\n"
     "template <int N> __device__ inline void add_pack(Wide (&sum)[N], const T *from, Wide weight)\n"
@@ -17958,8 +17916,8 @@ static const char ignis__text_upsample_cu_0[] =
     "const long long den = s.den.size, before = (pixel - s.is_linear) * den - s.start - (s.is_linear ? 0 : 1);\n"
     "const long long last = (pixel + 1) * den - 1 - s.start;\n"
     "ignis_reach reach;\n"
-    "reach.begin = before < 0 ? 0 : (int)quotient(before, s.by_step) + 1;\n"
-    "reach.end = last < 0 ? 0 : (int)min(quotient(last, s.by_step) + 1, (long long)s.out);\n"
+    "reach.begin = before < 0 ? 0 : (int)ignis_quotient(s.by_step, before) + 1;\n"
+    "reach.end = last < 0 ? 0 : (int)min(ignis_quotient(s.by_step, last) + 1, (long long)s.out);\n"
     "reach.at = (long long)reach.begin * s.step + s.start - pixel * den;\n"
     "return reach;\n"
     "}\n\n\n\n"
@@ -18153,7 +18111,7 @@ static const ignis__source *const ignis__includes_divisor_cuh[] = {
     &ignis__source_shared_divisor_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_divisor_cuh = {
-    "divisor.cuh", 0xa14fa3d1a17b2ad9ULL, IGNIS__PIECES_OF_TENSORS(divisor_cuh), ignis__includes_divisor_cuh, 19};
+    "divisor.cuh", 0x3b83c4ae6562de84ULL, IGNIS__PIECES_OF_TENSORS(divisor_cuh), ignis__includes_divisor_cuh, 19};
 
 static const ignis__source *const ignis__includes_shared_border_h[] = {
     NULL};
@@ -18414,7 +18372,7 @@ static const ignis__source *const ignis__includes_image_cuh[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_image_cuh = {
-    "image.cuh", 0xf464e124394a81f9ULL, IGNIS__PIECES_OF_TENSORS(image_cuh), ignis__includes_image_cuh, 35};
+    "image.cuh", 0x35ae778d2d3a4bedULL, IGNIS__PIECES_OF_TENSORS(image_cuh), ignis__includes_image_cuh, 35};
 
 static const ignis__source *const ignis__includes_shared_linalg_h[] = {
     NULL};
@@ -18459,7 +18417,7 @@ static const ignis__source *const ignis__includes_softmax_cuh[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cuh = {
-    "softmax.cuh", 0xf3ebdbb63db6a6d5ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 87};
+    "softmax.cuh", 0x11c1c60fc8b10ae2ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 87};
 
 static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18467,7 +18425,7 @@ static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_log_softmax_cu = {
-    "log_softmax.cu", 0x02593359a1a7c5abULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu), ignis__includes_log_softmax_cu, 40};
+    "log_softmax.cu", 0x948c4a68263bbb75ULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu), ignis__includes_log_softmax_cu, 40};
 
 static const ignis__source *const ignis__includes_map_cuh[] = {
     &ignis__source_f8_cuh,
@@ -18627,7 +18585,7 @@ static const ignis__source *const ignis__includes_pool_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pool_cu = {
-    "pool.cu", 0x8c6c1dba7683fe45ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 57};
+    "pool.cu", 0x0b78b84157430b17ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 57};
 
 static const ignis__source *const ignis__includes_quantize_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18706,7 +18664,7 @@ static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cu = {
-    "softmax.cu", 0xb600f955ac4dbbe0ULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 86};
+    "softmax.cu", 0x2d5064fa7002144cULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 86};
 
 static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18737,7 +18695,7 @@ static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_upsample_cu = {
-    "upsample.cu", 0xbf3be717afcc9d11ULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 91};
+    "upsample.cu", 0x822ce9bde2f3171cULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 91};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__

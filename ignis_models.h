@@ -28573,7 +28573,7 @@ IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *cons
     return ignis__engine_leave(&op) && all;
 }
 
-/*  models/generate/sequence_next.c - new sequences, feeding, the next token, logits
+/*  models/generate/sequence_next.c - new sequences, the next token, logits
 
     Decode steps of several sequences of one model run as one batch: the weights are read once.
     May use: sequence_step.c, kv_cache.c, engine_create.c. Locks: the model's slot lock to make the engine, then,
@@ -28638,24 +28638,6 @@ IGNIS__PRIVATE ignis_sequence ignis__sequence_new(const char *call, ignis_model 
 IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model)
 {
     return ignis__sequence_new("ignis_sequence_begin", model);
-}
-
-IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence handle, const int32_t *ids, int count)
-{
-    static const char call[] = "ignis_sequence_feed";
-    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
-    bool ok = false;
-    if (!sequence)
-        return ignis__failed();
-    if (count < 0)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
-    else if (count && !ids)
-        ignis__fail_null(call, "ids");
-    else
-        ok =
-            ignis__sequence_check_ids(call, sequence, ids, count) && ignis__sequence_append(call, sequence, ids, count);
-    ignis__sequence_leave(call, sequence);
-    return ok ? IGNIS_OK : ignis__failed();
 }
 
 IGNIS_API int32_t ignis_sequence_next(ignis_sequence handle, const ignis_sampling_desc *sampling)
@@ -29236,7 +29218,7 @@ IGNIS_API ignis_status ignis_generate(ignis_sequence handle, const ignis_generat
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  models/generate/prompt.c - texts and chats as tokens of a sequence
+/*  models/generate/prompt.c - tokens, texts and chats for a sequence
 
     ignis_sequence_set and _chat keep the common prefix of old and new tokens, so that an extended chat computes
     only what is new.
@@ -29261,6 +29243,11 @@ static int32_t *ignis__sequence_encode(const char *call, const ignis__sequence *
     return NULL;
 }
 
+static bool ignis__sequence_append_checked(const char *call, ignis__sequence *sequence, const int32_t *ids, int count)
+{
+    return ignis__sequence_check_ids(call, sequence, ids, count) && ignis__sequence_append(call, sequence, ids, count);
+}
+
 IGNIS_API ignis_status ignis_sequence_text(ignis_sequence handle, const char *text, int64_t size)
 {
     static const char call[] = "ignis_sequence_text";
@@ -29279,8 +29266,7 @@ IGNIS_API ignis_status ignis_sequence_text(ignis_sequence handle, const char *te
         tokenizer = ignis__model_tokenizer(sequence->model);
     if (tokenizer.id)
         ids = ignis__sequence_encode(call, sequence, tokenizer, text, size, &count);
-    ok = ids && ignis__sequence_check_ids(call, sequence, ids, count) &&
-         ignis__sequence_append(call, sequence, ids, count);
+    ok = ids && ignis__sequence_append_checked(call, sequence, ids, count);
     ignis__free(ids);
     ignis__sequence_leave(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
@@ -29301,9 +29287,11 @@ static bool ignis__sequence_replace_tokens(const char *call, ignis__sequence *se
     return ignis__sequence_append(call, sequence, ids + common, count - common);
 }
 
-IGNIS_API ignis_status ignis_sequence_set(ignis_sequence handle, const int32_t *ids, int count)
+/*  Calls fn for the caller's tokens, with the sequence locked. */
+static ignis_status ignis__sequence_take_tokens(const char *call, ignis_sequence handle, const int32_t *ids, int count,
+                                                bool (*fn)(const char *call, ignis__sequence *sequence,
+                                                           const int32_t *ids, int count))
 {
-    static const char call[] = "ignis_sequence_set";
     ignis__sequence *sequence = ignis__sequence_enter(call, handle);
     bool ok = false;
     if (!sequence)
@@ -29313,9 +29301,19 @@ IGNIS_API ignis_status ignis_sequence_set(ignis_sequence handle, const int32_t *
     else if (count && !ids)
         ignis__fail_null(call, "ids");
     else
-        ok = ignis__sequence_replace_tokens(call, sequence, ids, count);
+        ok = fn(call, sequence, ids, count);
     ignis__sequence_leave(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count)
+{
+    return ignis__sequence_take_tokens("ignis_sequence_feed", sequence, ids, count, ignis__sequence_append_checked);
+}
+
+IGNIS_API ignis_status ignis_sequence_set(ignis_sequence sequence, const int32_t *ids, int count)
+{
+    return ignis__sequence_take_tokens("ignis_sequence_set", sequence, ids, count, ignis__sequence_replace_tokens);
 }
 
 IGNIS_API ignis_status ignis_sequence_chat(ignis_sequence handle, const ignis_message *messages, int count)

@@ -67,14 +67,14 @@ static ignis_tensor run(int row, const ignis_tensor *x)
     }
 }
 
-typedef struct call {
+typedef struct transform {
     int row; /* -1: a copy */
     const ignis_tensor *x;
-} call;
+} transform;
 
-static void run_call(const void *work)
+static void run_transform(const void *work)
 {
-    const call *c = (const call *)work;
+    const transform *c = (const transform *)work;
     (void)(c->row < 0 ? ignis_cast(c->x[0], IGNIS_F32) : run(c->row, c->x));
 }
 
@@ -113,7 +113,7 @@ int main(int argc, char **argv)
 {
     ignis_device_info info;
     ignis_tensor x[2];
-    call c = {-1, NULL};
+    transform c = {-1, NULL};
     repetition how = {ROUNDS, 50, 1e9};
     ignis_scope scope;
     double copy, seconds;
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
     x[0] = ignis_tensor_randn(IGNIS_SHAPE(2 * numbers), NULL);
     c.x = x;
     how.most = simulated ? 1 : 50;
-    copy = (double)numbers * 16 / median_seconds(run_call, &c, how);
+    copy = (double)numbers * 16 / median_seconds(run_transform, &c, how);
     ignis_scope_end(scope);
     printf("%s, %d MiB; a copy moves %.0f GB/s\n", info.name, simulated ? 2 : 64, 1e-9 * copy);
     for (i = 0; i < sizeof rows / sizeof rows[0] && ignis_status_last() == IGNIS_OK; i++) {
@@ -137,7 +137,7 @@ int main(int argc, char **argv)
         scope = ignis_scope_begin();
         inputs_of((int)i, rows[i].dtype == IGNIS_F64 ? numbers / 2 : numbers, simulated, x);
         c.row = (int)i;
-        seconds = median_seconds(run_call, &c, how);
+        seconds = median_seconds(run_transform, &c, how);
         printf("%-16s %10.4f ms", rows[i].name, 1e3 * seconds);
         if (rows[i].kind != EINSUM) /* real signals have as many bytes as their spectra */
             printf(" %6.2f of a copy", (double)numbers * 16 / seconds / copy);

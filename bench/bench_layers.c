@@ -119,18 +119,11 @@ static const struct {
               {"group_norm_256", run_group_norm, 64, 56, 256, true},
               {"group_norm_512", run_group_norm, 16, 32, 512, true}};
 
-typedef struct call {
-    ignis_tensor (*run)(const data *d);
-    const data *d;
-    bool backward;
-} call;
-
-static void run_call(const void *work)
+/*  Forward and backward, for median_seconds. */
+static void run_both(const void *work)
 {
     const call *c = (const call *)work;
     ignis_tensor y = c->run(c->d);
-    if (!c->backward)
-        return;
     ignis_backward(y, ignis_tensor_data(c->d->gradient));
     ignis_tensor_set_grad(c->d->x, IGNIS_NO_ARRAY); /* the next one is not added to it */
     ignis_tensor_set_grad(c->d->w, IGNIS_NO_ARRAY);
@@ -148,7 +141,7 @@ static void measure(int i, bool simulator, double copy)
     ignis_tensor_desc desc;
     int pass;
     data d;
-    call c = {layers[i].run, &d, false};
+    call c = {layers[i].run, &d};
     const repetition how = {ROUNDS, simulator ? 1 : 50, 0.01};
     for (pass = 0; pass < 2; pass++) {
         char name[64];
@@ -167,8 +160,7 @@ static void measure(int i, bool simulator, double copy)
         d.gradient = ignis_tensor_randn(ignis_tensor_shape(layers[i].run(&d)), &desc);
         out = (double)ignis_tensor_numel(d.gradient);
         bytes = 2 * (numel + out) * (pass ? 2 : 1) + (pass && layers[i].reads_x ? 2 * numel : 0);
-        c.backward = pass == 1;
-        seconds = median_seconds(run_call, &c, how);
+        seconds = median_seconds(pass ? run_both : run_call, &c, how);
         snprintf(name, sizeof name, "%s%s", layers[i].name, pass ? "+" : "");
         printf("%-18s %10.4f ms %6.2f TB/s %6.2f of a copy\n", name, 1e3 * seconds, 1e-12 * bytes / seconds,
                bytes / seconds / copy);
@@ -187,7 +179,7 @@ int main(int argc, char **argv)
     double copy;
     int64_t n;
     data d;
-    call c = {run_copy, &d, false};
+    call c = {run_copy, &d};
     repetition how = {ROUNDS, 20, 0.01};
     int i;
     if (ignis_setup(NULL) != IGNIS_OK || ignis_device_query(0, &info) != IGNIS_OK)

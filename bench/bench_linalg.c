@@ -81,17 +81,6 @@ static const struct {
              {"eigh_1024_f64", run_eigh, 1, 1024, IGNIS_F64},
              {"svd_1024_f64", run_svd, 1, 1024, IGNIS_F64}};
 
-typedef struct call {
-    ignis_tensor (*run)(const data *d);
-    const data *d;
-} call;
-
-static void run_call(const void *work)
-{
-    const call *c = (const call *)work;
-    (void)c->run(c->d);
-}
-
 int main(int argc, char **argv)
 {
     ignis_device_info info;

@@ -145,17 +145,6 @@ static const struct {
                   {"topk", run_topk, 4},
                   {"topk_one", run_topk_one, 0}};
 
-typedef struct call {
-    ignis_tensor (*run)(const data *d);
-    const data *d;
-} call;
-
-static void run_call(const void *work)
-{
-    const call *c = (const call *)work;
-    (void)c->run(c->d);
-}
-
 static ignis_tensor run_copy(const data *d) { return ignis_cast(d->x, IGNIS_F32); }
 
 int main(int argc, char **argv)

@@ -49,6 +49,8 @@ typedef struct repetition {
     double below;
 } repetition;
 
+struct data;
+
 enum { ROUNDS_AT_MOST = 64 };
 
 /*  Returns the median of the rounds: the time of a run, in a scope of its own. */
@@ -71,6 +73,19 @@ static inline double median_seconds(void (*run)(const void *work), const void *w
             runs = how.most;
     }
     return median(times, how.rounds);
+}
+
+/*  A call of a benchmark, whose inputs are in its own struct data. */
+typedef struct call {
+    ignis_tensor (*run)(const struct data *d);
+    const struct data *d;
+} call;
+
+/*  For median_seconds. */
+static inline void run_call(const void *work)
+{
+    const call *c = (const call *)work;
+    (void)c->run(c->d);
 }
 
 #endif

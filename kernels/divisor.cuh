@@ -17,13 +17,18 @@ __device__ inline int ignis_divide(const ignis__divisor &divisor, int x, int &re
     return quotient;
 }
 
-/*  Returns x / divisor, and the remainder, for any x. */
+/*  Returns x / divisor, for any x. */
+__device__ inline long long ignis_quotient(const ignis__divisor &divisor, long long x)
+{
+    int rest;
+    return x >> 31 == 0 ? ignis_divide(divisor, (int)x, rest) : x / divisor.size;
+}
+
+/*  As ignis_quotient, and the remainder. */
 __device__ inline long long ignis_divide_any(const ignis__divisor &divisor, long long x, int &rest)
 {
-    if (x >> 31 == 0)
-        return ignis_divide(divisor, (int)x, rest);
-    const long long quotient = x / divisor.size;
-    rest = (int)(x - quotient * divisor.size);
+    const long long quotient = ignis_quotient(divisor, x);
+    rest = (int)((uint32_t)x - (uint32_t)quotient * divisor.size);
     return quotient;
 }
 

@@ -21,18 +21,13 @@ struct ignis_pixel {
     int y, x, channel;
 };
 
-__device__ inline long long quotient(long long n, const ignis__divisor &d)
-{
-    return n >> 31 == 0 ? (long long)((__umulhi((uint32_t)n, d.multiplier) + (uint32_t)n) >> d.shift) : n / d.size;
-}
-
 /*  Where the first pack of thread i is in dst. */
 template <int N> __device__ inline ignis_pixel pixel_of(const ignis__images &images, long long i)
 {
-    const long long pixel = quotient(i, images.packs), row = quotient(pixel, images.width),
-                    image = quotient(row, images.height);
-    return {image, (int)(row - image * images.height.size), (int)(pixel - row * images.width.size),
-            (int)(i - pixel * images.packs.size) * N};
+    int pack, x, y;
+    const long long pixel = ignis_divide_any(images.packs, i, pack), row = ignis_divide_any(images.width, pixel, x),
+                    image = ignis_divide_any(images.height, row, y);
+    return {image, y, x, pack * N};
 }
 
 /*  Returns the element of src for a pixel of dst: the same image and channel at row 0 and column 0. */

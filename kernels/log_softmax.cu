@@ -14,82 +14,27 @@
 template <typename Team, int N>
 __device__ void forward(T *y, Wide *log_sums, const T *x, long long rows, long long n, int kept)
 {
-    for (long long r = Team::first(); r < rows; r += Team::count()) {
-        const T *from = x + r * n;
-        T *to = y + r * n;
-        const ignis_row<T, Team, N> row(from, n, kept);
-        ignis_batch<T, N> xs;
-        int last;
-        row.load(xs, from, 0);
-        const exponentials all = sum_up(row, xs, from, last);
-        const Wide log_sum = ignis_log<T>(all.sum), less = all.sum == 0 ? Wide(0) : log_sum;
+    each_forward<Team, N>(y, x, rows, n, kept, [=](long long r, const exponentials &all) {
+        const Wide shift = all.shift, log_sum = ignis_log<T>(all.sum), less = all.sum == 0 ? Wide(0) : log_sum;
         if (Team::thread() == 0) {
-            log_sums[r] = all.shift;
+            log_sums[r] = shift;
             log_sums[rows + r] = log_sum;
         }
-        for (int round = last; round >= 0; round--) {
-            if (round != last)
-                row.recall(xs, from, round);
-            row.each(
-                round,
-                [&](int column, auto &x) {
-                    Wide values[ignis_pack_count<decltype(x)>];
-#pragma unroll
-                    for (int i = 0; i < x.count; i++)
-                        values[i] = ignis_wide_at(x, i) - all.shift - less;
-                    ignis_store(to + column, ignis_pack_round<T>(values));
-                },
-                xs);
-        }
-    }
+        return [=](Wide x) { return x - shift - less; };
+    });
 }
 
 template <typename Team, int N>
 __device__ void backward(T *dx, const T *dy, const T *x, const Wide *log_sums, long long rows, long long n, int kept)
 {
-    for (long long r = Team::first(); r < rows; r += Team::count()) {
-        const T *from_x = x + r * n, *from_dy = dy + r * n;
-        T *to = dx + r * n;
-        const ignis_row<T, Team, N> row(from_x, n, kept);
-        ignis_batch<T, N> xs, grads;
-        Wide sum = 0;
-        int last = 0;
-        for (int round = 0; row.has(round); round++) {
-            row.load(xs, from_x, round);
-            row.load(grads, from_dy, round);
-            row.keep(xs, round, 0, 2);
-            row.keep(grads, round, 1, 2);
-            row.each(
-                round,
-                [&](int, auto &grad) {
-#pragma unroll
-                    for (int i = 0; i < grad.count; i++)
-                        sum += ignis_wide_at(grad, i);
-                },
-                grads);
-            last = round;
-        }
-        sum = Team::template reduce<ignis_sum>(sum);
-        const Wide log_sum = log_sums[rows + r];
-        const bool nothing = log_sum == -ignis_infinity<Wide>(); /* has any probability */
-        const ignis_exp_less<T> exp_of(log_sums[r], exp(-log_sum));
-        for (int round = last; round >= 0; round--) {
-            if (round != last) {
-                row.recall(xs, from_x, round, 0, 2);
-                row.recall(grads, from_dy, round, 1, 2);
-            }
-            row.each(
-                round,
-                [&](int column, auto &x, auto &grad) {
-                    Wide values[ignis_pack_count<decltype(x)>];
-#pragma unroll
-                    for (int i = 0; i < x.count; i++)
-                        values[i] = nothing ? Wide(0) : ignis_wide_at(grad, i) - exp_of(ignis_wide_at(x, i)) * sum;
-                    ignis_store(to + column, ignis_pack_round<T>(values));
-                },
-                xs, grads);
-        }
-    }
+    each_backward<Team, N>(
+        dx, dy, x, rows, n, kept, [](Wide, Wide grad) { return grad; },
+        [=](long long r, Wide sum) {
+            const Wide log_sum = log_sums[rows + r];
+            const bool nothing = log_sum == -ignis_infinity<Wide>(); /* has any probability */
+            const ignis_exp_less<T> exp_of(log_sums[r], exp(-log_sum));
+            return [=](Wide x, Wide grad) { return nothing ? Wide(0) : grad - exp_of(x) * sum; };
+        });
 }
 
 extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)

@@ -23,8 +23,8 @@ __device__ inline ignis_span window_of(const ignis__pooling &p, int dim, int o, 
 __device__ inline ignis_span windows_with(const ignis__pooling &p, int dim, int element, int size)
 {
     const int last = element + p.padding[dim], before = last - p.window[dim];
-    const int begin = before < 0 ? 0 : (int)quotient(before, p.stride[dim]) + 1;
-    return {begin, begin, min((int)quotient(last, p.stride[dim]) + 1, size)};
+    const int begin = before < 0 ? 0 : (int)ignis_quotient(p.stride[dim], before) + 1;
+    return {begin, begin, min((int)ignis_quotient(p.stride[dim], last) + 1, size)};
 }
 
 /*  f(pack, where it is in its window) for the packs of a window, by rows; from: in row 0 and column 0. W > 0:

@@ -23,76 +23,17 @@
 
 template <typename Team, int N> __device__ void forward(T *y, const T *x, long long rows, long long n, int kept)
 {
-    for (long long r = Team::first(); r < rows; r += Team::count()) {
-        const T *from = x + r * n;
-        T *to = y + r * n;
-        const ignis_row<T, Team, N> row(from, n, kept);
-        ignis_batch<T, N> xs;
-        int last;
-        row.load(xs, from, 0);
-        const exponentials all = sum_up(row, xs, from, last);
-        const Wide scale = all.sum == 0 ? Wide(0) : Wide(1) / all.sum;
-        const ignis_exp_less<T> exp_of(all.shift, scale);
-        for (int round = last; round >= 0; round--) {
-            if (round != last)
-                row.recall(xs, from, round);
-            row.each(
-                round,
-                [&](int column, auto &x) {
-                    Wide values[ignis_pack_count<decltype(x)>];
-#pragma unroll
-                    for (int i = 0; i < x.count; i++)
-                        values[i] = exp_of(ignis_wide_at(x, i));
-                    ignis_store(to + column, ignis_pack_round<T>(values));
-                },
-                xs);
-        }
-    }
+    each_forward<Team, N>(y, x, rows, n, kept, [](long long, const exponentials &all) {
+        return ignis_exp_less<T>(all.shift, all.sum == 0 ? Wide(0) : Wide(1) / all.sum);
+    });
 }
 
 template <typename Team, int N>
 __device__ void backward(T *dx, const T *dy, const T *y, long long rows, long long n, int kept)
 {
-    for (long long r = Team::first(); r < rows; r += Team::count()) {
-        const T *from_y = y + r * n, *from_dy = dy + r * n;
-        T *to = dx + r * n;
-        const ignis_row<T, Team, N> row(from_y, n, kept);
-        ignis_batch<T, N> ys, grads;
-        Wide sum = 0;
-        int last = 0;
-        for (int round = 0; row.has(round); round++) {
-            row.load(ys, from_y, round);
-            row.load(grads, from_dy, round);
-            row.keep(ys, round, 0, 2);
-            row.keep(grads, round, 1, 2);
-            row.each(
-                round,
-                [&](int, auto &y, auto &grad) {
-#pragma unroll
-                    for (int i = 0; i < y.count; i++)
-                        sum += ignis_wide_at(y, i) * ignis_wide_at(grad, i);
-                },
-                ys, grads);
-            last = round;
-        }
-        sum = Team::template reduce<ignis_sum>(sum);
-        for (int round = last; round >= 0; round--) {
-            if (round != last) {
-                row.recall(ys, from_y, round, 0, 2);
-                row.recall(grads, from_dy, round, 1, 2);
-            }
-            row.each(
-                round,
-                [&](int column, auto &y, auto &grad) {
-                    Wide values[ignis_pack_count<decltype(y)>];
-#pragma unroll
-                    for (int i = 0; i < y.count; i++)
-                        values[i] = ignis_wide_at(y, i) * (ignis_wide_at(grad, i) - sum);
-                    ignis_store(to + column, ignis_pack_round<T>(values));
-                },
-                ys, grads);
-        }
-    }
+    each_backward<Team, N>(
+        dx, dy, y, rows, n, kept, [](Wide y, Wide grad) { return y * grad; },
+        [](long long, Wide sum) { return [=](Wide y, Wide grad) { return y * (grad - sum); }; });
 }
 
 extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)

@@ -95,4 +95,82 @@ __device__ inline exponentials sum_up(const ignis_row<T, Team, N, exact, packs> 
     return all;
 }
 
+/* >>rows of results ---------------------------------------------------------------------------------------------- */
+
+/*  Writes y = results_of(r, exponentials of row r)(x) for all elements x. */
+template <typename Team, int N, typename F>
+__device__ inline void each_forward(T *y, const T *x, long long rows, long long n, int kept, F results_of)
+{
+    for (long long r = Team::first(); r < rows; r += Team::count()) {
+        const T *from = x + r * n;
+        T *to = y + r * n;
+        const ignis_row<T, Team, N> row(from, n, kept);
+        ignis_batch<T, N> xs;
+        int last;
+        row.load(xs, from, 0);
+        const auto result_of = results_of(r, sum_up(row, xs, from, last));
+        for (int round = last; round >= 0; round--) {
+            if (round != last)
+                row.recall(xs, from, round);
+            row.each(
+                round,
+                [&](int column, auto &x) {
+                    Wide values[ignis_pack_count<decltype(x)>];
+#pragma unroll
+                    for (int i = 0; i < x.count; i++)
+                        values[i] = result_of(ignis_wide_at(x, i));
+                    ignis_store(to + column, ignis_pack_round<T>(values));
+                },
+                xs);
+        }
+    }
+}
+
+/*  Writes dx = gradients_of(r, sum of term(v, g))(v, g) for all elements v of `values` and g of dy. */
+template <typename Team, int N, typename Term, typename F>
+__device__ inline void each_backward(T *dx, const T *dy, const T *values, long long rows, long long n, int kept,
+                                     Term term, F gradients_of)
+{
+    for (long long r = Team::first(); r < rows; r += Team::count()) {
+        const T *from = values + r * n, *from_dy = dy + r * n;
+        T *to = dx + r * n;
+        const ignis_row<T, Team, N> row(from, n, kept);
+        ignis_batch<T, N> batch, grads;
+        Wide sum = 0;
+        int last = 0;
+        for (int round = 0; row.has(round); round++) {
+            row.load(batch, from, round);
+            row.load(grads, from_dy, round);
+            row.keep(batch, round, 0, 2);
+            row.keep(grads, round, 1, 2);
+            row.each(
+                round,
+                [&](int, auto &v, auto &grad) {
+#pragma unroll
+                    for (int i = 0; i < grad.count; i++)
+                        sum += term(ignis_wide_at(v, i), ignis_wide_at(grad, i));
+                },
+                batch, grads);
+            last = round;
+        }
+        const auto gradient_of = gradients_of(r, Team::template reduce<ignis_sum>(sum));
+        for (int round = last; round >= 0; round--) {
+            if (round != last) {
+                row.recall(batch, from, round, 0, 2);
+                row.recall(grads, from_dy, round, 1, 2);
+            }
+            row.each(
+                round,
+                [&](int column, auto &v, auto &grad) {
+                    Wide results[ignis_pack_count<decltype(v)>];
+#pragma unroll
+                    for (int i = 0; i < v.count; i++)
+                        results[i] = gradient_of(ignis_wide_at(v, i), ignis_wide_at(grad, i));
+                    ignis_store(to + column, ignis_pack_round<T>(results));
+                },
+                batch, grads);
+        }
+    }
+}
+
 #endif // IGNIS_SOFTMAX_CUH

@@ -19,7 +19,8 @@ __device__ inline ignis_between between(const ignis__scaling &s, int o)
 {
     const long long den = s.den.size,
                     at = max(0LL, min((long long)o * s.step + s.start, (s.in - 1) * den + (s.is_linear ? 0 : den - 1)));
-    const int low = (int)quotient(at, s.den), rest = (int)(at - low * den);
+    int rest;
+    const int low = (int)ignis_divide_any(s.den, at, rest);
     return {low, min(low + 1, s.in - 1), s.is_linear ? (Wide)rest / (Wide)den : Wide(0)};
 }
 
@@ -102,8 +103,8 @@ __device__ inline ignis_reach reach_of(const ignis__scaling &s, int pixel)
     const long long den = s.den.size, before = (pixel - s.is_linear) * den - s.start - (s.is_linear ? 0 : 1);
     const long long last = (pixel + 1) * den - 1 - s.start;
     ignis_reach reach;
-    reach.begin = before < 0 ? 0 : (int)quotient(before, s.by_step) + 1;
-    reach.end = last < 0 ? 0 : (int)min(quotient(last, s.by_step) + 1, (long long)s.out);
+    reach.begin = before < 0 ? 0 : (int)ignis_quotient(s.by_step, before) + 1;
+    reach.end = last < 0 ? 0 : (int)min(ignis_quotient(s.by_step, last) + 1, (long long)s.out);
     reach.at = (long long)reach.begin * s.step + s.start - pixel * den;
     return reach;
 }

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
-/*  fuzz.h - random numbers of the fuzzers: the same seed makes the same inputs */
+/*  fuzz.h - random numbers of the fuzzers, the same for a seed; and conditions on an input
+
+    A fuzzer with conditions defines FUZZER, its name, first. */
 #ifndef FUZZ_H
 #define FUZZ_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,5 +38,29 @@ static inline void splice_string(char *text, size_t room, size_t at, size_t old,
     memmove(text + at + size, text + at + old, length - at - old + 1);
     memcpy(text + at, with, size);
 }
+
+#ifdef FUZZER
+
+/*  Ends the program if a condition on an input does not hold. The input is in a file then. */
+static inline void require(bool condition, const char *what, const void *input, size_t size)
+{
+    FILE *file;
+    if (condition)
+        return;
+    file = fopen(FUZZER ".failed", "wb");
+    if (file) {
+        fwrite(input, 1, size, file);
+        fclose(file);
+    }
+    fprintf(stderr, FUZZER ": %s; the input is in " FUZZER ".failed\n", what);
+    abort();
+}
+
+static inline void require_text(bool condition, const char *what, const char *text)
+{
+    require(condition, what, text, strlen(text));
+}
+
+#endif
 
 #endif

@@ -81,36 +81,35 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__copy_to_host(const ignis__work *work, voi
     return !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
 }
 
-static bool ignis__convert_from_host(const ignis__work *work, ignis__address to, ignis_dtype to_dtype, const void *from,
-                                     ignis_dtype from_dtype, int64_t count)
-{
-    int64_t size = ignis__dtypes[to_dtype].size, step = IGNIS__CONVERT_CHUNK / size, done, part;
-    void *chunk = ignis__alloc((size_t)((count < step ? count : step) * size + 1));
-    bool ok = chunk != NULL;
-    if (!ok)
-        ignis__fail_host_memory(work->call, (size_t)IGNIS__CONVERT_CHUNK);
-    for (done = 0; ok && done < count; done += part) {
-        part = count - done < step ? count - done : step;
-        ignis__convert(chunk, to_dtype, (const char *)from + done * ignis__dtypes[from_dtype].size, from_dtype, part);
-        ok = ignis__copy_from_host(work, to + (uint64_t)(done * size), chunk, part * size);
-    }
-    ignis__free(chunk);
-    return ok;
-}
+/*  A transfer between an array and host memory of another dtype. One of `from` and `to` is NULL. */
+typedef struct ignis__conversion {
+    ignis__address address;
+    ignis_dtype dtype, host_dtype;
+    const void *from;
+    void *to;
+    int64_t count;
+} ignis__conversion;
 
-static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtype to_dtype, ignis__address from,
-                                   ignis_dtype from_dtype, int64_t count)
+/*  Converts on the host, in chunks of the array's dtype. */
+static bool ignis__convert_transfer(const ignis__work *work, const ignis__conversion *c)
 {
-    int64_t size = ignis__dtypes[from_dtype].size, step = IGNIS__CONVERT_CHUNK / size, done, part;
-    void *chunk = ignis__alloc((size_t)((count < step ? count : step) * size + 1));
+    int64_t size = ignis__dtypes[c->dtype].size, host_size = ignis__dtypes[c->host_dtype].size;
+    int64_t step = IGNIS__CONVERT_CHUNK / size, done, part;
+    void *chunk = ignis__alloc((size_t)((c->count < step ? c->count : step) * size + 1));
     bool ok = chunk != NULL;
     if (!ok)
         ignis__fail_host_memory(work->call, (size_t)IGNIS__CONVERT_CHUNK);
-    for (done = 0; ok && done < count; done += part) {
-        part = count - done < step ? count - done : step;
-        ok = ignis__copy_to_host(work, chunk, from + (uint64_t)(done * size), part * size);
-        if (ok)
-            ignis__convert((char *)to + done * ignis__dtypes[to_dtype].size, to_dtype, chunk, from_dtype, part);
+    for (done = 0; ok && done < c->count; done += part) {
+        ignis__address at = c->address + (uint64_t)(done * size);
+        part = c->count - done < step ? c->count - done : step;
+        if (c->from) {
+            ignis__convert(chunk, c->dtype, (const char *)c->from + done * host_size, c->host_dtype, part);
+            ok = ignis__copy_from_host(work, at, chunk, part * size);
+        } else {
+            ok = ignis__copy_to_host(work, chunk, at, part * size);
+            if (ok)
+                ignis__convert((char *)c->to + done * host_size, c->host_dtype, chunk, c->dtype, part);
+        }
     }
     ignis__free(chunk);
     return ok;
@@ -131,14 +130,13 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__transfer_check(const char *call, const ig
 IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data,
                                                                ignis_dtype dtype)
 {
+    ignis__conversion c = {0, array->dtype, dtype, data, NULL, array->numel};
     ignis__work work;
-    ignis__address address;
     bool ok = ignis__work_begin(call, array->storage->device, &work);
     if (ok) {
-        ok =
-            (array->numel == 0 || !ignis__capture_refuses(call)) && ignis__work_write(&work, array, &address) &&
-            (dtype == array->dtype ? ignis__copy_from_host(&work, address, data, ignis__array_bytes(array))
-                                   : ignis__convert_from_host(&work, address, array->dtype, data, dtype, array->numel));
+        ok = (array->numel == 0 || !ignis__capture_refuses(call)) && ignis__work_write(&work, array, &c.address) &&
+             (dtype == array->dtype ? ignis__copy_from_host(&work, c.address, data, ignis__array_bytes(array))
+                                    : ignis__convert_transfer(&work, &c));
         ignis__work_end(&work);
     }
     return ok ? IGNIS_OK : ignis__failed();
@@ -147,13 +145,13 @@ IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__array_from_host(const char *call,
 IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__array_to_host(const char *call, ignis__array *array, void *out,
                                                              ignis_dtype dtype)
 {
+    ignis__conversion c = {0, array->dtype, dtype, NULL, out, array->numel};
     ignis__work work;
-    ignis__address address;
     bool ok = ignis__work_begin(call, array->storage->device, &work);
     if (ok) {
-        ok = ignis__work_read(&work, array, &address) &&
-             (dtype == array->dtype ? ignis__copy_to_host(&work, out, address, ignis__array_bytes(array))
-                                    : ignis__convert_to_host(&work, out, dtype, address, array->dtype, array->numel));
+        ok = ignis__work_read(&work, array, &c.address) &&
+             (dtype == array->dtype ? ignis__copy_to_host(&work, out, c.address, ignis__array_bytes(array))
+                                    : ignis__convert_transfer(&work, &c));
         ignis__work_end(&work);
     }
     return ok ? IGNIS_OK : ignis__failed();

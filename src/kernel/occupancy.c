@@ -1,38 +1,58 @@
-/*  kernel/occupancy.c - ignis_kernel_occupancy: how many blocks run at once
+/*  kernel/occupancy.c - ignis_kernel_query, and ignis_kernel_occupancy: how many blocks run at once
 
     Asks the driver; the block size is searched in whole warps.
     May use: user_kernel.c. Locks: none. */
 
 #include "room.h"
 
+/*  A question about a kernel's code on the current device. */
+typedef struct ignis__kernel_question {
+    ignis__kernel *kernel;
+    ignis__device *device;
+    ignis__kernel_code *code;
+    ignis__binding binding;
+} ignis__kernel_question;
+
+/*  Holds the kernel, enters the device, and finds the code. False, and reported, on failure. ignis__question_end
+    follows in any case. */
+IGNIS__COLD static bool ignis__question_begin(const char *call, ignis_kernel handle, const char *out_name,
+                                              const void *out, ignis__kernel_question *question)
+{
+    question->kernel = ignis__kernel_hold(call, handle);
+    question->device = NULL;
+    if (!question->kernel || !ignis__check_not_null(call, out_name, out))
+        return false;
+    question->device = ignis__device_current_enter(call, &question->binding);
+    question->code = question->device ? ignis__kernel_code_of(call, question->device, question->kernel) : NULL;
+    return question->code != NULL;
+}
+
+IGNIS__COLD static ignis_status ignis__question_end(const char *call, ignis__kernel_question *question, bool ok)
+{
+    if (question->device)
+        ignis__device_leave(&question->binding);
+    if (question->kernel)
+        ignis__kernel_drop(call, question->kernel);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
 IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis_kernel_info *info)
 {
     static const char call[] = "ignis_kernel_query";
-    ignis__kernel *kernel = ignis__kernel_hold(call, handle);
-    ignis__kernel_code *code;
-    ignis__device *device;
-    ignis__binding binding;
-    bool ok = false;
-    if (!kernel)
-        return ignis__failed();
-    if (ignis__check_not_null(call, "info", info) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
-        code = ignis__kernel_code_of(call, device, kernel);
-        ok = code &&
-             !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute,
-                                 (&info->registers, IGNIS__CU_FUNC_REGISTERS, code->function)) &&
-             !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute,
-                                 (&info->local_bytes, IGNIS__CU_FUNC_LOCAL, code->function));
-        if (ok) {
-            info->entry = code->entry;
-            info->parameters = code->params;
-            info->shared_bytes = code->static_shared;
-            info->max_threads = code->max_threads;
-            info->from_cache = ignis__kernel_code_get(call, device, ignis__kernel_current(kernel))->module.from_cache;
-        }
-        ignis__device_leave(&binding);
+    ignis__kernel_question q;
+    bool ok = ignis__question_begin(call, handle, "info", info, &q) &&
+              !IGNIS__CUDA_FAILED(call, q.device, cuFuncGetAttribute,
+                                  (&info->registers, IGNIS__CU_FUNC_REGISTERS, q.code->function)) &&
+              !IGNIS__CUDA_FAILED(call, q.device, cuFuncGetAttribute,
+                                  (&info->local_bytes, IGNIS__CU_FUNC_LOCAL, q.code->function));
+    if (ok) {
+        info->entry = q.code->entry;
+        info->parameters = q.code->params;
+        info->shared_bytes = q.code->static_shared;
+        info->max_threads = q.code->max_threads;
+        info->from_cache = ignis__kernel_code_get(call, q.device, ignis__kernel_current(q.kernel))->module.from_cache;
     }
-    ignis__kernel_drop(call, kernel);
-    return ok ? IGNIS_OK : ignis__failed();
+    return ignis__question_end(call, &q, ok);
 }
 
 /*  Checks that a block can have that many threads, and that much dynamic shared memory. */
@@ -89,18 +109,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel handle, i
                                                           ignis_occupancy *out)
 {
     static const char call[] = "ignis_kernel_occupancy";
-    ignis__kernel *kernel = ignis__kernel_hold(call, handle);
-    ignis__kernel_code *code;
-    ignis__device *device;
-    ignis__binding binding;
-    bool ok = false;
-    if (!kernel)
-        return ignis__failed();
-    if (ignis__check_not_null(call, "out", out) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
-        code = ignis__kernel_code_of(call, device, kernel);
-        ok = code && ignis__kernel_occupancy(call, device, code, block, shared_bytes, out);
-        ignis__device_leave(&binding);
-    }
-    ignis__kernel_drop(call, kernel);
-    return ok ? IGNIS_OK : ignis__failed();
+    ignis__kernel_question q;
+    bool ok = ignis__question_begin(call, handle, "out", out, &q) &&
+              ignis__kernel_occupancy(call, q.device, q.code, block, shared_bytes, out);
+    return ignis__question_end(call, &q, ok);
 }

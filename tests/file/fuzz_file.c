@@ -8,21 +8,8 @@
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
 
+#define FUZZER "fuzz_file"
 #include "fuzz.h"
-
-static void require(bool condition, const char *what, const unsigned char *bytes, size_t size)
-{
-    FILE *file;
-    if (condition)
-        return;
-    file = fopen("fuzz_file.failed", "wb");
-    if (file) {
-        fwrite(bytes, 1, size, file);
-        fclose(file);
-    }
-    fprintf(stderr, "fuzz_file: %s; the input is in fuzz_file.failed\n", what);
-    abort();
-}
 
 /*  Writes what was read as a file of its own, whose header must be read as the same tensors again. */
 static void check_rewritten(const ignis__safetensors *file, const unsigned char *bytes, size_t size)

@@ -7,23 +7,10 @@
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
 
+#define FUZZER "fuzz_npy"
 #include "fuzz.h"
 
 enum { HEADER_MAX = 1024, DATA = 64 };
-
-static void require(bool condition, const char *what, const unsigned char *bytes, size_t size)
-{
-    FILE *file;
-    if (condition)
-        return;
-    file = fopen("fuzz_npy.failed", "wb");
-    if (file) {
-        fwrite(bytes, 1, size, file);
-        fclose(file);
-    }
-    fprintf(stderr, "fuzz_npy: %s; the input is in fuzz_npy.failed\n", what);
-    abort();
-}
 
 /*  Reads a file; true when it is accepted. The header that it is written with must be read as the same. */
 static bool try_file(const unsigned char *bytes, size_t size)

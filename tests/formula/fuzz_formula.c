@@ -9,20 +9,8 @@
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
 
+#define FUZZER "fuzz_formula"
 #include "fuzz.h"
-
-static void require(bool condition, const char *what, const char *text)
-{
-    if (condition)
-        return;
-    fprintf(stderr, "fuzz_formula: %s; the formula is in fuzz_formula.failed\n", what);
-    FILE *file = fopen("fuzz_formula.failed", "wb");
-    if (file) {
-        fputs(text, file);
-        fclose(file);
-    }
-    abort();
-}
 
 /*  In a kernel's text each n12 and d12_3 is declared, once, before it is used; braces and parentheses are in pairs, and
     nothing is there that a formula's text could have brought in. */
@@ -32,13 +20,13 @@ static void check_kernel(const char *kernel, const char *text)
     const char *at = strstr(kernel, "DI void map_f("), *end = strstr(kernel, "struct P");
     int depth = 0;
     memset(declared, 0, sizeof declared);
-    require(at && end, "a kernel has no function", text);
+    require_text(at && end, "a kernel has no function", text);
     for (; at < end; at++) {
         bool begins = !ignis__formula_is_letter(at[-1]) && !ignis__formula_is_digit(at[-1]);
-        require(*at == '\n' || (*at >= ' ' && *at < 127 && !strchr("#\"'\\[]`@$", *at)),
-                "a kernel has a strange character", text);
+        require_text(*at == '\n' || (*at >= ' ' && *at < 127 && !strchr("#\"'\\[]`@$", *at)),
+                     "a kernel has a strange character", text);
         depth += strchr("({", *at) ? 1 : strchr(")}", *at) ? -1 : 0;
-        require(depth >= 0, "a kernel has parentheses that nothing opens", text);
+        require_text(depth >= 0, "a kernel has parentheses that nothing opens", text);
         if (begins && (*at == 'n' || *at == 'd') && ignis__formula_is_digit(at[1])) {
             char *behind;
             long term = strtol(at + 1, &behind, 10), input = *at == 'd' ? strtol(behind + 1, NULL, 10) : 0;
@@ -46,14 +34,14 @@ static void check_kernel(const char *kernel, const char *text)
                             (strncmp(at - 2, "W ", 2) == 0 || strncmp(at - 4, "i64 ", 4) == 0 ||
                              strncmp(at - 5, "bool ", 5) == 0) &&
                             strncmp(behind + (*at == 'd' ? 2 : 0), " = ", 3) == 0;
-            require(term < IGNIS__FORMULA_TERMS && input < IGNIS_MAX_INPUTS, "a kernel has a term that cannot be",
-                    text);
-            require(declares != (bool)declared[*at == 'd'][term][input],
-                    "a term is used before it is there, or is there twice", text);
+            require_text(term < IGNIS__FORMULA_TERMS && input < IGNIS_MAX_INPUTS, "a kernel has a term that cannot be",
+                         text);
+            require_text(declares != (bool)declared[*at == 'd'][term][input],
+                         "a term is used before it is there, or is there twice", text);
             declared[*at == 'd'][term][input] = 1;
         }
     }
-    require(depth == 0, "a kernel has open parentheses", text);
+    require_text(depth == 0, "a kernel has open parentheses", text);
 }
 
 /*  Reads a formula of four inputs; true when it is accepted. */
@@ -65,18 +53,18 @@ static bool try_formula(const char *text)
     ignis__formula_writer writer;
     int i, mode;
     if (!formula) {
-        require(*reader.fault && strlen(reader.fault) > 5, "a refusal has no reason", text);
-        require(reader.column <= strlen(text) + 1, "a refusal has no place", text);
+        require_text(*reader.fault && strlen(reader.fault) > 5, "a refusal has no reason", text);
+        require_text(reader.column <= strlen(text) + 1, "a refusal has no place", text);
         return false;
     }
-    require(formula->term_count >= 4 && formula->result_count > 0, "a formula has no result", text);
+    require_text(formula->term_count >= 4 && formula->result_count > 0, "a formula has no result", text);
     for (i = 0; i < formula->result_count; i++)
-        require(formula->result[i] < formula->term_count, "a result is no term", text);
+        require_text(formula->result[i] < formula->term_count, "a result is no term", text);
     for (i = 0; i < formula->term_count; i++) {
         const ignis__formula_function *f = &ignis__formula_functions[formula->term[i].function];
         for (mode = 0; mode < f->count; mode++)
-            require(formula->term[i].arg[mode] >= 0 && formula->term[i].arg[mode] < i,
-                    "a term comes before its arguments", text);
+            require_text(formula->term[i].arg[mode] >= 0 && formula->term[i].arg[mode] < i,
+                         "a term comes before its arguments", text);
     }
     for (mode = 0; mode < 4; mode++) {
         memset(&spec, 0, sizeof spec);
@@ -106,7 +94,7 @@ static bool try_formula(const char *text)
             spec.reduction = IGNIS_REDUCE_SUM;
             spec.team = 32;
         }
-        require(ignis__formula_write_kernel(&writer, formula, &spec), "a kernel cannot be written", text);
+        require_text(ignis__formula_write_kernel(&writer, formula, &spec), "a kernel cannot be written", text);
         check_kernel(writer.text.data, text);
         ignis__free(writer.text.data);
     }
@@ -290,7 +278,7 @@ int main(int argc, char **argv)
         if (!text)
             return 1;
         ok = try_formula(text);
-        require(ok || !whole, "a good formula is refused", text);
+        require_text(ok || !whole, "a good formula is refused", text);
         accepted += ok;
         free(text);
     }

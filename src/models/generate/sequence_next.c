@@ -1,4 +1,4 @@
-/*  models/generate/sequence_next.c - new sequences, feeding, the next token, logits
+/*  models/generate/sequence_next.c - new sequences, the next token, logits
 
     Decode steps of several sequences of one model run as one batch: the weights are read once.
     May use: sequence_step.c, kv_cache.c, engine_create.c. Locks: the model's slot lock to make the engine, then,
@@ -65,24 +65,6 @@ IGNIS__PRIVATE ignis_sequence ignis__sequence_new(const char *call, ignis_model 
 IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model)
 {
     return ignis__sequence_new("ignis_sequence_begin", model);
-}
-
-IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence handle, const int32_t *ids, int count)
-{
-    static const char call[] = "ignis_sequence_feed";
-    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
-    bool ok = false;
-    if (!sequence)
-        return ignis__failed();
-    if (count < 0)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
-    else if (count && !ids)
-        ignis__fail_null(call, "ids");
-    else
-        ok =
-            ignis__sequence_check_ids(call, sequence, ids, count) && ignis__sequence_append(call, sequence, ids, count);
-    ignis__sequence_leave(call, sequence);
-    return ok ? IGNIS_OK : ignis__failed();
 }
 
 IGNIS_API int32_t ignis_sequence_next(ignis_sequence handle, const ignis_sampling_desc *sampling)

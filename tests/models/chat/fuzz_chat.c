@@ -75,24 +75,12 @@ UNCOUNTED static size_t count_length(const char *text) { return count_bytes(strl
 #undef strftime
 #undef fmod
 
+#define FUZZER "fuzz_chat"
 #include "fuzz.h"
 #include "chat_cases.h"
 
 /*  What a step and a byte that is read may cost at most. */
 enum { WORK_OF_A_STEP = 160, WORK_OF_A_BYTE = 400 };
-
-static void require(bool condition, const char *what, const char *text)
-{
-    if (condition)
-        return;
-    fprintf(stderr, "fuzz_chat: %s; the template is in fuzz_chat.failed\n", what);
-    FILE *file = fopen("fuzz_chat.failed", "wb");
-    if (file) {
-        fputs(text, file);
-        fclose(file);
-    }
-    abort();
-}
 
 /*  Renders a template with the variables of a case; true when there is a text. */
 static bool try_template(const char *text, const char *variables)
@@ -113,16 +101,16 @@ static bool try_template(const char *text, const char *variables)
     ignis__quiet_end(&before, &failure, why, sizeof why);
     allowed = WORK_OF_A_STEP * (unsigned long long)chat.steps +
               WORK_OF_A_BYTE * (strlen(text) + (variables ? strlen(variables) : 0) + 100);
-    require(work_done <= allowed, "it has taken more work than its steps account for", text);
-    require(ok == (failure.status == IGNIS_OK), "a failure and its status differ", text);
-    require(ok || strlen(why) > 5, "a refusal has no reason", text);
-    require(ok || (strstr(why, "line ") && strstr(why, ", column ")) || chat.fault_at == SIZE_MAX,
-            "a refusal has no place", text);
-    require(ok || chat.fault_at == SIZE_MAX || chat.fault_at <= chat.size || chat.fault, "a refusal's place is outside",
-            text);
+    require_text(work_done <= allowed, "it has taken more work than its steps account for", text);
+    require_text(ok == (failure.status == IGNIS_OK), "a failure and its status differ", text);
+    require_text(ok || strlen(why) > 5, "a refusal has no reason", text);
+    require_text(ok || (strstr(why, "line ") && strstr(why, ", column ")) || chat.fault_at == SIZE_MAX,
+                 "a refusal has no place", text);
+    require_text(ok || chat.fault_at == SIZE_MAX || chat.fault_at <= chat.size || chat.fault,
+                 "a refusal's place is outside", text);
     for (i = 0; ok && i < out.size; i += (size_t)ignis__utf8_length(out.text + i, out.size - i)) {
-        require(ignis__utf8_length(out.text + i, out.size - i) > 0, "a text is no UTF-8", text);
-        require((unsigned char)out.marks[i] < 2, "a mark is neither 0 nor 1", text);
+        require_text(ignis__utf8_length(out.text + i, out.size - i) > 0, "a text is no UTF-8", text);
+        require_text((unsigned char)out.marks[i] < 2, "a mark is neither 0 nor 1", text);
     }
     ignis__chat_close(&chat);
     return ok;
@@ -463,7 +451,7 @@ int main(int argc, char **argv)
         if (!text)
             return 1;
         ok = try_template(text, chat_cases[one].variables);
-        require(ok == (chat_cases[one].text != NULL) || !whole, "a good template is refused", text);
+        require_text(ok == (chat_cases[one].text != NULL) || !whole, "a good template is refused", text);
         rendered += ok;
         free(text);
     }

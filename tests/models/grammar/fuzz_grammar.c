@@ -9,22 +9,10 @@
 #define IGNIS_IMPLEMENTATION
 #include "ignis_models.h"
 
+#define FUZZER "fuzz_grammar"
 #include "fuzz.h"
 
 static ignis__vocabulary *vocabulary; /* of single bytes and pairs of some of them */
-
-static void require(bool condition, const char *what, const char *text)
-{
-    if (condition)
-        return;
-    fprintf(stderr, "fuzz_grammar: %s; the grammar is in fuzz_grammar.failed\n", what);
-    FILE *file = fopen("fuzz_grammar.failed", "wb");
-    if (file) {
-        fputs(text, file);
-        fclose(file);
-    }
-    abort();
-}
 
 static void vocabulary_make(void)
 {
@@ -58,29 +46,30 @@ static bool try_grammar(const char *text)
     const uint32_t *mask;
     int steps, id, i;
     ignis__quiet_end(&before, &failure, why, sizeof why);
-    require(!g == (failure.status != IGNIS_OK), "a failure and its status differ", text);
-    require(g || strlen(why) > 30, "a refusal has no reason", text);
-    require(g || failure.status == IGNIS_ERROR_ARGUMENT || failure.status == IGNIS_ERROR_UNSUPPORTED,
-            "a refusal has another status", text);
+    require_text(!g == (failure.status != IGNIS_OK), "a failure and its status differ", text);
+    require_text(g || strlen(why) > 30, "a refusal has no reason", text);
+    require_text(g || failure.status == IGNIS_ERROR_ARGUMENT || failure.status == IGNIS_ERROR_UNSUPPORTED,
+                 "a refusal has another status", text);
     if (!g)
         return false;
     for (state = g->start, steps = 0; steps < 40; steps++, state = next) {
         mask = ignis__grammar_compute_mask(g, vocabulary, state);
         if (!mask) {
-            require(g->diagnostic == IGNIS_DIAG_UNSUPPORTED, "no mask, and no reason", text);
+            require_text(g->diagnostic == IGNIS_DIAG_UNSUPPORTED, "no mask, and no reason", text);
             break;
         }
-        require(IGNIS__GRAMMAR_AT(g, state, states, state)->any || IGNIS__GRAMMAR_AT(g, state, states, state)->ends,
-                "a text cannot go on", text);
+        require_text(IGNIS__GRAMMAR_AT(g, state, states, state)->any ||
+                         IGNIS__GRAMMAR_AT(g, state, states, state)->ends,
+                     "a text cannot go on", text);
         for (i = 0, id = (int)random_below(512); i < 512 && !(mask[id / 32] >> id % 32 & 1); i++)
             id = (id + 1) % 512;
         if (i == 512)
             break;
         next = ignis__grammar_step_token(g, vocabulary, state, id);
-        require(next > 0, "a mask and the matcher differ", text);
+        require_text(next > 0, "a mask and the matcher differ", text);
         if (steps == 20)
-            require((state = next = ignis__grammar_reset_states(g) ? g->start : -1) >= 0, "there is no beginning",
-                    text);
+            require_text((state = next = ignis__grammar_reset_states(g) ? g->start : -1) >= 0, "there is no beginning",
+                         text);
     }
     ignis__grammar_free(g);
     return true;
@@ -201,7 +190,7 @@ int main(int argc, char **argv)
             return 1;
         strcpy(exact, text);
         ok = try_grammar(exact);
-        require(ok || !whole, "a good grammar is refused", exact);
+        require_text(ok || !whole, "a good grammar is refused", exact);
         accepted += ok;
         free(exact);
     }

@@ -9,26 +9,13 @@
 #define IGNIS_IMPLEMENTATION
 #include "ignis_models.h"
 
+#define FUZZER "fuzz_text"
 #include "fuzz.h"
 #include "text_files.h"
 
 static void quiet(ignis_log_level level, ignis_diagnostic diagnostic, const char *message, void *user_data)
 {
     (void)level, (void)diagnostic, (void)message, (void)user_data;
-}
-
-static void require(bool condition, const char *what, const char *bytes, size_t size)
-{
-    FILE *file;
-    if (condition)
-        return;
-    file = fopen("fuzz_text.failed", "wb");
-    if (file) {
-        fwrite(bytes, 1, size, file);
-        fclose(file);
-    }
-    fprintf(stderr, "fuzz_text: %s; the input is in fuzz_text.failed\n", what);
-    abort();
 }
 
 /*  Text in and out again. */
