@@ -386,6 +386,17 @@ static inline void test__run(int index)
     ignis_status_clear();
 }
 
+/*  The folder that test_run makes and removes, and a path in it, in one of eight buffers of the thread. */
+static char test_folder[64] = "/tmp/ignis-test-XXXXXX";
+static inline const char *test_path(const char *name)
+{
+    static __thread char paths[8][192];
+    static __thread int next;
+    char *path = paths[next++ % 8];
+    snprintf(path, sizeof paths[0], "%s/%s", test_folder, name);
+    return path;
+}
+
 /*  Called by main: runs the tests that the arguments choose, and returns the exit code. */
 static inline int test_run(int argc, char **argv)
 {
@@ -404,6 +415,10 @@ static inline int test_run(int argc, char **argv)
         *other = one;
     }
 #endif
+    if (!mkdtemp(test_folder)) {
+        printf("FAIL: %s: %s\n", test_folder, strerror(errno));
+        return 2;
+    }
     for (i = 0; i < test__state.count; i++) {
         for (chosen = argc < 2, k = 1; k < argc; k++)
             chosen |= strstr(test__state.table[i].name, argv[k]) != NULL;
@@ -422,30 +437,9 @@ static inline int test_run(int argc, char **argv)
             passed++;
         fflush(stdout);
     }
+    test_remove_folder(test_folder);
     printf("%.*s: %d passed, %d failed, %d skipped\n", (int)strcspn(program, "."), program, passed, failed, skipped);
     return failed != 0;
-}
-
-/*  The folder of a program whose main calls test_run_in_folder, and a path in it, in one of eight buffers of the
-    thread. */
-static char test_folder[64] = "/tmp/ignis-test-XXXXXX";
-static inline const char *test_path(const char *name)
-{
-    static __thread char paths[8][192];
-    static __thread int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, sizeof paths[0], "%s/%s", test_folder, name);
-    return path;
-}
-
-static inline int test_run_in_folder(int argc, char **argv)
-{
-    int code;
-    if (!mkdtemp(test_folder))
-        return 2;
-    code = test_run(argc, argv);
-    test_remove_folder(test_folder);
-    return code;
 }
 
 #endif /* TEST_H */

@@ -650,4 +650,4 @@ TEST(scenario_still_works)
     CHECK_INT(result.status, IGNIS_OK);
 }
 
-int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }
+int main(int argc, char **argv) { return test_run(argc, argv); }

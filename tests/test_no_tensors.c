@@ -77,4 +77,4 @@ TEST(records_of_programs_with_tensors)
     CHECK_MESSAGE_HAS("it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
 }
 
-int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }
+int main(int argc, char **argv) { return test_run(argc, argv); }

@@ -362,5 +362,5 @@ int main(int argc, char **argv)
 {
     const char *slash = strrchr(argv[0], '/');
     snprintf(plug_path, sizeof plug_path, "%.*s" PLUG, slash ? (int)(slash - argv[0]) + 1 : 0, argv[0]);
-    return test_run_in_folder(argc, argv);
+    return test_run(argc, argv);
 }

@@ -1131,4 +1131,4 @@ TEST(old_names_work_for_one_version)
     CHECK(ignis_storage_list == ignis_file_list);
 }
 
-int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }
+int main(int argc, char **argv) { return test_run(argc, argv); }

@@ -1590,4 +1590,4 @@ TEST(what_is_packed_is_unpacked)
     free(bytes);
 }
 
-int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }
+int main(int argc, char **argv) { return test_run(argc, argv); }

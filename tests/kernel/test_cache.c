@@ -844,5 +844,5 @@ int main(int argc, char **argv)
     if (role)
         return role_uses(atoi(role));
     unsetenv("IGNIS_CACHE_DIR");
-    return test_run_in_folder(argc, argv);
+    return test_run(argc, argv);
 }

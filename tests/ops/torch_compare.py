@@ -27,7 +27,8 @@ import formulas
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 DTYPES = {torch.float16: 1, torch.bfloat16: 2, torch.float32: 3, torch.float64: 4, torch.int32: 5, torch.int64: 6, torch.uint8: 7}
-NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.float64: "f64"}
+NAMES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.float64: "f64",
+         torch.int32: "i32", torch.int64: "i64", torch.uint8: "u8"}
 FLOOR = {torch.float32: 1e-5, torch.bfloat16: 6e-3, torch.float16: 8e-4, torch.float64: 1e-13}
 CEILING = {torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 4e-3, torch.float64: 1e-12}
 LOSS_LIMIT = 1e-4

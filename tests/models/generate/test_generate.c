@@ -852,4 +852,4 @@ TEST(each_capture_fails_once) { check_faults("cuStreamBegin", 1); }
 TEST(each_copy_fails_once) { check_faults("cuMemcpy", 1); }
 TEST(each_host_allocation_fails_once) { check_faults(NULL, 37); }
 
-int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }
+int main(int argc, char **argv) { return test_run(argc, argv); }

@@ -1379,4 +1379,4 @@ TEST(kernels_of_generation_are_warmed_up)
     CHECK_OK(ignis_warmup(NULL, 0));
 }
 
-int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }
+int main(int argc, char **argv) { return test_run(argc, argv); }

@@ -679,5 +679,5 @@ int main(int argc, char **argv)
     setenv("NCCL_NVLS_ENABLE", "0", 1); /* multicast is not asked for on machines that others use too */
     if (role)
         return role_rank(atoi(role));
-    return test_run_in_folder(argc, argv);
+    return test_run(argc, argv);
 }

@@ -745,4 +745,4 @@ TEST(generated_texts_of_a_grammar)
     test_model_end(&t);
 }
 
-int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }
+int main(int argc, char **argv) { return test_run(argc, argv); }

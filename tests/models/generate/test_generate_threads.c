@@ -683,5 +683,5 @@ int main(int argc, char **argv)
 {
     setenv("IGNIS_SIM_STREAMS", "thread",
            0); /* what is under way while another thread works is under way on a GPU too */
-    return test_run_in_folder(argc, argv);
+    return test_run(argc, argv);
 }

@@ -1413,4 +1413,4 @@ TEST(what_fails_leaves_nothing_behind)
     ck_free(&llama);
 }
 
-int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }
+int main(int argc, char **argv) { return test_run(argc, argv); }

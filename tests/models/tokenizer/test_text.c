@@ -1261,4 +1261,4 @@ TEST(threads)
     }
 }
 
-int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }
+int main(int argc, char **argv) { return test_run(argc, argv); }

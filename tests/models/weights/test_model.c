@@ -1661,4 +1661,4 @@ TEST(threads_share_a_model)
     ck_free(&llama);
 }
 
-int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }
+int main(int argc, char **argv) { return test_run(argc, argv); }

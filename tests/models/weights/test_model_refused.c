@@ -627,4 +627,4 @@ TEST(what_fails_leaves_nothing_behind)
     ck_free(&m);
 }
 
-int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }
+int main(int argc, char **argv) { return test_run(argc, argv); }
