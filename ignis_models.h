@@ -17347,6 +17347,136 @@ typedef struct ignis__vocabulary {
     int end_count;
 } ignis__vocabulary;
 
+/*  A set of strings: an automaton of characters with one next state. */
+enum {
+    IGNIS__STRING_SET_CODES = 0x110000,
+    IGNIS__STRING_SET_STATES = 4096,
+    IGNIS__STRING_SET_WORK = 1 << 24 /* nodes that are visited while a set is made */
+};
+
+typedef struct ignis__string_set_edge {
+    uint32_t low, high;
+    int32_t to;
+} ignis__string_set_edge;
+
+typedef struct ignis__string_set_state {
+    int32_t first, count; /* edges */
+    bool ends;
+} ignis__string_set_state;
+
+typedef struct ignis__string_set {
+    ignis__list states, edges;
+} ignis__string_set;
+
+typedef struct ignis__string_name {
+    const char *text; /* UTF-8 */
+    size_t size;
+} ignis__string_name;
+
+/*  Keywords of a schema that constrain texts. */
+typedef enum ignis__schema_word {
+    IGNIS__SCHEMA_TYPE,
+    IGNIS__SCHEMA_ENUM,
+    IGNIS__SCHEMA_CONST,
+    IGNIS__SCHEMA_REF,
+    IGNIS__SCHEMA_ALL_OF,
+    IGNIS__SCHEMA_ANY_OF,
+    IGNIS__SCHEMA_ONE_OF,
+    IGNIS__SCHEMA_PROPERTIES,
+    IGNIS__SCHEMA_REQUIRED,
+    IGNIS__SCHEMA_ADDITIONAL,
+    IGNIS__SCHEMA_PREFIX_ITEMS,
+    IGNIS__SCHEMA_ITEMS,
+    IGNIS__SCHEMA_ADDITIONAL_ITEMS,
+    IGNIS__SCHEMA_MIN_ITEMS,
+    IGNIS__SCHEMA_MAX_ITEMS,
+    IGNIS__SCHEMA_UNIQUE_ITEMS,
+    IGNIS__SCHEMA_MIN_LENGTH,
+    IGNIS__SCHEMA_MAX_LENGTH,
+    IGNIS__SCHEMA_PATTERN,
+    IGNIS__SCHEMA_FORMAT,
+    IGNIS__SCHEMA_MINIMUM,
+    IGNIS__SCHEMA_MAXIMUM,
+    IGNIS__SCHEMA_EXCLUSIVE_MINIMUM,
+    IGNIS__SCHEMA_EXCLUSIVE_MAXIMUM,
+    IGNIS__SCHEMA_MULTIPLE_OF,
+    IGNIS__SCHEMA_WORDS
+} ignis__schema_word;
+
+/*  Types of values, as bits. Each integer is also a number. */
+enum {
+    IGNIS__SCHEMA_OBJECT = 1,
+    IGNIS__SCHEMA_ARRAY = 2,
+    IGNIS__SCHEMA_STRING = 4,
+    IGNIS__SCHEMA_NUMBER = 8,
+    IGNIS__SCHEMA_INTEGER = 16,
+    IGNIS__SCHEMA_BOOLEAN = 32,
+    IGNIS__SCHEMA_NULL = 64,
+    IGNIS__SCHEMA_ANY_TYPE = 127
+};
+
+typedef struct ignis__schema {
+    ignis__grammar *grammar;
+    const char *text;           /* valid JSON */
+    ignis__bytes out, deferred; /* deferred: written after the line that is being written */
+    ignis__list sets,
+        elements;          /* sets: of elements, one for each rule; elements: of the sets, one set after the other */
+    ignis__bytes names[2]; /* names whose escapes were replaced */
+    int64_t work;          /* bytes that were read */
+    int32_t *set_of;       /* of a schema alone, by byte: its set and 1 */
+    int automata, numbers; /* rules of strings and numbers that were written */
+} ignis__schema;
+#define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
+#define ignis__schema_fail_unsupported(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_UNSUPPORTED, __VA_ARGS__)
+#define ignis__schema_fail_malformed(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_GRAMMAR, __VA_ARGS__)
+
+/*  A schema within a set of schemas that hold together: its byte, times 8, and which of its keywords other elements
+    of the set replace. */
+typedef int64_t ignis__schema_element;
+enum {
+    IGNIS__SCHEMA_DONE_REF = 1, /* $ref and allOf */
+    IGNIS__SCHEMA_DONE_ANY = 2,
+    IGNIS__SCHEMA_DONE_ONE = 4,
+    IGNIS__SCHEMA_MERGED = 64 /* schemas that hold together, at most */
+};
+
+/*  A set of elements. */
+typedef struct ignis__schema_set {
+    int64_t first;
+    int32_t count;
+} ignis__schema_set;
+
+typedef struct ignis__schema_node {
+    const char *at;
+    const char *has[IGNIS__SCHEMA_WORDS];
+    unsigned done;
+    bool open, given; /* open: its references are being followed; given: they were before, by the set that it is in */
+} ignis__schema_node;
+
+/*  Schemas that hold together, after references and allOf were followed. */
+typedef struct ignis__schema_merged {
+    ignis__schema_node node[IGNIS__SCHEMA_MERGED];
+    int count;
+    bool never, typed; /* never: one of them is false; typed: one of them says its type */
+    unsigned types;    /* of all that say their type */
+} ignis__schema_merged;
+
+/*  A decimal number: digits before and after the point, without zeros at the begin and at the end. */
+enum { IGNIS__DECIMAL_DIGITS = 40 };
+typedef struct ignis__schema_decimal {
+    bool negative;
+    int whole, fraction; /* counts of digits; whole: 0 below 1 */
+    char digits[2 * IGNIS__DECIMAL_DIGITS];
+} ignis__schema_decimal;
+
+/*  Bounds of a number. */
+typedef struct ignis__number_range {
+    ignis__schema_decimal least, most;
+    bool has_least, has_most, above, below; /* above, below: the bound itself is excluded */
+    int64_t multiple;                       /* of 10^-decimals; 0: of nothing */
+    int decimals;
+} ignis__number_range;
+
 
 /* ===============================================================================================================
    >>grammar - the texts that a grammar allows
@@ -18208,106 +18338,867 @@ IGNIS__PRIVATE int32_t ignis__grammar_step_token(ignis__grammar *grammar, const 
     return state;
 }
 
-/*  models/grammar/json_schema.c - translates a JSON schema to GBNF; ignis_grammar_check
+/*  models/grammar/string_set.c - sets of strings as automata of characters: lengths, all strings but some, intersections
 
-    Each schema inside the text becomes a rule, named after its byte offset. Unsupported keywords are refused
-    by name.
-    May use: gbnf.c, tokenizer/byte_buffer.c. Locks: none. */
+    The first state is that of the begin. The edges of a state are in the order of their characters, and do not
+    overlap; characters without an edge end no string of the set.
+    May use: tokenizer/room.h (lists, UTF-8). Locks: none. */
 
-/*  The rules that every schema shares. White space and numbers are bounded: random sampling would not end
-    them. */
-static const char *const ignis__schema_rules[] = {
-    "ws ::= \" \"? | \"\\n\" [ \\t]{0,32}\n",
-    "value ::= object | array | string | number | boolean | null\n",
-    "object ::= \"{\" ws (string \":\" ws value (\",\" ws string \":\" ws value)* ws)? \"}\"\n",
-    "array ::= \"[\" ws (value (\",\" ws value)* ws)? \"]\"\n",
-    "string ::= \"\\\"\" char* \"\\\"\"\n",
-    "char ::= [^\"\\\\\\x00-\\x1F] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" ([0-9a-cA-CefEF] hex{3} | [dD] ([0-7] hex{2} | ",
-    "[89abAB] hex{2} \"\\\\u\" [dD] [c-fC-F] hex{2})))\n",
-    "hex ::= [0-9a-fA-F]\n",
-    "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? [0-9]{1,2})?\n",
-    "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15})\n",
-    "boolean ::= \"true\" | \"false\"\n",
-    "null ::= \"null\"\n",
+IGNIS__PRIVATE void ignis__string_set_free(ignis__string_set *set)
+{
+    ignis__free(set->states.items), ignis__free(set->edges.items);
+    memset(set, 0, sizeof *set);
+}
+
+/*  Makes a set without states. */
+IGNIS__PRIVATE void ignis__string_set_begin(ignis__string_set *set)
+{
+    memset(set, 0, sizeof *set);
+    set->states.size = sizeof(ignis__string_set_state);
+    set->edges.size = sizeof(ignis__string_set_edge);
+}
+
+/*  Adds an edge to the last state. Joins it to the one before if it continues that. */
+IGNIS__PRIVATE bool ignis__string_set_add_edge(ignis__string_set *set, ignis__string_set_state *state, uint32_t low,
+                                               uint32_t high, int32_t to)
+{
+    ignis__string_set_edge *edge = (ignis__string_set_edge *)(void *)set->edges.items + set->edges.count - 1;
+    if (state->count > 0 && edge->to == to && edge->high + 1 == low) {
+        edge->high = high;
+        return true;
+    }
+    if ((edge = (ignis__string_set_edge *)ignis__list_add(&set->edges)) == NULL)
+        return false;
+    edge->low = low;
+    edge->high = high;
+    edge->to = to;
+    state->count++;
+    return true;
+}
+
+/*  Adds a state, whose edges come next. NULL without memory, or if there are too many. */
+static ignis__string_set_state *ignis__string_set_add_state(ignis__string_set *set, bool ends)
+{
+    ignis__string_set_state *state =
+        set->states.count < IGNIS__STRING_SET_STATES ? (ignis__string_set_state *)ignis__list_add(&set->states) : NULL;
+    if (!state)
+        return NULL;
+    state->first = (int32_t)set->edges.count;
+    state->count = 0;
+    state->ends = ends;
+    return state;
+}
+
+/*  Makes the set of strings with `least` to `most` characters; without a limit if most is below 0. False without
+    memory, or if it is too large. */
+IGNIS__PRIVATE bool ignis__string_set_of_lengths(ignis__string_set *set, int least, int most)
+{
+    ignis__string_set_state *state;
+    int last = most < 0 ? least : most, i;
+    ignis__string_set_begin(set);
+    for (i = 0; i <= last; i++) {
+        if ((state = ignis__string_set_add_state(set, i >= least)) == NULL)
+            return false;
+        if ((i < last || most < 0) &&
+            !ignis__string_set_add_edge(set, state, 0, IGNIS__STRING_SET_CODES - 1, i < last ? i + 1 : i))
+            return false;
+    }
+    return true;
+}
+
+/*  Makes the set of all strings except `count` names, which are sorted by their bytes and different. The states are
+    a tree of their beginnings; the last state is that of strings that no name begins with. */
+IGNIS__PRIVATE bool ignis__string_set_of_others(ignis__string_set *set, const ignis__string_name *names, int count)
+{
+    ignis__list places = IGNIS__ZERO; /* of each state: the first and the end of its names, and bytes that are read */
+    typedef struct ignis__string_set_place {
+        int first, end;
+        size_t at;
+    } ignis__string_set_place;
+    ignis__string_set_place *place, now;
+    ignis__string_set_state *state;
+    int64_t i;
+    bool ok;
+    ignis__string_set_begin(set);
+    places.size = sizeof *place;
+    ok = (place = (ignis__string_set_place *)ignis__list_add(&places)) != NULL;
+    if (ok) {
+        place->first = 0;
+        place->end = count;
+        place->at = 0;
+    }
+    ok = ok && ignis__string_set_add_state(set, true) != NULL; /* number 0 becomes that of the place 0 */
+    for (i = 0; ok && i < places.count; i++) {
+        uint32_t next = 0, code;
+        int k, length;
+        now = ((ignis__string_set_place *)(void *)places.items)[i];
+        state = (ignis__string_set_state *)(void *)set->states.items + i;
+        state->first = (int32_t)set->edges.count;
+        k = now.first;
+        if (k < now.end && names[k].size == now.at) {
+            state->ends = false;
+            k++;
+        }
+        while (ok && k < now.end) {
+            length = (int)(names[k].size - now.at < 4 ? names[k].size - now.at : 4);
+            code = ignis__utf8_code(names[k].text + now.at, &length);
+            ok = (place = (ignis__string_set_place *)ignis__list_add(&places)) != NULL;
+            if (!ok)
+                break;
+            place->first = k;
+            place->at = now.at + (size_t)length;
+            while (k < now.end && names[k].size >= place->at &&
+                   memcmp(names[k].text, names[place->first].text, place->at) == 0)
+                k++;
+            place->end = k;
+            ok = ignis__string_set_add_state(set, true) != NULL;
+            state = (ignis__string_set_state *)(void *)set->states.items + i;
+            if (ok && code > next)
+                ok = ignis__string_set_add_edge(set, state, next, code - 1, IGNIS__STRING_SET_STATES);
+            ok = ok && ignis__string_set_add_edge(set, state, code, code, (int32_t)places.count - 1);
+            next = code + 1;
+        }
+        if (ok && next < IGNIS__STRING_SET_CODES)
+            ok = ignis__string_set_add_edge(set, state, next, IGNIS__STRING_SET_CODES - 1, IGNIS__STRING_SET_STATES);
+    }
+    state = ok ? ignis__string_set_add_state(set, true) : NULL;
+    ok = state && ignis__string_set_add_edge(set, state, 0, IGNIS__STRING_SET_CODES - 1, IGNIS__STRING_SET_STATES);
+    for (i = 0; ok && i < set->edges.count; i++) {
+        ignis__string_set_edge *edge = (ignis__string_set_edge *)(void *)set->edges.items + i;
+        edge->to = edge->to == IGNIS__STRING_SET_STATES ? (int32_t)set->states.count - 1 : edge->to;
+    }
+    ignis__free(places.items);
+    return ok;
+}
+
+/*  Replaces a set by the strings that are also in another one. False without memory, or if it is too large. */
+IGNIS__PRIVATE bool ignis__string_set_intersect(ignis__string_set *set, const ignis__string_set *other)
+{
+    ignis__string_set both;
+    const ignis__string_set *from[2];
+    int64_t columns = other->states.count, size = set->states.count * columns, i;
+    int32_t *number = size > 0 && size <= IGNIS__STRING_SET_WORK
+                          ? (int32_t *)ignis__alloc(sizeof *number * (size_t)size)
+                          : NULL, /* of a pair of states; 0: none */
+        *pair = number ? (int32_t *)ignis__alloc(sizeof *pair * IGNIS__STRING_SET_STATES) : NULL;
+    bool ok = pair != NULL;
+    ignis__string_set_begin(&both);
+    from[0] = set;
+    from[1] = other;
+    ok = ok && ignis__string_set_add_state(&both, false);
+    if (ok)
+        number[0] = 1, pair[0] = 0;
+    for (i = 0; ok && i < both.states.count; i++) {
+        ignis__string_set_state now[2];
+        int32_t at[2], k, to;
+        for (k = 0; k < 2; k++) {
+            now[k] = ((const ignis__string_set_state *)(const void *)from[k]
+                          ->states.items)[k ? pair[i] % columns : pair[i] / columns];
+            at[k] = now[k].first;
+        }
+        ((ignis__string_set_state *)(void *)both.states.items)[i].ends = now[0].ends && now[1].ends;
+        ((ignis__string_set_state *)(void *)both.states.items)[i].first = (int32_t)both.edges.count;
+        while (ok && at[0] < now[0].first + now[0].count && at[1] < now[1].first + now[1].count) {
+            const ignis__string_set_edge *a = (const ignis__string_set_edge *)(const void *)set->edges.items + at[0],
+                                         *b = (const ignis__string_set_edge *)(const void *)other->edges.items + at[1];
+            uint32_t low = a->low > b->low ? a->low : b->low, high = a->high < b->high ? a->high : b->high;
+            if (low <= high) {
+                to = (int32_t)(a->to * columns + b->to);
+                if (!number[to]) {
+                    ok = ignis__string_set_add_state(&both, false) != NULL;
+                    if (!ok)
+                        break;
+                    number[to] = (int32_t)both.states.count;
+                    pair[both.states.count - 1] = to;
+                }
+                ok = ignis__string_set_add_edge(&both, (ignis__string_set_state *)(void *)both.states.items + i, low,
+                                                high, number[to] - 1);
+            }
+            at[a->high > b->high]++; /* the edge that ends first */
+        }
+    }
+    ignis__free(number), ignis__free(pair);
+    ignis__string_set_free(ok ? set : &both);
+    if (ok)
+        *set = both;
+    return ok;
+}
+
+/*  Tells whether a set has a string, which is UTF-8. */
+IGNIS__PRIVATE bool ignis__string_set_has(const ignis__string_set *set, const char *text, size_t size)
+{
+    const ignis__string_set_state *state = (const ignis__string_set_state *)(const void *)set->states.items;
+    const ignis__string_set_edge *edge;
+    size_t at;
+    int32_t i;
+    int length;
+    for (at = 0; at < size; at += (size_t)length) {
+        length = (int)(size - at < 4 ? size - at : 4);
+        uint32_t code = ignis__utf8_code(text + at, &length);
+        for (i = 0; i < state->count; i++) {
+            edge = (const ignis__string_set_edge *)(const void *)set->edges.items + state->first + i;
+            if (code >= edge->low && code <= edge->high)
+                break;
+        }
+        if (i == state->count)
+            return false;
+        state = (const ignis__string_set_state *)(const void *)set->states.items + edge->to;
+    }
+    return state->ends;
+}
+
+/*  Tells whether a set has no string. All its states can be reached. */
+IGNIS__PRIVATE bool ignis__string_set_is_empty(const ignis__string_set *set)
+{
+    int64_t i;
+    for (i = 0; i < set->states.count; i++)
+        if (((const ignis__string_set_state *)(const void *)set->states.items)[i].ends)
+            return false;
+    return true;
+}
+
+/*  models/grammar/regular_expression.c - the set of strings in which a regular expression has a match
+
+    A regular expression becomes a tree, the tree an automaton with several next states (Thompson 1968), and that one
+    with a single next state. The syntax is that of ECMA-262 with its flag u. What no automaton can hold is refused:
+    assertions except ^ and $, and references to groups.
+    May use: string_set.c, tokenizer/room.h (lists, UTF-8). Locks: none. */
+
+typedef enum ignis__regex_kind {
+    IGNIS__REGEX_EMPTY,
+    IGNIS__REGEX_RANGES, /* a character of a class */
+    IGNIS__REGEX_BEGIN,  /* ^ */
+    IGNIS__REGEX_END,    /* $ */
+    IGNIS__REGEX_ROW,    /* a, then b */
+    IGNIS__REGEX_EITHER,
+    IGNIS__REGEX_REPEAT,
+    IGNIS__REGEX_MATCH
+} ignis__regex_kind;
+
+enum {
+    IGNIS__REGEX_NESTED = 50,
+    IGNIS__REGEX_NODES = 1 << 15,
+    IGNIS__REGEX_TIMES = 1000, /* of a repetition, at most */
+    IGNIS__REGEX_BUCKETS = 1024
 };
 
-/*  Keywords of a schema. From the description on they do not constrain texts. */
-typedef enum ignis__schema_word {
-    IGNIS__SCHEMA_TYPE,
-    IGNIS__SCHEMA_ENUM,
-    IGNIS__SCHEMA_CONST,
-    IGNIS__SCHEMA_REF,
-    IGNIS__SCHEMA_ANY_OF,
-    IGNIS__SCHEMA_ONE_OF,
-    IGNIS__SCHEMA_PROPERTIES,
-    IGNIS__SCHEMA_REQUIRED,
-    IGNIS__SCHEMA_ADDITIONAL,
-    IGNIS__SCHEMA_ITEMS,
-    IGNIS__SCHEMA_MIN_ITEMS,
-    IGNIS__SCHEMA_MAX_ITEMS,
-    IGNIS__SCHEMA_MIN_LENGTH,
-    IGNIS__SCHEMA_MAX_LENGTH,
-    IGNIS__SCHEMA_DESCRIPTION,
-    IGNIS__SCHEMA_WORDS = IGNIS__SCHEMA_DESCRIPTION + 12
-} ignis__schema_word;
+/*  A node of the tree, or a state with several next states: `a` and `b` are nodes, -1 if there is none. */
+typedef struct ignis__regex_node {
+    int32_t kind, a, b, least, most; /* most: below 0 without a limit */
+    int32_t first, count;            /* ranges */
+} ignis__regex_node;
 
-static const char *const ignis__schema_words[IGNIS__SCHEMA_WORDS] = {"type",       "enum",       "const",
-                                                                     "$ref",       "anyOf",      "oneOf",
-                                                                     "properties", "required",   "additionalProperties",
-                                                                     "items",      "minItems",   "maxItems",
-                                                                     "minLength",  "maxLength",  "description",
-                                                                     "title",      "default",    "examples",
-                                                                     "$schema",    "$id",        "$comment",
-                                                                     "deprecated", "readOnly",   "writeOnly",
-                                                                     "$defs",      "definitions"};
+typedef struct ignis__regex_range {
+    uint32_t low, high;
+} ignis__regex_range;
 
-enum { IGNIS__SCHEMA_OBJECT, IGNIS__SCHEMA_ARRAY, IGNIS__SCHEMA_STRING, IGNIS__SCHEMA_TYPES = 7 };
-static const char *const ignis__schema_types[IGNIS__SCHEMA_TYPES] = {"object",  "array",   "string", "number",
-                                                                     "integer", "boolean", "null"};
+/*  A state of the result while it is made: a set of nodes. */
+typedef struct ignis__regex_members {
+    int32_t first, count, link;
+} ignis__regex_members;
 
-typedef struct ignis__schema {
-    ignis__grammar *grammar;
-    const char *text;           /* valid JSON; the schema at byte n becomes the rule vn */
-    ignis__bytes out, deferred; /* later: written after the line that is being written */
-    bool *has_rule;             /* by byte: its rule is written or pending */
-    ignis__list pending;        /* offsets of pending schemas */
-    ignis__bytes names[2];      /* names whose escapes were replaced */
-    int64_t work;               /* bytes that were read */
-} ignis__schema;
-#define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
+typedef struct ignis__regex {
+    const char *at, *end, *fault; /* fault: NULL if there is none */
+    ignis__list tree, nodes, ranges, sets, members, borders;
+    int32_t *mark, *todo, generation, start, work;
+    int32_t bucket[IGNIS__REGEX_BUCKETS];
+} ignis__regex;
 
-IGNIS__PRINTF(4, 5)
-IGNIS__COLD static void ignis__schema_fail(ignis__schema *schema, ignis_diagnostic diagnostic, const char *at,
-                                           const char *format, ...)
+#define IGNIS__REGEX_AT(regex, list, number) ((ignis__regex_node *)(void *)(regex)->list.items + (number))
+#define IGNIS__REGEX_RANGE(regex, number) ((ignis__regex_range *)(void *)(regex)->ranges.items + (number))
+
+static const char ignis__string_set_no_memory[] = "out of host memory";
+
+static void ignis__regex_fail(ignis__regex *regex, const char *fault)
 {
-    char text[200];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    ignis__grammar_fail(schema->grammar, diagnostic, NULL, "at byte %lld of the schema, %s",
-                        (long long)(at - schema->text), text);
+    if (!regex->fault)
+        regex->fault = fault;
 }
-#define ignis__schema_fail_unsupported(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_UNSUPPORTED, __VA_ARGS__)
-#define ignis__schema_fail_malformed(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_GRAMMAR, __VA_ARGS__)
 
-IGNIS__PRINTF(3, 4)
-IGNIS__COLD static void ignis__schema_write(ignis__schema *schema, ignis__bytes *to, const char *format, ...)
+static int32_t ignis__regex_add(ignis__regex *regex, ignis__list *list, int32_t kind, int32_t a, int32_t b)
 {
-    char text[320];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (!ignis__bytes_add(to, text, strlen(text)))
-        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+    ignis__regex_node *node = NULL;
+    if (list->count >= IGNIS__REGEX_NODES)
+        ignis__regex_fail(regex, "it is too large");
+    else if (!regex->fault && (node = (ignis__regex_node *)ignis__list_add(list)) == NULL)
+        ignis__regex_fail(regex, ignis__string_set_no_memory);
+    if (!node)
+        return 0;
+    memset(node, 0, sizeof *node);
+    node->kind = kind;
+    node->a = a;
+    node->b = b;
+    return (int32_t)list->count - 1;
 }
+
+static void ignis__regex_add_range(ignis__regex *regex, uint32_t low, uint32_t high)
+{
+    ignis__regex_range *range = NULL;
+    if (!regex->fault && (range = (ignis__regex_range *)ignis__list_add(&regex->ranges)) == NULL)
+        ignis__regex_fail(regex, ignis__string_set_no_memory);
+    if (!range)
+        return;
+    range->low = low;
+    range->high = high;
+}
+
+static int ignis__regex_range_order(const void *a, const void *b)
+{
+    const ignis__regex_range *one = (const ignis__regex_range *)a, *other = (const ignis__regex_range *)b;
+    return one->low != other->low ? (one->low < other->low ? -1 : 1) : one->high < other->high ? -1 : 1;
+}
+
+/*  Sorts the ranges from `first` on and joins those that overlap. Replaces them by the others if `negated`. */
+static void ignis__regex_normalize(ignis__regex *regex, int64_t first, bool negated)
+{
+    int64_t count = regex->ranges.count - first, i;
+    ignis__regex_range *range = IGNIS__REGEX_RANGE(regex, first), last = {0, 0};
+    uint32_t next = 0;
+    if (regex->fault)
+        return;
+    if (count > 1)
+        qsort(range, (size_t)count, sizeof *range, ignis__regex_range_order);
+    for (i = 0, regex->ranges.count = first; i < count; i++) {
+        range = IGNIS__REGEX_RANGE(regex, first + i);
+        if (i > 0 && range->low <= last.high + 1) {
+            last.high = range->high > last.high ? range->high : last.high;
+        } else {
+            if (i > 0)
+                *IGNIS__REGEX_RANGE(regex, regex->ranges.count++) = last;
+            last = *range;
+        }
+    }
+    if (count > 0)
+        *IGNIS__REGEX_RANGE(regex, regex->ranges.count++) = last;
+    if (!negated)
+        return;
+    for (i = first, count = regex->ranges.count; i < count; i++) { /* gaps replace ranges, each behind its gap */
+        last = *IGNIS__REGEX_RANGE(regex, i);
+        if (last.low > next)
+            ignis__regex_add_range(regex, next, last.low - 1);
+        next = last.high + 1;
+    }
+    if (next < IGNIS__STRING_SET_CODES)
+        ignis__regex_add_range(regex, next, IGNIS__STRING_SET_CODES - 1);
+    if (regex->fault)
+        return;
+    memmove(IGNIS__REGEX_RANGE(regex, first), IGNIS__REGEX_RANGE(regex, count),
+            sizeof *range * (size_t)(regex->ranges.count - count));
+    regex->ranges.count -= count - first;
+}
+
+static bool ignis__regex_accept(ignis__regex *regex, char c)
+{
+    bool is = !regex->fault && regex->at < regex->end && *regex->at == c;
+    regex->at += is;
+    return is;
+}
+
+/*  Adds the characters of \d, \w or \s; the others if the letter is a capital. */
+static void ignis__regex_add_class(ignis__regex *regex, char letter)
+{
+    static const ignis__regex_range digits[] = {{'0', '9'}}, words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}},
+                                    spaces[] = {{9, 13},          {32, 32},         {0xA0, 0xA0},     {0x1680, 0x1680},
+                                                {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
+                                                {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+    char small = (char)(letter | 32);
+    const ignis__regex_range *known = small == 'd' ? digits : small == 'w' ? words : spaces;
+    int count = small == 'd' ? 1 : small == 'w' ? 4 : IGNIS__COUNT(spaces), i;
+    uint32_t next = 0;
+    for (i = 0; i < count; i++) {
+        if (letter == small)
+            ignis__regex_add_range(regex, known[i].low, known[i].high);
+        else
+            ignis__regex_add_range(regex, next, known[i].low - 1);
+        next = known[i].high + 1;
+    }
+    if (letter != small)
+        ignis__regex_add_range(regex, next, IGNIS__STRING_SET_CODES - 1);
+}
+
+/*  Reads up to `most` hexadecimal digits. -1 if there are fewer than `least`. */
+static int64_t ignis__regex_read_hex(ignis__regex *regex, int least, int most)
+{
+    int64_t code = 0;
+    int i;
+    for (i = 0; i < most && regex->at < regex->end && *regex->at && strchr("0123456789abcdefABCDEF", *regex->at);
+         i++, regex->at++)
+        code = code * 16 + (*regex->at <= '9' ? *regex->at - '0' : (*regex->at | 32) - 'a' + 10);
+    if (i >= least && code < IGNIS__STRING_SET_CODES)
+        return code;
+    ignis__regex_fail(regex, "a backslash is followed by no number of a character");
+    return -1;
+}
+
+/*  Reads what follows a backslash. Returns a character, or -1 after a class, whose ranges it has added. */
+static int64_t ignis__regex_read_escape(ignis__regex *regex)
+{
+    static const char names[] = "tnrvf", values[] = "\t\n\r\v\f";
+    const char *known;
+    int64_t code, low;
+    char c = regex->at < regex->end ? *regex->at++ : 0;
+    if (c && strchr("dDwWsS", c)) {
+        ignis__regex_add_class(regex, c);
+        return -1;
+    }
+    if (c && (known = strchr(names, c)) != NULL)
+        return values[known - names];
+    if (c == 'x')
+        return ignis__regex_read_hex(regex, 2, 2);
+    if (c == 'u' && ignis__regex_accept(regex, '{')) {
+        code = ignis__regex_read_hex(regex, 1, 6);
+        if (!ignis__regex_accept(regex, '}'))
+            ignis__regex_fail(regex, "a } is missing");
+        return code;
+    }
+    if (c == 'u') {
+        code = ignis__regex_read_hex(regex, 4, 4);
+        if (code >= 0xD800 && code < 0xDC00 && ignis__regex_accept(regex, '\\') && ignis__regex_accept(regex, 'u')) {
+            low = ignis__regex_read_hex(regex, 4, 4);
+            if (low >= 0xDC00 && low < 0xE000)
+                return 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
+        }
+        if (code >= 0xD800 && code < 0xE000)
+            ignis__regex_fail(regex, "it has half a surrogate pair");
+        return code;
+    }
+    if (c > ' ' && c < 127 && !ignis__formula_is_digit(c) && !((c | 32) >= 'a' && (c | 32) <= 'z') && c != '_')
+        return c;
+    ignis__regex_fail(regex, c == 'b' || c == 'B'                 ? "the assertions \\b and \\B are not supported"
+                             : c == 'p' || c == 'P'               ? "classes \\p are not supported"
+                             : c == 'k' || (c >= '1' && c <= '9') ? "references to groups are not supported"
+                                                                  : "a backslash is followed by an unknown escape");
+    return -1;
+}
+
+/*  Reads one character or escape. -1 after a class or a fault. */
+static int64_t ignis__regex_read_character(ignis__regex *regex)
+{
+    int length = ignis__utf8_length(regex->at, (size_t)(regex->end - regex->at));
+    int64_t code;
+    if (length == 0) {
+        ignis__regex_fail(regex, "it ends too early");
+        return -1;
+    }
+    code = ignis__utf8_code(regex->at, &length);
+    regex->at += length;
+    return code == '\\' ? ignis__regex_read_escape(regex) : code;
+}
+
+/*  Makes a node of the ranges from `first` on. */
+static int32_t ignis__regex_end_ranges(ignis__regex *regex, int64_t first, bool negated)
+{
+    int32_t node;
+    ignis__regex_normalize(regex, first, negated);
+    node = ignis__regex_add(regex, &regex->tree, IGNIS__REGEX_RANGES, -1, -1);
+    if (regex->fault)
+        return 0;
+    IGNIS__REGEX_AT(regex, tree, node)->first = (int32_t)first;
+    IGNIS__REGEX_AT(regex, tree, node)->count = (int32_t)(regex->ranges.count - first);
+    return node;
+}
+
+/*  Reads a class behind its bracket. */
+static int32_t ignis__regex_read_class(ignis__regex *regex)
+{
+    int64_t first = regex->ranges.count, low, high;
+    bool negated = ignis__regex_accept(regex, '^');
+    while (!regex->fault && !ignis__regex_accept(regex, ']')) {
+        low = high = ignis__regex_read_character(regex);
+        if (regex->end - regex->at > 1 && regex->at[0] == '-' && regex->at[1] != ']') {
+            regex->at++;
+            high = ignis__regex_read_character(regex);
+            if (low < 0 || high < low)
+                ignis__regex_fail(regex, "a range of a class ends before it begins");
+        }
+        if (low >= 0)
+            ignis__regex_add_range(regex, (uint32_t)low, (uint32_t)high);
+    }
+    return ignis__regex_end_ranges(regex, first, negated);
+}
+
+static int32_t ignis__regex_read_alternatives(ignis__regex *regex, int nested);
+
+/*  Reads a group behind its parenthesis. */
+static int32_t ignis__regex_read_group(ignis__regex *regex, int nested)
+{
+    int32_t node;
+    if (ignis__regex_accept(regex, '?')) {
+        if (ignis__regex_accept(regex, '<') && regex->at < regex->end && *regex->at != '=' && *regex->at != '!') {
+            while (regex->at < regex->end && *regex->at != '>' && *regex->at != ')')
+                regex->at++;
+            if (!ignis__regex_accept(regex, '>'))
+                ignis__regex_fail(regex, "the name of a group has no end");
+        } else if (!ignis__regex_accept(regex, ':')) {
+            ignis__regex_fail(regex, "assertions (?= (?! (?<= (?<! and flags are not supported");
+        }
+    }
+    node = ignis__regex_read_alternatives(regex, nested + 1);
+    if (!ignis__regex_accept(regex, ')'))
+        ignis__regex_fail(regex, "a ) is missing");
+    return node;
+}
+
+static int ignis__regex_read_number(ignis__regex *regex)
+{
+    const char *begin = regex->at;
+    int number = 0;
+    for (; regex->at < regex->end && ignis__formula_is_digit(*regex->at); regex->at++)
+        number = number <= IGNIS__REGEX_TIMES ? number * 10 + (*regex->at - '0') : number;
+    if (regex->at == begin || number > IGNIS__REGEX_TIMES)
+        ignis__regex_fail(regex, "a { is followed by no number up to 1000");
+    return number;
+}
+
+/*  Reads the repetition behind a node, if there is one. */
+static int32_t ignis__regex_read_times(ignis__regex *regex, int32_t node)
+{
+    int least = 0, most = -1;
+    if (ignis__regex_accept(regex, '+')) {
+        least = 1;
+    } else if (ignis__regex_accept(regex, '?')) {
+        most = 1;
+    } else if (ignis__regex_accept(regex, '{')) {
+        least = most = ignis__regex_read_number(regex);
+        if (ignis__regex_accept(regex, ','))
+            most = regex->at < regex->end && *regex->at == '}' ? -1 : ignis__regex_read_number(regex);
+        if (!ignis__regex_accept(regex, '}') || (most >= 0 && most < least))
+            ignis__regex_fail(regex, "a repetition {n,m} is malformed");
+    } else if (!ignis__regex_accept(regex, '*')) {
+        return node;
+    }
+    (void)ignis__regex_accept(regex, '?'); /* prefers fewer: the same strings */
+    node = ignis__regex_add(regex, &regex->tree, IGNIS__REGEX_REPEAT, node, -1);
+    if (regex->fault)
+        return 0;
+    IGNIS__REGEX_AT(regex, tree, node)->least = least;
+    IGNIS__REGEX_AT(regex, tree, node)->most = most;
+    return node;
+}
+
+static int32_t ignis__regex_read_alternatives(ignis__regex *regex, int nested)
+{
+    int32_t whole = -1, row = -1, node;
+    int64_t first, code;
+    if (nested > IGNIS__REGEX_NESTED)
+        ignis__regex_fail(regex, "its groups are nested too deep");
+    while (!regex->fault) {
+        bool bar = ignis__regex_accept(regex, '|');
+        if (bar || regex->at == regex->end || *regex->at == ')') {
+            row = row < 0 ? ignis__regex_add(regex, &regex->tree, IGNIS__REGEX_EMPTY, -1, -1) : row;
+            whole = whole < 0 ? row : ignis__regex_add(regex, &regex->tree, IGNIS__REGEX_EITHER, whole, row);
+            row = -1;
+            if (bar)
+                continue;
+            return whole;
+        }
+        if (strchr("*+?{", *regex->at))
+            ignis__regex_fail(regex, "there is nothing to repeat");
+        first = regex->ranges.count;
+        if (ignis__regex_accept(regex, '^')) {
+            node = ignis__regex_add(regex, &regex->tree, IGNIS__REGEX_BEGIN, -1, -1);
+        } else if (ignis__regex_accept(regex, '$')) {
+            node = ignis__regex_add(regex, &regex->tree, IGNIS__REGEX_END, -1, -1);
+        } else if (ignis__regex_accept(regex, '(')) {
+            node = ignis__regex_read_times(regex, ignis__regex_read_group(regex, nested));
+        } else if (ignis__regex_accept(regex, '[')) {
+            node = ignis__regex_read_times(regex, ignis__regex_read_class(regex));
+        } else if (ignis__regex_accept(regex, '.')) {
+            ignis__regex_add_range(regex, '\n', '\n');
+            ignis__regex_add_range(regex, '\r', '\r');
+            ignis__regex_add_range(regex, 0x2028, 0x2029);
+            node = ignis__regex_read_times(regex, ignis__regex_end_ranges(regex, first, true));
+        } else {
+            code = ignis__regex_read_character(regex);
+            if (code >= 0)
+                ignis__regex_add_range(regex, (uint32_t)code, (uint32_t)code);
+            node = ignis__regex_read_times(regex, ignis__regex_end_ranges(regex, first, false));
+        }
+        row = row < 0 ? node : ignis__regex_add(regex, &regex->tree, IGNIS__REGEX_ROW, row, node);
+    }
+    return 0;
+}
+
+/*  Makes states of a tree, which lead to the state `next`. Returns the first of them. */
+static int32_t ignis__regex_compile(ignis__regex *regex, int32_t tree, int32_t next)
+{
+    ignis__regex_node node;
+    int32_t i, loop;
+    if (++regex->work > IGNIS__STRING_SET_WORK)
+        ignis__regex_fail(regex, "it is too large");
+    if (regex->fault)
+        return next;
+    node = *IGNIS__REGEX_AT(regex, tree, tree);
+    while (node.kind == IGNIS__REGEX_ROW && !regex->fault) { /* rows nest at their first part */
+        next = ignis__regex_compile(regex, node.b, next);
+        tree = node.a;
+        node = *IGNIS__REGEX_AT(regex, tree, tree);
+    }
+    if (node.kind == IGNIS__REGEX_EMPTY || regex->fault)
+        return next;
+    if (node.kind == IGNIS__REGEX_EITHER) { /* as do alternatives */
+        for (loop = -1; node.kind == IGNIS__REGEX_EITHER && !regex->fault;) {
+            i = ignis__regex_compile(regex, node.b, next);
+            loop = loop < 0 ? i : ignis__regex_add(regex, &regex->nodes, IGNIS__REGEX_EITHER, i, loop);
+            tree = node.a;
+            node = *IGNIS__REGEX_AT(regex, tree, tree);
+        }
+        i = ignis__regex_compile(regex, tree, next);
+        return ignis__regex_add(regex, &regex->nodes, IGNIS__REGEX_EITHER, i, loop);
+    }
+    if (node.kind == IGNIS__REGEX_REPEAT) {
+        if (node.most < 0) {
+            loop = ignis__regex_add(regex, &regex->nodes, IGNIS__REGEX_EITHER, -1, next);
+            i = ignis__regex_compile(regex, node.a, loop);
+            if (!regex->fault)
+                IGNIS__REGEX_AT(regex, nodes, loop)->a = i;
+            i = loop;
+        } else {
+            for (i = next, loop = node.least; loop < node.most && !regex->fault; loop++)
+                i = ignis__regex_add(regex, &regex->nodes, IGNIS__REGEX_EITHER, ignis__regex_compile(regex, node.a, i),
+                                     next);
+        }
+        for (loop = 0; loop < node.least && !regex->fault; loop++)
+            i = ignis__regex_compile(regex, node.a, i);
+        return i;
+    }
+    i = ignis__regex_add(regex, &regex->nodes, node.kind, next, -1);
+    if (!regex->fault) {
+        IGNIS__REGEX_AT(regex, nodes, i)->first = node.first;
+        IGNIS__REGEX_AT(regex, nodes, i)->count = node.count;
+    }
+    return i;
+}
+
+/*  Adds a node, and the nodes that it leads to without a character, to the members that are being collected.
+    begins: at the begin of a string; ends: at its end. Returns whether one of them is the match. */
+static bool ignis__regex_reach(ignis__regex *regex, int32_t node, bool begins, bool ends)
+{
+    int32_t count = 0, *member, i;
+    bool found = false;
+    regex->todo[count++] = node;
+    while (count > 0 && !regex->fault) {
+        const ignis__regex_node *now = IGNIS__REGEX_AT(regex, nodes, node = regex->todo[--count]);
+        int32_t next[2] = {-1, -1};
+        if (regex->mark[node] == regex->generation)
+            continue;
+        regex->mark[node] = regex->generation;
+        if (++regex->work > IGNIS__STRING_SET_WORK)
+            ignis__regex_fail(regex, "it is too large");
+        found = found || now->kind == IGNIS__REGEX_MATCH;
+        if (now->kind == IGNIS__REGEX_EITHER) {
+            next[0] = now->a;
+            next[1] = now->b;
+        } else if ((now->kind == IGNIS__REGEX_BEGIN && begins) || (now->kind == IGNIS__REGEX_END && ends)) {
+            next[0] = now->a;
+        }
+        for (i = 0; i < 2; i++)
+            if (next[i] >= 0 && regex->mark[next[i]] != regex->generation)
+                regex->todo[count++] = next[i];
+        if (!ends &&
+            (now->kind == IGNIS__REGEX_RANGES || now->kind == IGNIS__REGEX_END || now->kind == IGNIS__REGEX_MATCH)) {
+            if ((member = (int32_t *)ignis__list_add(&regex->members)) == NULL)
+                ignis__regex_fail(regex, ignis__string_set_no_memory);
+            else
+                *member = node;
+        }
+    }
+    return found;
+}
+
+static int ignis__regex_order(const void *a, const void *b)
+{
+    return *(const int32_t *)a < *(const int32_t *)b ? -1 : *(const int32_t *)a > *(const int32_t *)b;
+}
+
+/*  Makes a state of the members from `first` on, or finds it. Strings that have matched may go on in any way:
+    their state has no member but the match. */
+static int32_t ignis__regex_find_set(ignis__regex *regex, ignis__string_set *set, int64_t first, bool matched)
+{
+    int32_t *member = (int32_t *)(void *)regex->members.items + first, count, i, *bucket;
+    uint32_t hash = 2166136261u;
+    ignis__regex_members *known;
+    ignis__string_set_state *state;
+    if (regex->fault)
+        return -1;
+    if (matched) {
+        regex->members.count = first + 1;
+        *member = 0;
+    }
+    count = (int32_t)(regex->members.count - first);
+    if (count > 1)
+        qsort(member, (size_t)count, sizeof *member, ignis__regex_order);
+    for (i = 0; i < count; i++)
+        hash = (hash ^ (uint32_t)member[i]) * 16777619u;
+    bucket = &regex->bucket[(hash ^ hash >> 16) % IGNIS__REGEX_BUCKETS];
+    for (i = *bucket; i >= 0; i = known->link) {
+        known = (ignis__regex_members *)(void *)regex->sets.items + i;
+        regex->work += 1 + count / 8;
+        if (known->count == count && memcmp((int32_t *)(void *)regex->members.items + known->first, member,
+                                            sizeof *member * (size_t)count) == 0) {
+            regex->members.count = first;
+            return i;
+        }
+    }
+    known = (ignis__regex_members *)ignis__list_add(&regex->sets);
+    state = known ? (ignis__string_set_state *)ignis__list_add(&set->states) : NULL;
+    if (!state || regex->sets.count > IGNIS__STRING_SET_STATES) {
+        ignis__regex_fail(regex, state ? "it is too large" : ignis__string_set_no_memory);
+        return -1;
+    }
+    memset(state, 0, sizeof *state);
+    state->ends = matched;
+    known->first = (int32_t)first;
+    known->count = count;
+    known->link = regex->sets.count > 1 ? *bucket : -1; /* the first is never met again: there ^ holds */
+    if (regex->sets.count > 1)
+        *bucket = (int32_t)regex->sets.count - 1;
+    return (int32_t)regex->sets.count - 1;
+}
+
+/*  Makes the edges of a state. Between two borders all characters have the same next state. */
+static void ignis__regex_make_edges(ignis__regex *regex, ignis__string_set *set, int32_t number)
+{
+    ignis__regex_members now = ((ignis__regex_members *)(void *)regex->sets.items)[number];
+    ignis__string_set_state *state;
+    int64_t first = regex->members.count, i, k, m;
+    uint64_t *border;
+    int32_t to;
+    bool matched;
+    regex->borders.count = 0;
+    for (i = -1; i < now.count && !regex->fault; i++) {
+        const ignis__regex_node *node =
+            i < 0 ? NULL : IGNIS__REGEX_AT(regex, nodes, ((int32_t *)(void *)regex->members.items)[now.first + i]);
+        for (k = 0; k < (node ? node->kind == IGNIS__REGEX_RANGES ? 2 * node->count : 0 : 2); k++) {
+            const ignis__regex_range *range = node ? IGNIS__REGEX_RANGE(regex, node->first + k / 2) : NULL;
+            if ((border = (uint64_t *)ignis__list_add(&regex->borders)) == NULL) {
+                ignis__regex_fail(regex, ignis__string_set_no_memory);
+                return;
+            }
+            *border = range ? (k % 2 ? range->high + 1 : range->low) : k ? (uint64_t)IGNIS__STRING_SET_CODES : 0;
+        }
+    }
+    border = (uint64_t *)(void *)regex->borders.items;
+    qsort(border, (size_t)regex->borders.count, sizeof *border, ignis__u64_order);
+    ((ignis__string_set_state *)(void *)set->states.items)[number].first = (int32_t)set->edges.count;
+    for (k = 0; k + 1 < regex->borders.count && !regex->fault; k++) {
+        if (border[k] == border[k + 1])
+            continue;
+        regex->generation++;
+        matched = ignis__regex_reach(regex, regex->start, false, false);
+        for (i = 0; i < now.count && !regex->fault; i++) {
+            const ignis__regex_node *node =
+                IGNIS__REGEX_AT(regex, nodes, ((int32_t *)(void *)regex->members.items)[now.first + i]);
+            if (node->kind == IGNIS__REGEX_MATCH) /* it goes on in any way */
+                matched = ignis__regex_reach(regex, 0, false, false) || matched;
+            for (m = 0, regex->work++; node->kind == IGNIS__REGEX_RANGES && m < node->count; m++, regex->work++) {
+                const ignis__regex_range *range = IGNIS__REGEX_RANGE(regex, node->first + m);
+                if (border[k] >= range->low && border[k] <= range->high)
+                    matched = ignis__regex_reach(regex, node->a, false, false) || matched;
+            }
+        }
+        if (regex->members.count == first) /* no string goes on like this */
+            continue;
+        to = ignis__regex_find_set(regex, set, first, matched);
+        first = regex->members.count;
+        state = (ignis__string_set_state *)(void *)set->states.items + number;
+        if (to >= 0 && !ignis__string_set_add_edge(set, state, (uint32_t)border[k], (uint32_t)border[k + 1] - 1, to))
+            ignis__regex_fail(regex, ignis__string_set_no_memory);
+    }
+}
+
+/*  Makes the set of strings that contain a match of a regular expression. Returns NULL, or the reason why not. */
+IGNIS__PRIVATE const char *ignis__string_set_of_pattern(ignis__string_set *set, const char *text, size_t size)
+{
+    ignis__regex *regex = (ignis__regex *)ignis__alloc(sizeof *regex);
+    const ignis__regex_members *now;
+    const char *fault;
+    int32_t tree, match, i;
+    int64_t k;
+    bool matched;
+    ignis__string_set_begin(set);
+    if (!regex)
+        return ignis__string_set_no_memory;
+    regex->at = text;
+    regex->end = text + size;
+    regex->tree.size = regex->nodes.size = sizeof(ignis__regex_node);
+    regex->ranges.size = sizeof(ignis__regex_range);
+    regex->sets.size = sizeof(ignis__regex_members);
+    regex->members.size = sizeof(int32_t);
+    regex->borders.size = sizeof(uint64_t);
+    memset(regex->bucket, 0xFF, sizeof regex->bucket);
+    tree = ignis__regex_read_alternatives(regex, 0);
+    if (!regex->fault && regex->at < regex->end)
+        ignis__regex_fail(regex, "a ) has no (");
+    match = ignis__regex_add(regex, &regex->nodes, IGNIS__REGEX_MATCH, -1, -1); /* number 0 */
+    regex->start = ignis__regex_compile(regex, tree, match);
+    regex->mark = (int32_t *)ignis__alloc(sizeof *regex->mark * ((size_t)regex->nodes.count + 1));
+    regex->todo = (int32_t *)ignis__alloc(sizeof *regex->todo * (2 * (size_t)regex->nodes.count + 2));
+    if (!regex->mark || !regex->todo)
+        ignis__regex_fail(regex, ignis__string_set_no_memory);
+    if (!regex->fault) {
+        regex->generation = 1;
+        matched = ignis__regex_reach(regex, regex->start, true, false);
+        if (regex->members.count == 0 && ignis__list_add(&regex->members)) /* a state without members has room */
+            regex->members.count = 0;
+        (void)ignis__regex_find_set(regex, set, 0, matched);
+    }
+    for (i = 0; i < set->states.count && !regex->fault; i++) {
+        ignis__regex_make_edges(regex, set, i);
+        now = (ignis__regex_members *)(void *)regex->sets.items + i;
+        for (k = 0, regex->generation++, matched = false; k < now->count; k++)
+            if (ignis__regex_reach(regex, ((int32_t *)(void *)regex->members.items)[now->first + k], i == 0, true))
+                matched = true;
+        ((ignis__string_set_state *)(void *)set->states.items)[i].ends = matched;
+    }
+    fault = regex->fault;
+    ignis__free(regex->tree.items), ignis__free(regex->nodes.items), ignis__free(regex->ranges.items);
+    ignis__free(regex->sets.items), ignis__free(regex->members.items), ignis__free(regex->borders.items);
+    ignis__free(regex->mark), ignis__free(regex->todo), ignis__free(regex);
+    if (fault)
+        ignis__string_set_free(set);
+    return fault;
+}
+
+/*  models/grammar/schema_text.c - reads the text of a JSON schema: members, strings, counts, references; failures
+
+    The text was checked to be valid JSON before.
+    May use: grammar.c, base/json.c, tokenizer/byte_buffer.c. Locks: none. */
+
+IGNIS__PRIVATE const char *const ignis__schema_words[IGNIS__SCHEMA_WORDS] = {"type",
+                                                                             "enum",
+                                                                             "const",
+                                                                             "$ref",
+                                                                             "allOf",
+                                                                             "anyOf",
+                                                                             "oneOf",
+                                                                             "properties",
+                                                                             "required",
+                                                                             "additionalProperties",
+                                                                             "prefixItems",
+                                                                             "items",
+                                                                             "additionalItems",
+                                                                             "minItems",
+                                                                             "maxItems",
+                                                                             "uniqueItems",
+                                                                             "minLength",
+                                                                             "maxLength",
+                                                                             "pattern",
+                                                                             "format",
+                                                                             "minimum",
+                                                                             "maximum",
+                                                                             "exclusiveMinimum",
+                                                                             "exclusiveMaximum",
+                                                                             "multipleOf"};
+
+IGNIS__PRIVATE const char *const ignis__schema_types[7] = {"object",  "array",   "string", "number",
+                                                           "integer", "boolean", "null"};
 
 /*  Skips parts of valid JSON. Returns the next character after white space; the place after a value; the first element
     of an array or key of an object, and the one after a value (NULL at the end); the value of a key. */
-static const char *ignis__schema_skip_blank(const char *at) { return at + strspn(at, " \t\r\n"); }
+IGNIS__PRIVATE const char *ignis__schema_skip_blank(const char *at) { return at + strspn(at, " \t\r\n"); }
 
-static const char *ignis__schema_value_end(const char *at)
+IGNIS__PRIVATE const char *ignis__schema_value_end(const char *at)
 {
     int depth = 0;
     do {
@@ -18321,41 +19212,106 @@ static const char *ignis__schema_value_end(const char *at)
     return at;
 }
 
-static const char *ignis__schema_first(const char *at)
+IGNIS__PRIVATE const char *ignis__schema_first(const char *at)
 {
     at = ignis__schema_skip_blank(at + 1);
     return *at == ']' || *at == '}' ? NULL : at;
 }
 
-/*  Counts the bytes that a search in the schema has read. A fault if there are too many. */
-static void ignis__schema_count_work(ignis__schema *schema, const char *from, const char *to)
+IGNIS__PRIVATE const char *ignis__schema_value(const char *key)
 {
-    schema->work += to - from;
+    return ignis__schema_skip_blank(ignis__schema_skip_blank(ignis__schema_value_end(key)) + 1);
+}
+
+/*  Writes the place of a byte as a JSON pointer, such as "#/properties/name". */
+IGNIS__COLD static void ignis__schema_write_path(const char *at, const char *place, char *to, size_t size)
+{
+    size_t used = 1;
+    snprintf(to, size, "#");
+    at = ignis__schema_skip_blank(at);
+    while (*at == '{' || *at == '[') {
+        const char *key = ignis__schema_first(at), *value = key, *behind = key;
+        int number = 0, length = 0;
+        bool named = *at == '{';
+        for (; key; number++) {
+            value = named ? ignis__schema_value(key) : key;
+            behind = ignis__schema_skip_blank(ignis__schema_value_end(value));
+            if (place < behind)
+                break;
+            key = *behind == ',' ? ignis__schema_skip_blank(behind + 1) : NULL;
+        }
+        if (!key || place < key)
+            return;
+        if (named)
+            length = snprintf(
+                to + used, size - used, "/%.*s",
+                (int)(ignis__schema_value_end(key) - key > 60 ? 60 : ignis__schema_value_end(key) - key - 2), key + 1);
+        else
+            length = snprintf(to + used, size - used, "/%d", number);
+        if (length < 0 || (size_t)length >= size - used)
+            return;
+        used += (size_t)length;
+        at = value;
+        if (place <= value)
+            return;
+    }
+}
+
+IGNIS__PRINTF(4, 5)
+IGNIS__COLD IGNIS__PRIVATE void ignis__schema_fail(ignis__schema *schema, ignis_diagnostic diagnostic, const char *at,
+                                                   const char *format, ...)
+{
+    char text[200], path[100];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    ignis__schema_write_path(schema->text, at, path, sizeof path);
+    ignis__grammar_fail(schema->grammar, diagnostic, NULL, "at byte %lld of the schema, %s (%s)",
+                        (long long)(at - schema->text), text, path);
+}
+
+IGNIS__COLD IGNIS__PRIVATE void ignis__schema_fail_memory(ignis__schema *schema)
+{
+    ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+}
+
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD IGNIS__PRIVATE void ignis__schema_write(ignis__schema *schema, ignis__bytes *to, const char *format, ...)
+{
+    char text[320];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (!ignis__bytes_add(to, text, strlen(text)))
+        ignis__schema_fail_memory(schema);
+}
+
+/*  Counts the bytes that a search in the schema has read. A fault if there are too many. */
+IGNIS__PRIVATE void ignis__schema_count_work(ignis__schema *schema, int64_t bytes)
+{
+    schema->work += bytes;
     if (schema->work > IGNIS__SCHEMA_WORK)
         ignis__grammar_fail(schema->grammar, IGNIS_DIAG_UNSUPPORTED, NULL,
                             "the schema is too large: its names are looked for in more than %lld bytes",
                             (long long)IGNIS__SCHEMA_WORK);
 }
 
-static const char *ignis__schema_next(ignis__schema *schema, const char *value)
+IGNIS__PRIVATE const char *ignis__schema_next(ignis__schema *schema, const char *value)
 {
     const char *behind = ignis__schema_skip_blank(ignis__schema_value_end(value));
-    ignis__schema_count_work(schema, value, behind);
+    ignis__schema_count_work(schema, behind - value);
     return *behind == ',' && !schema->grammar->diagnostic ? ignis__schema_skip_blank(behind + 1) : NULL;
 }
 
-static const char *ignis__schema_value(const char *key)
-{
-    return ignis__schema_skip_blank(ignis__schema_skip_blank(ignis__schema_value_end(key)) + 1);
-}
-
 /*  Returns the bytes of a string. Escapes are replaced in one of two buffers. */
-static const char *ignis__schema_read_string(ignis__schema *schema, const char *at, int place, size_t *size)
+IGNIS__PRIVATE const char *ignis__schema_read_string(ignis__schema *schema, const char *at, int place, size_t *size)
 {
     const char *end = ignis__schema_value_end(at);
     ignis__bytes *copy = &schema->names[place];
     ignis__json json = IGNIS__ZERO;
-    ignis__schema_count_work(schema, at, end);
+    ignis__schema_count_work(schema, end - at);
     *size = (size_t)(end - at) - 2;
     if (*at != '"' || !memchr(at, '\\', (size_t)(end - at)))
         return at + 1;
@@ -18370,14 +19326,14 @@ static const char *ignis__schema_read_string(ignis__schema *schema, const char *
 }
 
 /*  Tells whether a string, such as a key, has these bytes. */
-static bool ignis__schema_string_is(ignis__schema *schema, const char *at, const char *name, size_t size)
+IGNIS__PRIVATE bool ignis__schema_string_is(ignis__schema *schema, const char *at, const char *name, size_t size)
 {
     size_t length;
     const char *text = ignis__schema_read_string(schema, at, 0, &length);
     return *at == '"' && length == size && memcmp(text, name, size) == 0;
 }
 
-static bool ignis__schema_strings_equal(ignis__schema *schema, const char *a, const char *b)
+IGNIS__PRIVATE bool ignis__schema_strings_equal(ignis__schema *schema, const char *a, const char *b)
 {
     size_t size;
     const char *name = ignis__schema_read_string(schema, b, 1, &size);
@@ -18385,7 +19341,8 @@ static bool ignis__schema_strings_equal(ignis__schema *schema, const char *a, co
 }
 
 /*  Returns the value of a key with these bytes; NULL if it is missing. */
-static const char *ignis__schema_find_member(ignis__schema *schema, const char *object, const char *name, size_t size)
+IGNIS__PRIVATE const char *ignis__schema_find_member(ignis__schema *schema, const char *object, const char *name,
+                                                     size_t size)
 {
     const char *key = ignis__schema_first(object);
     while (key && !ignis__schema_string_is(schema, key, name, size))
@@ -18394,7 +19351,8 @@ static const char *ignis__schema_find_member(ignis__schema *schema, const char *
 }
 
 /*  Returns the element of an array whose number has these bytes; NULL if it is missing. */
-static const char *ignis__schema_find_element(ignis__schema *schema, const char *array, const char *number, size_t size)
+IGNIS__PRIVATE const char *ignis__schema_find_element(ignis__schema *schema, const char *array, const char *number,
+                                                      size_t size)
 {
     const char *value = ignis__schema_first(array);
     int64_t left = 0;
@@ -18408,57 +19366,7 @@ static const char *ignis__schema_find_element(ignis__schema *schema, const char 
     return value;
 }
 
-/*  Writes the name of the rule of a schema. The rule is made pending if it is new. */
-static void ignis__schema_write_name(ignis__schema *schema, ignis__bytes *to, const char *at)
-{
-    int64_t *pending =
-        schema->has_rule[at - schema->text] ? NULL : (int64_t *)ignis__grammar_add(schema->grammar, &schema->pending);
-    if (pending)
-        *pending = at - schema->text;
-    schema->has_rule[at - schema->text] = true;
-    ignis__schema_write(schema, to, "v%lld", (long long)(at - schema->text));
-}
-
-/*  Writes a value as a literal: strings with the fewest escapes, without white space. */
-static void ignis__schema_write_literal(ignis__schema *schema, ignis__bytes *to, const char *value)
-{
-    const char *end = ignis__schema_value_end(value), *text;
-    ignis__bytes copy = IGNIS__ZERO;
-    ignis__json json = IGNIS__ZERO;
-    size_t size = 0, i;
-    ignis__schema_write(schema, to, "\"");
-    for (; value < end && !schema->grammar->diagnostic; value++) {
-        if (*value == '"') { /* a string: its escapes are replaced and written again */
-            text = ignis__schema_value_end(value);
-            copy.size = 0;
-            if (!ignis__bytes_add(&copy, value, (size_t)(text - value))) {
-                ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
-                break;
-            }
-            json.start = json.at = copy.data;
-            json.end = copy.data + copy.size;
-            value = text - 1;
-            text = ignis__json_string(&json, &size);
-            ignis__schema_write(schema, to, "\\\"");
-            for (i = 0; i < size; i++)
-                if (text[i] == '"' || text[i] == '\\')
-                    ignis__schema_write(schema, to, "\\\\\\%c", text[i]);
-                else if (text[i] == '\n')
-                    ignis__schema_write(schema, to, "\\\\n");
-                else if ((unsigned char)text[i] < ' ')
-                    ignis__schema_write(schema, to, "\\\\u%04x", (unsigned)text[i]);
-                else
-                    ignis__schema_write(schema, to, "%c", text[i]);
-            ignis__schema_write(schema, to, "\\\"");
-        } else if (!strchr(" \t\r\n", *value)) {
-            ignis__schema_write(schema, to, "%c", *value);
-        }
-    }
-    ignis__free(copy.data);
-    ignis__schema_write(schema, to, "\"");
-}
-
-static int ignis__schema_count(ignis__schema *schema, const char *at, int otherwise)
+IGNIS__PRIVATE int ignis__schema_count(ignis__schema *schema, const char *at, int otherwise)
 {
     ignis__json json = IGNIS__ZERO;
     int64_t count;
@@ -18473,137 +19381,28 @@ static int ignis__schema_count(ignis__schema *schema, const char *at, int otherw
     return (int)count;
 }
 
-/*  Reads the least and the most count from the two keywords at `word`. A fault if least is above most. most
-    is below 0 if there is no limit. */
-static bool ignis__schema_read_counts(ignis__schema *schema, const char *at, const char *const *has, int word,
-                                      int *least, int *most)
+/*  Reads the least and the most count from the two keywords at `word`. most is below 0 if there is no limit. Fails if
+    one schema has a least above its most; the callers treat contradictions between schemas. */
+IGNIS__PRIVATE void ignis__schema_read_counts(ignis__schema *schema, const ignis__schema_merged *merged, int word,
+                                              int *least, int *most)
 {
-    *least = ignis__schema_count(schema, has[word], 0);
-    *most = ignis__schema_count(schema, has[word + 1], -1);
-    if (*most >= 0 && *least > *most)
-        ignis__schema_fail_malformed(schema, at, "no text fits: %s is %d, and %s %d", ignis__schema_words[word], *least,
-                                     ignis__schema_words[word + 1], *most);
-    return !schema->grammar->diagnostic;
-}
-
-/*  Writes {least,most}, a repetition of the item before it. */
-static void ignis__schema_write_times(ignis__schema *schema, int least, int most)
-{
-    if (most >= 0)
-        ignis__schema_write(schema, &schema->out, "{%d,%d}", least, most);
-    else
-        ignis__schema_write(schema, &schema->out, "{%d,}", least);
-}
-
-/*  Writes the rules of an object. Properties keep their order. Rule vN-i is what may follow from property i
-    on; its form with r follows another property. */
-static void ignis__schema_write_object(ignis__schema *schema, const char *at, const char *const *has)
-{
-    const char *key = has[IGNIS__SCHEMA_PROPERTIES] ? ignis__schema_first(has[IGNIS__SCHEMA_PROPERTIES]) : NULL, *name,
-               *other;
-    const char *more = has[IGNIS__SCHEMA_ADDITIONAL];
-    long long number = at - schema->text;
-    int i = 0, behind;
-    if ((has[IGNIS__SCHEMA_PROPERTIES] && *has[IGNIS__SCHEMA_PROPERTIES] != '{') ||
-        (has[IGNIS__SCHEMA_REQUIRED] && *has[IGNIS__SCHEMA_REQUIRED] != '[')) {
-        ignis__schema_fail_malformed(schema, at, "properties has to be an object, and required an array");
-        return;
-    }
-    for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL; name;
-         name = ignis__schema_next(schema, name)) {
-        for (other = key; other && !ignis__schema_strings_equal(schema, name, other);)
-            other = ignis__schema_next(schema, ignis__schema_value(other));
-        if (!other)
-            ignis__schema_fail_unsupported(schema, name, "what is required is none of the properties");
-    }
-    if (key && more && *more != 'f')
-        ignis__schema_fail_unsupported(schema, more,
-                                       "additionalProperties beside properties is not supported, but for false");
-    if (!key && (!more || *more == 't')) {
-        ignis__schema_write(schema, &schema->out, "object");
-    } else if (!key && *more == 'f') {
-        ignis__schema_write(schema, &schema->out, "\"{\" ws \"}\"");
-    } else if (!key) {
-        ignis__schema_write(schema, &schema->out, "\"{\" ws (string \":\" ws ");
-        ignis__schema_write_name(schema, &schema->out, more);
-        ignis__schema_write(schema, &schema->out, " (\",\" ws string \":\" ws ");
-        ignis__schema_write_name(schema, &schema->out, more);
-        ignis__schema_write(schema, &schema->out, ")* ws)? \"}\"");
-    } else {
-        ignis__schema_write(schema, &schema->out, "\"{\" ws v%lld-0 \"}\"", number);
-        for (; key && !schema->grammar->diagnostic; key = ignis__schema_next(schema, ignis__schema_value(key)), i++)
-            for (behind = 0; behind < 2; behind++) {
-                for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL;
-                     name && !ignis__schema_strings_equal(schema, name, key);)
-                    name = ignis__schema_next(schema, name);
-                ignis__schema_write(schema, &schema->deferred, "v%lld-%d%s ::= %s", number, i, behind ? "r" : "",
-                                    behind ? "\",\" ws " : "");
-                ignis__schema_write_literal(schema, &schema->deferred, key);
-                ignis__schema_write(schema, &schema->deferred, " \":\" ws ");
-                ignis__schema_write_name(schema, &schema->deferred, ignis__schema_value(key));
-                ignis__schema_write(schema, &schema->deferred, " v%lld-%dr", number, i + 1);
-                if (!name)
-                    ignis__schema_write(schema, &schema->deferred, " | v%lld-%d%s", number, i + 1, behind ? "r" : "");
-                ignis__schema_write(schema, &schema->deferred, "\n");
-            }
-        ignis__schema_write(schema, &schema->deferred, "v%lld-%d ::= \"\"\nv%lld-%dr ::= ws\n", number, i, number, i);
-    }
-}
-
-static void ignis__schema_write_array(ignis__schema *schema, const char *at, const char *const *has)
-{
-    const char *items = has[IGNIS__SCHEMA_ITEMS];
-    int least, most, i;
-    if (!ignis__schema_read_counts(schema, at, has, IGNIS__SCHEMA_MIN_ITEMS, &least, &most))
-        return;
-    if (items && *items == 'f') { /* a schema that nothing matches */
-        if (least > 0)
-            ignis__schema_fail_malformed(schema, at, "no text fits: minItems is %d, and items false", least);
-        most = 0;
-    }
-    ignis__schema_write(schema, &schema->out, "\"[\" ws");
-    for (i = 0; i < 2 && most != 0; i++) {
-        ignis__schema_write(schema, &schema->out, i ? " (\",\" ws " : " (");
-        if (items)
-            ignis__schema_write_name(schema, &schema->out, items);
-        else
-            ignis__schema_write(schema, &schema->out, "value");
-        if (i)
-            ignis__schema_write(schema, &schema->out, ")");
-    }
-    if (most != 0) {
-        ignis__schema_write_times(schema, least > 0 ? least - 1 : 0, most > 0 ? most - 1 : most);
-        ignis__schema_write(schema, &schema->out, least > 0 ? " ws)" : " ws)?");
-    }
-    ignis__schema_write(schema, &schema->out, " \"]\"");
-}
-
-/*  Writes the values of `enum`, or the value of `const`, that have one of the types. */
-static void ignis__schema_write_values(ignis__schema *schema, const char *value, bool many, unsigned types)
-{
-    const char *bar = "", *at = many && *value == '[' ? ignis__schema_first(value) : value;
-    if (many && (*value != '[' || !at))
-        ignis__schema_fail_malformed(schema, value, "enum has to be an array of at least one value");
-    for (; at && !schema->grammar->diagnostic; at = many ? ignis__schema_next(schema, at) : NULL, bar = " | ") {
-        size_t digits = strspn(at, "-0123456789");
-        unsigned type = *at == '{'                 ? 1u
-                        : *at == '['               ? 2u
-                        : *at == '"'               ? 4u
-                        : *at == 't' || *at == 'f' ? 32u
-                        : *at == 'n'               ? 64u
-                                                   : 8u;
-        if (type == 8 && !strchr(".eE", at[digits]))
-            type |= 16;
-        if (!(types & type))
-            ignis__schema_fail_malformed(schema, at, "this value is none of the schema's type");
-        ignis__schema_write(schema, &schema->out, "%s", bar);
-        ignis__schema_write_literal(schema, &schema->out, at);
+    int i;
+    *least = 0;
+    *most = -1;
+    for (i = 0; i < merged->count && !schema->grammar->diagnostic; i++) {
+        const char *const *has = merged->node[i].has;
+        int low = ignis__schema_count(schema, has[word], 0), high = ignis__schema_count(schema, has[word + 1], -1);
+        if (high >= 0 && low > high)
+            ignis__schema_fail_malformed(schema, merged->node[i].at, "no text fits: %s is %d, and %s %d",
+                                         ignis__schema_words[word], low, ignis__schema_words[word + 1], high);
+        *least = low > *least ? low : *least;
+        *most = high >= 0 && (*most < 0 || high < *most) ? high : *most;
     }
 }
 
 /*  Resolves a JSON pointer in a fragment, such as "#/$defs/name" or "#/anyOf/0" (RFC 6901): %xx is a byte, ~1
     a slash, ~0 a tilde. */
-static const char *ignis__schema_resolve(ignis__schema *schema, const char *ref)
+IGNIS__PRIVATE const char *ignis__schema_resolve(ignis__schema *schema, const char *ref)
 {
     const char *at = ignis__schema_skip_blank(schema->text), *text, *known;
     static const char digits[] = "0123456789abcdefABCDEF";
@@ -18651,99 +19450,1565 @@ static const char *ignis__schema_resolve(ignis__schema *schema, const char *ref)
     return schema->grammar->diagnostic ? NULL : at;
 }
 
-/*  Writes the rule of a schema. */
-static void ignis__schema_write_rule(ignis__schema *schema, const char *at)
+/*  models/grammar/schema_number.c - decimal numbers within bounds, and multiples, as rules of digits
+
+    Bounds are compared digit by digit: a beginning of a number is equal to that of a bound, or within the bounds
+    whatever follows. The remainder of a multiple is carried along. So the rules hold exactly the decimal numbers that
+    fit, and no floating-point number is involved.
+    May use: schema_text.c. Locks: none. */
+
+enum { IGNIS__NUMBER_WHOLE = 16, IGNIS__NUMBER_FRACTION = 16, IGNIS__NUMBER_MULTIPLE = 512 };
+
+/*  Reads a number of JSON. False if it has too many digits. */
+IGNIS__PRIVATE bool ignis__decimal_read(ignis__schema_decimal *decimal, const char *text)
 {
-    const char *has[IGNIS__SCHEMA_WORDS] = {NULL}, *key, *value, *bar = "";
-    unsigned types = 0;
-    int word, constraints = 0, i;
-    ignis__schema_write(schema, &schema->out, "v%lld ::= ", (long long)(at - schema->text));
-    if (*at != '{') {
-        if (*at != 't')
-            ignis__schema_fail_malformed(
-                schema, at, *at == 'f' ? "false is a schema that nothing fits" : "a schema is an object, or true");
-        ignis__schema_write(schema, &schema->out, "value\n");
+    char digits[2 * IGNIS__DECIMAL_DIGITS];
+    int count = 0, point = 0, exponent = 0, i;
+    bool behind = false, minus = false;
+    memset(decimal, 0, sizeof *decimal);
+    decimal->negative = *text == '-';
+    for (text += *text == '-'; ignis__formula_is_digit(*text) || *text == '.'; text++) {
+        if (*text == '.') {
+            behind = true;
+            continue;
+        }
+        if (count == 0 && *text == '0') { /* a zero at the begin */
+            point -= behind;
+            continue;
+        }
+        if (count == IGNIS__COUNT(digits))
+            return false;
+        digits[count++] = *text;
+        point += !behind;
+    }
+    if (*text == 'e' || *text == 'E') {
+        minus = text[1] == '-';
+        for (text += 1 + (text[1] == '-' || text[1] == '+'); ignis__formula_is_digit(*text); text++)
+            exponent = exponent < 10000 ? exponent * 10 + (*text - '0') : exponent;
+    }
+    point += minus ? -exponent : exponent;
+    while (count > 0 && digits[count - 1] == '0')
+        count--;
+    if (count == 0) {
+        decimal->negative = false;
+        return true;
+    }
+    decimal->whole = point > 0 ? point : 0;
+    decimal->fraction = count > point ? count - point : 0;
+    if (decimal->whole > IGNIS__DECIMAL_DIGITS || decimal->fraction > IGNIS__DECIMAL_DIGITS)
+        return false;
+    for (i = 0; i < decimal->whole + decimal->fraction; i++) {
+        int from = i - decimal->whole + point;
+        decimal->digits[i] = from >= 0 && from < count ? digits[from] : '0';
+    }
+    return true;
+}
+
+/*  Returns a digit before the point, from the first one on, of which there is at least one; and one behind it. */
+static int ignis__decimal_length(const ignis__schema_decimal *decimal)
+{
+    return decimal->whole > 0 ? decimal->whole : 1;
+}
+
+static int ignis__decimal_digit(const ignis__schema_decimal *decimal, int i)
+{
+    return decimal->whole > 0 ? decimal->digits[i] - '0' : 0;
+}
+
+static int ignis__decimal_fraction(const ignis__schema_decimal *decimal, int i)
+{
+    return i < decimal->fraction ? decimal->digits[decimal->whole + i] - '0' : 0;
+}
+
+/*  Returns -1, 0 or 1 as a is below, equal to or above b. */
+IGNIS__PRIVATE int ignis__decimal_compare(const ignis__schema_decimal *a, const ignis__schema_decimal *b)
+{
+    int sign = a->negative ? -1 : 1, i, order = 0;
+    if (a->negative != b->negative)
+        return sign;
+    if (a->whole != b->whole)
+        return a->whole < b->whole ? -sign : sign;
+    for (i = 0; i < a->whole && order == 0; i++)
+        order = a->digits[i] - b->digits[i];
+    for (i = 0; (i < a->fraction || i < b->fraction) && order == 0; i++)
+        order = ignis__decimal_fraction(a, i) - ignis__decimal_fraction(b, i);
+    return order == 0 ? 0 : order < 0 ? -sign : sign;
+}
+
+/*  Reads a bound, and keeps the narrower one. side: 1 for a least number, -1 for a most. */
+static void ignis__number_range_bound(ignis__schema *schema, const char *at, ignis__number_range *range, int side,
+                                      bool excluded)
+{
+    ignis__schema_decimal *bound = side > 0 ? &range->least : &range->most, now;
+    bool *has = side > 0 ? &range->has_least : &range->has_most, *open = side > 0 ? &range->above : &range->below;
+    int order;
+    if (*at != '-' && !ignis__formula_is_digit(*at)) {
+        ignis__schema_fail_malformed(schema, at, "this has to be a number");
         return;
     }
-    for (key = ignis__schema_first(at); key; key = ignis__schema_next(schema, ignis__schema_value(key))) {
-        size_t size = (size_t)(ignis__schema_value_end(key) - key) - 2;
-        for (word = 0; word < IGNIS__SCHEMA_WORDS; word++)
-            if (strlen(ignis__schema_words[word]) == size && memcmp(key + 1, ignis__schema_words[word], size) == 0)
-                break;
-        if (word == IGNIS__SCHEMA_WORDS) {
-            ignis__schema_fail_unsupported(schema, key, "the keyword '%.*s' is not supported",
-                                           size > 60 ? 60 : (int)size, key + 1);
-            return;
-        }
-        constraints += word < IGNIS__SCHEMA_DESCRIPTION;
-        has[word] = ignis__schema_value(key);
+    if (!ignis__decimal_read(&now, at) || now.fraction > IGNIS__NUMBER_FRACTION) {
+        ignis__schema_fail_unsupported(schema, at,
+                                       "a bound with more than %d digits before the point, or %d behind "
+                                       "it, is not supported",
+                                       (int)IGNIS__DECIMAL_DIGITS, (int)IGNIS__NUMBER_FRACTION);
+        return;
     }
-    if ((value = has[IGNIS__SCHEMA_TYPE]) != NULL)
-        for (key = *value == '[' ? ignis__schema_first(value) : value; key;
-             key = *value == '[' ? ignis__schema_next(schema, key) : NULL) {
-            for (i = 0; i < IGNIS__SCHEMA_TYPES; i++)
-                if (strncmp(key + (*key == '"'), ignis__schema_types[i], strlen(ignis__schema_types[i])) == 0 &&
-                    (size_t)(ignis__schema_value_end(key) - key) == strlen(ignis__schema_types[i]) + 2)
-                    break;
-            if (i == IGNIS__SCHEMA_TYPES)
-                ignis__schema_fail_malformed(schema, key, "this is no type");
-            types |= 1u << i;
+    order = *has ? side * ignis__decimal_compare(&now, bound) : 1;
+    if (order > 0)
+        *bound = now;
+    *open = order > 0 ? excluded : order == 0 ? *open || excluded : *open;
+    *has = true;
+}
+
+static int64_t ignis__greatest_divisor(int64_t a, int64_t b) { return b == 0 ? a : ignis__greatest_divisor(b, a % b); }
+
+/*  Reads multipleOf. With one from before: the least number that is a multiple of both. */
+static void ignis__number_range_multiple(ignis__schema *schema, const char *at, ignis__number_range *range)
+{
+    ignis__schema_decimal number;
+    int64_t multiple = 0, other = range->multiple;
+    int i, decimals;
+    bool fits = true;
+    if (!ignis__formula_is_digit(*at) || (ignis__decimal_read(&number, at) && number.whole + number.fraction == 0)) {
+        ignis__schema_fail_malformed(schema, at, "multipleOf has to be a number above 0");
+        return;
+    }
+    fits = ignis__decimal_read(&number, at) && number.whole <= 6 && number.fraction <= 6;
+    for (i = 0; fits && i < number.whole + number.fraction; i++)
+        multiple = multiple * 10 + (number.digits[i] - '0');
+    decimals = fits && number.fraction > range->decimals ? number.fraction : range->decimals;
+    for (i = fits ? number.fraction : decimals; i < decimals; i++)
+        multiple *= 10;
+    for (i = range->decimals; i < decimals; i++)
+        other *= 10;
+    fits = fits && multiple <= IGNIS__NUMBER_MULTIPLE && other <= IGNIS__NUMBER_MULTIPLE;
+    if (fits && other)
+        multiple = multiple / ignis__greatest_divisor(multiple, other) * other;
+    range->multiple = multiple;
+    range->decimals = decimals;
+    if (!fits || multiple > IGNIS__NUMBER_MULTIPLE)
+        ignis__schema_fail_unsupported(schema, at, "multipleOf is supported up to %d units of its last decimal",
+                                       (int)IGNIS__NUMBER_MULTIPLE);
+}
+
+/*  Reads the keywords of numbers. */
+IGNIS__PRIVATE void ignis__schema_read_range(ignis__schema *schema, const ignis__schema_merged *merged,
+                                             ignis__number_range *range)
+{
+    int i, side;
+    memset(range, 0, sizeof *range);
+    for (i = 0; i < merged->count && !schema->grammar->diagnostic; i++)
+        for (side = 1; side >= -1; side -= 2) {
+            const char *const *has = merged->node[i].has;
+            const char *bound = has[side > 0 ? IGNIS__SCHEMA_MINIMUM : IGNIS__SCHEMA_MAXIMUM],
+                       *open = has[side > 0 ? IGNIS__SCHEMA_EXCLUSIVE_MINIMUM : IGNIS__SCHEMA_EXCLUSIVE_MAXIMUM];
+            if (bound) /* in draft 4, true excludes the bound beside it */
+                ignis__number_range_bound(schema, bound, range, side, open && *open == 't');
+            if (open && *open != 't' && *open != 'f')
+                ignis__number_range_bound(schema, open, range, side, true);
+            if (side > 0 && has[IGNIS__SCHEMA_MULTIPLE_OF])
+                ignis__number_range_multiple(schema, has[IGNIS__SCHEMA_MULTIPLE_OF], range);
         }
-    if (value && !types)
-        ignis__schema_fail_malformed(schema, value, "this is no type");
-    for (word = IGNIS__SCHEMA_ENUM; word <= IGNIS__SCHEMA_ONE_OF; word++) {
-        if (!has[word])
+}
+
+/*  Tells whether a number is within a range. */
+IGNIS__PRIVATE bool ignis__number_range_has(const ignis__number_range *range, const ignis__schema_decimal *number)
+{
+    int order, i;
+    int64_t rest = 0;
+    order = range->has_least ? ignis__decimal_compare(number, &range->least) : 1;
+    if (order < 0 || (order == 0 && range->above))
+        return false;
+    order = range->has_most ? ignis__decimal_compare(number, &range->most) : -1;
+    if (order > 0 || (order == 0 && range->below))
+        return false;
+    if (!range->multiple)
+        return true;
+    for (i = 0; i < number->whole + range->decimals; i++)
+        rest = (rest * 10 +
+                (i < number->whole ? number->digits[i] - '0' : ignis__decimal_fraction(number, i - number->whole))) %
+               range->multiple;
+    return rest == 0 && number->fraction <= range->decimals;
+}
+
+/*  Numbers of one sign while their rules are written. low, high: bounds without their sign; NULL if there is none. */
+typedef struct ignis__number_writer {
+    ignis__schema *schema;
+    const ignis__schema_decimal *low, *high;
+    bool above, below;
+    char sign; /* p or m, in names of rules */
+    int fraction, decimals;
+    int64_t multiple; /* at least 1 */
+    bool *seen;       /* by key */
+    int32_t *todo, count;
+} ignis__number_writer;
+
+/*  A beginning of a number. at: digits that are missing before the point, or that were read behind it. */
+typedef struct ignis__number_place {
+    bool behind, low, high; /* low, high: equal to the bound so far */
+    int at;
+    int64_t rest;
+} ignis__number_place;
+
+static int32_t ignis__number_place_key(const ignis__number_writer *writer, const ignis__number_place *place)
+{
+    return (
+        int32_t)(((((place->behind ? IGNIS__NUMBER_WHOLE + 1 : 0) + place->at) * 2 + place->low) * 2 + place->high) *
+                     writer->multiple +
+                 place->rest);
+}
+
+/*  Tells whether a number may end at a place. */
+static bool ignis__number_ends(const ignis__number_writer *writer, const ignis__number_place *place)
+{
+    int at = place->behind ? place->at : 0, i;
+    int64_t rest = place->rest;
+    bool more = false;
+    if ((!place->behind && place->at > 0) || (place->behind && place->at == 0))
+        return false;
+    for (i = at; place->low && i < writer->low->fraction; i++)
+        more = more || ignis__decimal_fraction(writer->low, i) > 0;
+    if (place->low && (more || writer->above))
+        return false;
+    for (i = at, more = false; place->high && i < writer->high->fraction; i++)
+        more = more || ignis__decimal_fraction(writer->high, i) > 0;
+    if (place->high && !more && writer->below)
+        return false;
+    for (i = at; i < writer->decimals; i++)
+        rest = rest * 10 % writer->multiple;
+    return rest == 0;
+}
+
+/*  Writes the name of the rule of a place, which is written later if it is new. */
+static void ignis__number_write_name(ignis__number_writer *writer, const ignis__number_place *place)
+{
+    int32_t key = ignis__number_place_key(writer, place);
+    if (!writer->seen[key]) {
+        writer->seen[key] = true;
+        writer->todo[writer->count++] = key;
+    }
+    ignis__schema_write(writer->schema, &writer->schema->deferred, " n%d%c-%d", writer->schema->numbers, writer->sign,
+                        (int)key);
+}
+
+/*  Writes the alternatives of a place that begin with a digit. first: a zero may not be first. */
+static const char *ignis__number_write_digits(ignis__number_writer *writer, const ignis__number_place *place,
+                                              const char *bar, bool first)
+{
+    int low = 0, high = 9, digit, end;
+    if (place->low)
+        low = place->behind ? ignis__decimal_fraction(writer->low, place->at)
+                            : ignis__decimal_digit(writer->low, ignis__decimal_length(writer->low) - place->at);
+    if (place->high)
+        high = place->behind ? ignis__decimal_fraction(writer->high, place->at)
+                             : ignis__decimal_digit(writer->high, ignis__decimal_length(writer->high) - place->at);
+    for (digit = first && low == 0 ? 1 : low; digit <= high; digit = end + 1) {
+        ignis__number_place next = *place;
+        next.at += place->behind ? 1 : -1;
+        next.low = place->low && digit == low;
+        next.high = place->high && digit == high;
+        next.rest = (place->rest * 10 + digit) % writer->multiple;
+        end = digit;
+        if (writer->multiple == 1 && !next.low && !next.high) /* digits that lead to the same place */
+            end = place->high ? high - 1 : high;
+        ignis__schema_write(writer->schema, &writer->schema->deferred, "%s[%d-%d]", bar, digit, end);
+        ignis__number_write_name(writer, &next);
+        bar = " | ";
+    }
+    return bar;
+}
+
+/*  Writes the rules of the numbers of one sign. */
+static void ignis__number_write_sign(ignis__number_writer *writer)
+{
+    ignis__bytes *to = &writer->schema->deferred;
+    ignis__number_place place = IGNIS__ZERO;
+    int32_t key, length;
+    const char *bar = "";
+    ignis__schema_write(writer->schema, to, "n%d%c ::= ", writer->schema->numbers, writer->sign);
+    for (length = 1; length <= IGNIS__NUMBER_WHOLE; length++) {
+        if ((writer->low && ignis__decimal_length(writer->low) > length) ||
+            (writer->high && ignis__decimal_length(writer->high) < length))
             continue;
-        if (constraints > 1 + (word <= IGNIS__SCHEMA_CONST && has[IGNIS__SCHEMA_TYPE])) {
-            ignis__schema_fail_unsupported(schema, at, "%s beside other keywords is not supported",
-                                           ignis__schema_words[word]);
-        } else if (word <= IGNIS__SCHEMA_CONST) {
-            ignis__schema_write_values(schema, has[word], word == IGNIS__SCHEMA_ENUM,
-                                       has[IGNIS__SCHEMA_TYPE] ? types : 127u);
-        } else if (word == IGNIS__SCHEMA_REF) {
-            if ((value = ignis__schema_resolve(schema, has[word])) != NULL)
-                ignis__schema_write_name(schema, &schema->out, value);
-        } else if (*has[word] != '[' || !ignis__schema_first(has[word])) {
+        place.at = length;
+        place.low = writer->low && ignis__decimal_length(writer->low) == length;
+        place.high = writer->high && ignis__decimal_length(writer->high) == length;
+        bar = ignis__number_write_digits(writer, &place, bar, length > 1);
+    }
+    ignis__schema_write(writer->schema, to, *bar ? "\n" : "nothing\n");
+    while (writer->count > 0 && !writer->schema->grammar->diagnostic) {
+        key = writer->todo[--writer->count];
+        ignis__schema_write(writer->schema, to, "n%d%c-%d ::= ", writer->schema->numbers, writer->sign, (int)key);
+        place.rest = key % writer->multiple;
+        key = (int32_t)(key / writer->multiple);
+        place.high = key & 1;
+        place.low = key >> 1 & 1;
+        place.at = key >> 2;
+        place.behind = place.at > IGNIS__NUMBER_WHOLE;
+        place.at -= place.behind ? IGNIS__NUMBER_WHOLE + 1 : 0;
+        bar = "";
+        if (ignis__number_ends(writer, &place)) {
+            ignis__schema_write(writer->schema, to, "\"\"");
+            bar = " | ";
+        }
+        if (!place.behind && place.at == 0 && writer->fraction > 0) {
+            place.behind = true;
+            ignis__schema_write(writer->schema, to, "%s\".\"", bar);
+            ignis__number_write_name(writer, &place);
+            bar = " | ";
+        } else if (place.behind ? place.at < writer->fraction : place.at > 0) {
+            bar = ignis__number_write_digits(writer, &place, bar, false);
+        }
+        ignis__schema_write(writer->schema, to, *bar ? "\n" : "nothing\n");
+    }
+}
+
+/*  Writes the rules of the numbers of a range behind the line that is being written. Returns the number of their
+    first rule, "n1". */
+IGNIS__PRIVATE int ignis__schema_write_number(ignis__schema *schema, const ignis__number_range *range, bool integer)
+{
+    static const ignis__schema_decimal zero = IGNIS__ZERO;
+    ignis__number_writer writer = IGNIS__ZERO;
+    bool plus = !range->has_most || !range->most.negative, minus = !range->has_least || range->least.negative;
+    size_t keys;
+    if (schema->grammar->diagnostic)
+        return 0;
+    writer.schema = schema;
+    writer.multiple = range->multiple ? range->multiple : 1;
+    writer.decimals = range->multiple ? range->decimals : 0;
+    writer.fraction = integer ? 0 : range->multiple ? range->decimals : IGNIS__NUMBER_FRACTION;
+    keys = (size_t)(IGNIS__NUMBER_WHOLE + 1 + IGNIS__NUMBER_FRACTION + 1) * 4 * (size_t)writer.multiple;
+    writer.seen = (bool *)ignis__alloc(keys);
+    writer.todo = (int32_t *)ignis__alloc(sizeof *writer.todo * keys);
+    if (!writer.seen || !writer.todo)
+        ignis__schema_fail_memory(schema);
+    schema->numbers++;
+    ignis__schema_write(schema, &schema->deferred, "n%d ::= ", schema->numbers);
+    if (plus)
+        ignis__schema_write(schema, &schema->deferred, "n%dp%s", schema->numbers, minus ? " | " : "");
+    if (minus)
+        ignis__schema_write(schema, &schema->deferred, "\"-\" n%dm", schema->numbers);
+    ignis__schema_write(schema, &schema->deferred, plus || minus ? "\n" : "nothing\n");
+    if (plus && !schema->grammar->diagnostic) {
+        writer.sign = 'p';
+        writer.low = range->has_least && !range->least.negative ? &range->least : NULL;
+        writer.high = range->has_most ? &range->most : NULL;
+        writer.above = range->above;
+        writer.below = range->below;
+        ignis__number_write_sign(&writer);
+    }
+    if (minus && !schema->grammar->diagnostic) {
+        memset(writer.seen, 0, keys);
+        writer.sign = 'm';
+        writer.low = range->has_most && range->most.negative ? &range->most : &zero;
+        writer.above = writer.low == &zero || range->below;
+        writer.high = range->has_least ? &range->least : NULL;
+        writer.below = range->above;
+        ignis__number_write_sign(&writer);
+    }
+    ignis__free(writer.seen), ignis__free(writer.todo);
+    return schema->numbers;
+}
+
+/*  models/grammar/schema_string.c - strings with a pattern, a format and a length, as rules of characters
+
+    The canonical form of such a string has the shortest escape of each character that needs one, and no other escape.
+    So a string has one text, and the automaton of its characters is that of its text.
+    May use: regular_expression.c, string_set.c, schema_text.c. Locks: none. */
+
+/*  Formats as regular expressions, whose strings have the format. Canonical forms leave out what is rare: leap
+    seconds, the year 0, zones of IPv6, quoted names in addresses, hosts of more than 230 characters. */
+#define IGNIS__FORMAT_YEAR "(\\d{3}[1-9]|\\d\\d[1-9]\\d|\\d[1-9]\\d\\d|[1-9]\\d{3})"
+#define IGNIS__FORMAT_DATE                                                                              \
+    "(" IGNIS__FORMAT_YEAR "-((0[13578]|1[02])-(0[1-9]|[12]\\d|3[01])|(0[469]|11)-(0[1-9]|[12]\\d|30)|" \
+    "02-(0[1-9]|1\\d|2[0-8]))|(\\d\\d(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)-02-29)"
+#define IGNIS__FORMAT_TIME "([01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(\\.\\d{1,9})?(Z|[+-]([01]\\d|2[0-3]):[0-5]\\d)"
+#define IGNIS__FORMAT_LABEL "[A-Za-z0-9](-?[A-Za-z0-9]){0,15}"
+#define IGNIS__FORMAT_HOST IGNIS__FORMAT_LABEL "(\\." IGNIS__FORMAT_LABEL "){0,6}"
+#define IGNIS__FORMAT_ATOM "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]{1,20}"
+#define IGNIS__FORMAT_IPV4 "(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)(\\.(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)){3}"
+#define IGNIS__FORMAT_HEX "[0-9A-Fa-f]{1,4}"
+#define IGNIS__FORMAT_UNIT "[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2}"
+#define IGNIS__FORMAT_REST "(\\?(" IGNIS__FORMAT_UNIT "|[/?])*)?(#(" IGNIS__FORMAT_UNIT "|[/?])*)?"
+#define IGNIS__FORMAT_AUTHORITY                                                                                     \
+    "//(([A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})*@)?([A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*(:\\d{0,5})?" \
+    "(/(" IGNIS__FORMAT_UNIT ")*)*"
+#define IGNIS__FORMAT_POINTER "(/([^/~]|~[01])*)*"
+
+/*  NULL: a format of JSON Schema that is not supported. */
+static const struct ignis__schema_format {
+    const char *name, *pattern;
+} ignis__schema_formats[] = {
+    {"date", "^" IGNIS__FORMAT_DATE "$"},
+    {"time", "^" IGNIS__FORMAT_TIME "$"},
+    {"date-time", "^" IGNIS__FORMAT_DATE "T" IGNIS__FORMAT_TIME "$"},
+    {"duration", "^P(\\d{1,9}W|(\\d{1,9}D|\\d{1,9}M(\\d{1,9}D)?|\\d{1,9}Y(\\d{1,9}M(\\d{1,9}D)?)?)"
+                 "(T(\\d{1,9}S|\\d{1,9}M(\\d{1,9}S)?|\\d{1,9}H(\\d{1,9}M(\\d{1,9}S)?)?))?|"
+                 "T(\\d{1,9}S|\\d{1,9}M(\\d{1,9}S)?|\\d{1,9}H(\\d{1,9}M(\\d{1,9}S)?)?))$"},
+    {"uuid", "^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"},
+    {"ipv4", "^" IGNIS__FORMAT_IPV4 "$"},
+    {"ipv6", "^((" IGNIS__FORMAT_HEX ":){7}" IGNIS__FORMAT_HEX "|(" IGNIS__FORMAT_HEX ":){1,7}:|(" IGNIS__FORMAT_HEX
+             ":){1,6}:" IGNIS__FORMAT_HEX "|(" IGNIS__FORMAT_HEX ":){1,5}(:" IGNIS__FORMAT_HEX
+             "){1,2}|(" IGNIS__FORMAT_HEX ":){1,4}(:" IGNIS__FORMAT_HEX "){1,3}|(" IGNIS__FORMAT_HEX
+             ":){1,3}(:" IGNIS__FORMAT_HEX "){1,4}|(" IGNIS__FORMAT_HEX ":){1,2}(:" IGNIS__FORMAT_HEX
+             "){1,5}|" IGNIS__FORMAT_HEX ":(:" IGNIS__FORMAT_HEX "){1,6}|:((:" IGNIS__FORMAT_HEX "){1,7}|:))$"},
+    {"email", "^" IGNIS__FORMAT_ATOM "(\\." IGNIS__FORMAT_ATOM "){0,2}@" IGNIS__FORMAT_HOST "$"},
+    {"hostname", "^" IGNIS__FORMAT_HOST "$"},
+    {"uri", "^[A-Za-z][A-Za-z0-9+.-]*:(" IGNIS__FORMAT_AUTHORITY "|/?((" IGNIS__FORMAT_UNIT ")+(/(" IGNIS__FORMAT_UNIT
+            ")*)*)?)" IGNIS__FORMAT_REST "$"},
+    {"json-pointer", "^" IGNIS__FORMAT_POINTER "$"},
+    {"relative-json-pointer", "^(0|[1-9]\\d{0,8})(#|" IGNIS__FORMAT_POINTER ")$"},
+    {"idn-email", NULL},
+    {"idn-hostname", NULL},
+    {"uri-reference", NULL},
+    {"uri-template", NULL},
+    {"iri", NULL},
+    {"iri-reference", NULL},
+    {"regex", NULL},
+};
+
+/*  Intersects a set with the strings of a pattern. begun: the set is made already. */
+static bool ignis__schema_add_pattern(ignis__schema *schema, const char *at, const char *text, size_t size,
+                                      ignis__string_set *set, bool begun)
+{
+    ignis__string_set other;
+    const char *fault = ignis__string_set_of_pattern(&other, text, size);
+    if (fault) {
+        ignis__schema_fail_unsupported(schema, at, "this regular expression is not supported: %s", fault);
+        return false;
+    }
+    if (begun && !ignis__string_set_intersect(set, &other))
+        ignis__schema_fail_unsupported(schema, at, "this is too large together with other keywords of strings");
+    if (begun)
+        ignis__string_set_free(&other);
+    else
+        *set = other;
+    return !schema->grammar->diagnostic;
+}
+
+/*  Makes the set of strings of the keywords pattern and format, and of lengths beside them. False, and no set, if no
+    schema has such a keyword, or after a fault. */
+IGNIS__PRIVATE bool ignis__schema_make_strings(ignis__schema *schema, const ignis__schema_merged *merged,
+                                               ignis__string_set *set)
+{
+    ignis__string_set lengths;
+    const char *at, *name, *last = NULL;
+    bool begun = false, ok = true;
+    int i, k, least, most;
+    size_t size;
+    for (i = 0; i < merged->count && ok; i++) {
+        if ((at = merged->node[i].has[IGNIS__SCHEMA_PATTERN]) != NULL) {
+            name = ignis__schema_read_string(schema, at, 0, &size);
+            if (*at != '"')
+                ignis__schema_fail_malformed(schema, at, "pattern has to be a string");
+            ok = *at == '"' && ignis__schema_add_pattern(schema, at, name, size, set, begun);
+            begun = begun || ok;
+            last = at;
+        }
+        if (ok && (at = merged->node[i].has[IGNIS__SCHEMA_FORMAT]) != NULL) {
+            name = ignis__schema_read_string(schema, at, 0, &size);
+            for (k = 0; k < IGNIS__COUNT(ignis__schema_formats); k++)
+                if (*at == '"' && strlen(ignis__schema_formats[k].name) == size &&
+                    memcmp(ignis__schema_formats[k].name, name, size) == 0)
+                    break;
+            if (k == IGNIS__COUNT(ignis__schema_formats)) /* a word that JSON Schema does not define: a remark */
+                continue;
+            if (!ignis__schema_formats[k].pattern)
+                ignis__schema_fail_unsupported(schema, at, "the format '%s' is not supported",
+                                               ignis__schema_formats[k].name);
+            ok = ignis__schema_formats[k].pattern &&
+                 ignis__schema_add_pattern(schema, at, ignis__schema_formats[k].pattern,
+                                           strlen(ignis__schema_formats[k].pattern), set, begun);
+            begun = begun || ok;
+            last = at;
+        }
+    }
+    ignis__schema_read_counts(schema, merged, IGNIS__SCHEMA_MIN_LENGTH, &least, &most);
+    if (begun && ok && (least > 0 || most >= 0)) {
+        if (!ignis__string_set_of_lengths(&lengths, least, most < 0 || most >= least ? most : least) ||
+            !ignis__string_set_intersect(set, &lengths))
+            ignis__schema_fail_unsupported(schema, last, "this is too large together with minLength and maxLength");
+        ignis__string_set_free(&lengths);
+    }
+    if (begun && schema->grammar->diagnostic)
+        ignis__string_set_free(set);
+    return begun && !schema->grammar->diagnostic;
+}
+
+/*  Writes an alternative for each kind of character that leads from a state to another. */
+static const char *ignis__schema_write_edges(ignis__schema *schema, const ignis__string_set *set,
+                                             const ignis__string_set_state *state, int32_t to, const char *bar)
+{
+    static const char *const escapes[32] = {NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                                            NULL, "b",  "t",  "n",  NULL, "f",  "r"};
+    bool controls[32] = {false}, all = true;
+    int i, k, count = 0;
+    ignis__bytes *out = &schema->deferred;
+    for (i = 0; i < state->count; i++) {
+        const ignis__string_set_edge *edge =
+            (const ignis__string_set_edge *)(const void *)set->edges.items + state->first + i;
+        static const uint32_t borders[] = {0x20, 0x21, 0x23, 0x5B, 0x5D, IGNIS__STRING_SET_CODES - 1};
+        if (edge->to != to)
+            continue;
+        for (k = 0; k < 32; k++)
+            controls[k] = controls[k] || (edge->low <= (uint32_t)k && edge->high >= (uint32_t)k);
+        for (k = 0; k < 6; k += 2) { /* characters that need no escape */
+            uint32_t low = edge->low > borders[k] ? edge->low : borders[k],
+                     high = edge->high < borders[k + 1] ? edge->high : borders[k + 1];
+            if (low > high)
+                continue;
+            if (count == IGNIS__GRAMMAR_RANGES) {
+                ignis__schema_write(schema, out, "] s%d-%d", schema->automata, (int)to);
+                count = 0;
+            }
+            ignis__schema_write(schema, out,
+                                count++  ? "\\U%08X-\\U%08X"
+                                : bar[0] ? " | [\\U%08X-\\U%08X"
+                                         : "[\\U%08X-\\U%08X",
+                                (unsigned)low, (unsigned)high);
+            bar = " | ";
+        }
+    }
+    if (count)
+        ignis__schema_write(schema, out, "] s%d-%d", schema->automata, (int)to);
+    for (i = 0; i < state->count; i++) {
+        const ignis__string_set_edge *edge =
+            (const ignis__string_set_edge *)(const void *)set->edges.items + state->first + i;
+        for (k = 0; edge->to == to && k < 2; k++)
+            if (edge->low <= (k ? 0x5C : 0x22) && edge->high >= (k ? 0x5C : 0x22)) {
+                ignis__schema_write(schema, out, "%s\"\\\\%s\" s%d-%d", bar, k ? "\\\\" : "\\\"", schema->automata,
+                                    (int)to);
+                bar = " | ";
+            }
+    }
+    for (k = 0; k < 32; k++)
+        all = all && controls[k];
+    if (all) {
+        ignis__schema_write(schema, out, "%scontrol s%d-%d", bar, schema->automata, (int)to);
+        return " | ";
+    }
+    for (k = 0; k < 32; k++)
+        if (controls[k]) {
+            if (escapes[k])
+                ignis__schema_write(schema, out, "%s\"\\\\%s\" s%d-%d", bar, escapes[k], schema->automata, (int)to);
+            else
+                ignis__schema_write(schema, out, "%s\"\\\\u00%02x\" s%d-%d", bar, (unsigned)k, schema->automata,
+                                    (int)to);
+            bar = " | ";
+        }
+    return bar;
+}
+
+/*  Writes the rules of the strings of a set behind the line that is being written. Returns the number n of their first
+    rule, "sn-0", which is what follows the quote at their begin. */
+IGNIS__PRIVATE int ignis__schema_write_strings(ignis__schema *schema, const ignis__string_set *set)
+{
+    const ignis__string_set_state *states = (const ignis__string_set_state *)(const void *)set->states.items;
+    const ignis__string_set_edge *edges = (const ignis__string_set_edge *)(const void *)set->edges.items;
+    int32_t i, k, m;
+    const char *bar;
+    schema->automata++;
+    for (i = 0; i < set->states.count && !schema->grammar->diagnostic; i++) {
+        ignis__schema_write(schema, &schema->deferred, "s%d-%d ::= ", schema->automata, (int)i);
+        bar = "";
+        if (states[i].ends) {
+            ignis__schema_write(schema, &schema->deferred, "\"\\\"\"");
+            bar = " | ";
+        }
+        for (k = 0; k < states[i].count; k++) { /* each next state once */
+            for (m = 0; m < k && edges[states[i].first + m].to != edges[states[i].first + k].to;)
+                m++;
+            if (m == k)
+                bar = ignis__schema_write_edges(schema, set, &states[i], edges[states[i].first + k].to, bar);
+            ignis__schema_count_work(schema, m);
+        }
+        ignis__schema_write(schema, &schema->deferred, *bar ? "\n" : "nothing\n");
+    }
+    return schema->automata;
+}
+
+/*  models/grammar/schema_merge.c - schemas that hold together: the keywords of each, the values that they allow, and
+    whether two such sets exclude each other
+
+    A schema is merged with the schemas that its $ref and allOf name, and with those of other schemas for the same
+    value. anyOf and oneOf are left: the caller makes a set of each alternative. Keywords that constrain texts and
+    are not supported are refused by name; other unknown words are remarks, as JSON Schema has it.
+    May use: schema_text.c, schema_number.c, schema_string.c. Locks: none. */
+
+static const char *const ignis__schema_unsupported[] = {"not",
+                                                        "if",
+                                                        "contains",
+                                                        "patternProperties",
+                                                        "propertyNames",
+                                                        "minProperties",
+                                                        "maxProperties",
+                                                        "dependencies",
+                                                        "dependentRequired",
+                                                        "dependentSchemas",
+                                                        "$dynamicRef",
+                                                        "$recursiveRef",
+                                                        "unevaluatedItems",
+                                                        "unevaluatedProperties",
+                                                        "extends",
+                                                        "disallow",
+                                                        "divisibleBy"};
+
+/*  Checks that keywords whose values are read by several functions have values of the right type. */
+static void ignis__schema_check_node(ignis__schema *schema, const ignis__schema_node *node)
+{
+    const char *const *has = node->has;
+    int word;
+    if ((has[IGNIS__SCHEMA_PROPERTIES] && *has[IGNIS__SCHEMA_PROPERTIES] != '{') ||
+        (has[IGNIS__SCHEMA_REQUIRED] && *has[IGNIS__SCHEMA_REQUIRED] != '['))
+        ignis__schema_fail_malformed(schema, node->at, "properties has to be an object, and required an array");
+    if (has[IGNIS__SCHEMA_ENUM] && (*has[IGNIS__SCHEMA_ENUM] != '[' || !ignis__schema_first(has[IGNIS__SCHEMA_ENUM])))
+        ignis__schema_fail_malformed(schema, has[IGNIS__SCHEMA_ENUM], "enum has to be an array of at least one value");
+    for (word = IGNIS__SCHEMA_ALL_OF; word <= IGNIS__SCHEMA_ONE_OF; word++)
+        if (has[word] && (*has[word] != '[' || !ignis__schema_first(has[word])))
             ignis__schema_fail_malformed(schema, has[word], "%s has to be an array of at least one schema",
                                          ignis__schema_words[word]);
-        } else {
-            for (value = ignis__schema_first(has[word]); value;
-                 value = ignis__schema_next(schema, value), bar = " | ") {
-                ignis__schema_write(schema, &schema->out, "%s", bar);
-                ignis__schema_write_name(schema, &schema->out, value);
-            }
-        }
-        ignis__schema_write(schema, &schema->out, "\n");
+    if (has[IGNIS__SCHEMA_PREFIX_ITEMS] && *has[IGNIS__SCHEMA_PREFIX_ITEMS] != '[')
+        ignis__schema_fail_malformed(schema, has[IGNIS__SCHEMA_PREFIX_ITEMS], "prefixItems has to be an array");
+    if (has[IGNIS__SCHEMA_UNIQUE_ITEMS] && *has[IGNIS__SCHEMA_UNIQUE_ITEMS] != 't' &&
+        *has[IGNIS__SCHEMA_UNIQUE_ITEMS] != 'f')
+        ignis__schema_fail_malformed(schema, has[IGNIS__SCHEMA_UNIQUE_ITEMS], "uniqueItems has to be true or false");
+}
+
+/*  Reads the keywords of a schema. */
+static void ignis__schema_read_node(ignis__schema *schema, ignis__schema_node *node, const char *at)
+{
+    const char *key, *name;
+    size_t size;
+    int i;
+    memset(node, 0, sizeof *node);
+    node->at = at;
+    for (key = ignis__schema_first(at); key && !schema->grammar->diagnostic;
+         key = ignis__schema_next(schema, ignis__schema_value(key))) {
+        name = ignis__schema_read_string(schema, key, 0, &size);
+        for (i = 0; i < IGNIS__COUNT(ignis__schema_unsupported); i++)
+            if (strlen(ignis__schema_unsupported[i]) == size && memcmp(ignis__schema_unsupported[i], name, size) == 0)
+                ignis__schema_fail_unsupported(schema, key, "the keyword '%s' is not supported",
+                                               ignis__schema_unsupported[i]);
+        for (i = 0; i < IGNIS__SCHEMA_WORDS; i++)
+            if (strlen(ignis__schema_words[i]) == size && memcmp(ignis__schema_words[i], name, size) == 0)
+                node->has[i] = ignis__schema_value(key);
+    }
+    ignis__schema_check_node(schema, node);
+}
+
+/*  Returns the types that a schema says, as bits. A number may be an integer. */
+static unsigned ignis__schema_read_types(ignis__schema *schema, const char *at)
+{
+    const char *name = *at == '[' ? ignis__schema_first(at) : at;
+    unsigned types = 0;
+    int i;
+    if (!name)
+        ignis__schema_fail_malformed(schema, at, "this is no type");
+    for (; name && !schema->grammar->diagnostic; name = *at == '[' ? ignis__schema_next(schema, name) : NULL) {
+        for (i = 0; i < 7; i++)
+            if (ignis__schema_string_is(schema, name, ignis__schema_types[i], strlen(ignis__schema_types[i])))
+                break;
+        if (i == 7)
+            ignis__schema_fail_malformed(schema, name, "this is no type");
+        else
+            types |= 1u << i;
+    }
+    return types & IGNIS__SCHEMA_NUMBER ? types | IGNIS__SCHEMA_INTEGER : types;
+}
+
+/*  Adds a schema, and those that its $ref and allOf name. */
+static void ignis__schema_merge_one(ignis__schema *schema, ignis__schema_merged *merged, const char *at, unsigned done)
+{
+    ignis__schema_node *node;
+    const char *part;
+    int i;
+    if (schema->grammar->diagnostic || *at == 't')
+        return;
+    if (*at == 'f') {
+        merged->never = true;
         return;
     }
-    for (word = IGNIS__SCHEMA_PROPERTIES; !has[IGNIS__SCHEMA_TYPE] && word < IGNIS__SCHEMA_DESCRIPTION; word++)
-        if (has[word])
-            types |= word <= IGNIS__SCHEMA_ADDITIONAL ? 1u : word <= IGNIS__SCHEMA_MAX_ITEMS ? 2u : 4u;
-    if (types == 0)
+    if (*at != '{') {
+        ignis__schema_fail_malformed(schema, at, "a schema is an object, or true, or false");
+        return;
+    }
+    for (i = 0; i < merged->count; i++) {
+        node = &merged->node[i];
+        if (node->at != at)
+            continue;
+        if (node->open)
+            ignis__schema_fail_malformed(schema, at, "$ref leads back to where it is, so no text of it ever ends");
+        else if (node->given && (node->has[IGNIS__SCHEMA_REF] || node->has[IGNIS__SCHEMA_ALL_OF] ||
+                                 node->has[IGNIS__SCHEMA_ANY_OF] || node->has[IGNIS__SCHEMA_ONE_OF]))
+            ignis__schema_fail_unsupported(schema, at,
+                                           "a $ref to this from its own alternatives, or from those beside "
+                                           "it, is not supported");
+        return;
+    }
+    if (merged->count == IGNIS__SCHEMA_MERGED) {
+        ignis__schema_fail_unsupported(schema, at, "more than %d schemas hold together", (int)IGNIS__SCHEMA_MERGED);
+        return;
+    }
+    node = &merged->node[merged->count++];
+    ignis__schema_read_node(schema, node, at);
+    if (node->has[IGNIS__SCHEMA_TYPE]) {
+        merged->typed = true;
+        merged->types &= ignis__schema_read_types(schema, node->has[IGNIS__SCHEMA_TYPE]);
+    }
+    node->done = done | IGNIS__SCHEMA_DONE_REF;
+    node->given = done != 0;
+    node->open = true;
+    if (!done && node->has[IGNIS__SCHEMA_REF] &&
+        (part = ignis__schema_resolve(schema, node->has[IGNIS__SCHEMA_REF])) != NULL)
+        ignis__schema_merge_one(schema, merged, part, 0);
+    if (!done && (part = node->has[IGNIS__SCHEMA_ALL_OF]) != NULL) {
+        for (part = schema->grammar->diagnostic ? NULL : ignis__schema_first(part); part;
+             part = ignis__schema_next(schema, part))
+            ignis__schema_merge_one(schema, merged, part, 0);
+    }
+    node->open = false;
+}
+
+/*  Merges the schemas of a set. NULL after a fault; the caller frees it with ignis__free. */
+IGNIS__PRIVATE ignis__schema_merged *ignis__schema_merge(ignis__schema *schema, const ignis__schema_element *elements,
+                                                         int count)
+{
+    ignis__schema_merged *merged = (ignis__schema_merged *)ignis__alloc(sizeof *merged);
+    int i;
+    if (!merged) {
+        ignis__schema_fail_memory(schema);
+        return NULL;
+    }
+    merged->types = IGNIS__SCHEMA_ANY_TYPE;
+    for (i = 0; i < count; i++)
+        ignis__schema_merge_one(schema, merged, schema->text + elements[i] / 8, (unsigned)(elements[i] % 8));
+    if (!schema->grammar->diagnostic)
+        return merged;
+    ignis__free(merged);
+    return NULL;
+}
+
+/*  Returns the value of the member of an object with the name of a key elsewhere; NULL if it is missing. */
+IGNIS__PRIVATE const char *ignis__schema_find_key(ignis__schema *schema, const char *object, const char *key)
+{
+    const char *other = ignis__schema_first(object);
+    while (other && !ignis__schema_strings_equal(schema, other, key))
+        other = ignis__schema_next(schema, ignis__schema_value(other));
+    return other ? ignis__schema_value(other) : NULL;
+}
+
+/*  Tells whether an object needs a property. */
+IGNIS__PRIVATE bool ignis__schema_requires(ignis__schema *schema, const ignis__schema_merged *merged, const char *key)
+{
+    const char *name;
+    int i;
+    for (i = 0; i < merged->count; i++)
+        for (name = merged->node[i].has[IGNIS__SCHEMA_REQUIRED]
+                        ? ignis__schema_first(merged->node[i].has[IGNIS__SCHEMA_REQUIRED])
+                        : NULL;
+             name; name = ignis__schema_next(schema, name))
+            if (ignis__schema_strings_equal(schema, name, key))
+                return true;
+    return false;
+}
+
+/*  Adds a schema to a set of up to IGNIS__SCHEMA_MERGED, once. Returns the number of elements. */
+static int ignis__schema_add_element(ignis__schema *schema, ignis__schema_element *elements, int count, const char *at)
+{
+    int i;
+    for (i = 0; i < count; i++)
+        if (elements[i] == 8 * (at - schema->text))
+            return count;
+    elements[count] = 8 * (at - schema->text);
+    return count + 1;
+}
+
+/*  Collects the schemas of the property with the name of a key; of other properties if the key is NULL. Returns
+    their number. */
+IGNIS__PRIVATE int ignis__schema_property(ignis__schema *schema, const ignis__schema_merged *merged, const char *key,
+                                          ignis__schema_element *elements)
+{
+    int i, count = 0;
+    for (i = 0; i < merged->count; i++) {
+        const char *const *has = merged->node[i].has;
+        const char *at = key && has[IGNIS__SCHEMA_PROPERTIES]
+                             ? ignis__schema_find_key(schema, has[IGNIS__SCHEMA_PROPERTIES], key)
+                             : NULL;
+        at = at ? at : has[IGNIS__SCHEMA_ADDITIONAL];
+        if (at)
+            count = ignis__schema_add_element(schema, elements, count, at);
+    }
+    return count;
+}
+
+/*  Tells whether two values are the same: numbers by their value, objects in any order. */
+IGNIS__PRIVATE bool ignis__schema_values_equal(ignis__schema *schema, const char *a, const char *b)
+{
+    bool digit[2] = {*a == '-' || ignis__formula_is_digit(*a), *b == '-' || ignis__formula_is_digit(*b)};
+    ignis__schema_decimal one, other;
+    const char *at, *found;
+    int count[2] = {0, 0};
+    if (digit[0] != digit[1] || (!digit[0] && *a != *b))
+        return false;
+    if (digit[0]) {
+        size_t size = (size_t)(ignis__schema_value_end(a) - a);
+        return ignis__decimal_read(&one, a) && ignis__decimal_read(&other, b)
+                   ? ignis__decimal_compare(&one, &other) == 0
+                   : size == (size_t)(ignis__schema_value_end(b) - b) && memcmp(a, b, size) == 0;
+    }
+    if (*a == '"')
+        return ignis__schema_strings_equal(schema, a, b);
+    if (*a == '[') {
+        for (at = ignis__schema_first(a), found = ignis__schema_first(b);
+             at && found && ignis__schema_values_equal(schema, at, found);) {
+            at = ignis__schema_next(schema, at);
+            found = ignis__schema_next(schema, found);
+        }
+        return !at && !found;
+    }
+    if (*a != '{')
+        return true;
+    for (at = ignis__schema_first(b); at; at = ignis__schema_next(schema, ignis__schema_value(at)))
+        count[1]++;
+    for (at = ignis__schema_first(a); at; at = ignis__schema_next(schema, ignis__schema_value(at)), count[0]++) {
+        found = ignis__schema_find_key(schema, b, at);
+        if (!found || !ignis__schema_values_equal(schema, ignis__schema_value(at), found))
+            return false;
+    }
+    return count[0] == count[1];
+}
+
+/*  Returns the type of a value. */
+static unsigned ignis__schema_type_of(const char *value)
+{
+    ignis__schema_decimal number;
+    switch (*value) {
+    case '{': return IGNIS__SCHEMA_OBJECT;
+    case '[': return IGNIS__SCHEMA_ARRAY;
+    case '"': return IGNIS__SCHEMA_STRING;
+    case 't':
+    case 'f': return IGNIS__SCHEMA_BOOLEAN;
+    case 'n': return IGNIS__SCHEMA_NULL;
+    default: break;
+    }
+    return ignis__decimal_read(&number, value) && number.fraction == 0 ? IGNIS__SCHEMA_INTEGER : IGNIS__SCHEMA_NUMBER;
+}
+
+/*  Returns the number of characters of a string. */
+static int64_t ignis__schema_length(const char *text, size_t size)
+{
+    int64_t count = 0;
+    size_t i;
+    for (i = 0; i < size; i++)
+        count += (text[i] & 0xC0) != 0x80;
+    return count;
+}
+
+/*  Tells whether merged schemas allow a value of an enum or const. Fails where keywords of objects or arrays are beside
+    the value of such a type. */
+IGNIS__PRIVATE bool ignis__schema_allows(ignis__schema *schema, const ignis__schema_merged *merged, const char *value)
+{
+    unsigned type = ignis__schema_type_of(value);
+    const char *text = NULL, *at;
+    int i, word, least, most;
+    bool fits = !merged->never && (merged->types & type) != 0;
+    size_t size = 0;
+    for (i = 0; i < merged->count && fits && !schema->grammar->diagnostic; i++) {
+        const char *const *has = merged->node[i].has;
+        if (has[IGNIS__SCHEMA_CONST] && !ignis__schema_values_equal(schema, has[IGNIS__SCHEMA_CONST], value))
+            return false;
+        if ((at = has[IGNIS__SCHEMA_ENUM]) != NULL && *at == '[') {
+            for (at = ignis__schema_first(at); at && !ignis__schema_values_equal(schema, at, value);)
+                at = ignis__schema_next(schema, at);
+            fits = at != NULL;
+        }
+        for (word = IGNIS__SCHEMA_PROPERTIES; word <= IGNIS__SCHEMA_UNIQUE_ITEMS; word++)
+            if (has[word] && type == (word <= IGNIS__SCHEMA_ADDITIONAL ? IGNIS__SCHEMA_OBJECT : IGNIS__SCHEMA_ARRAY))
+                ignis__schema_fail_unsupported(schema, value, "a value of this type beside %s is not supported",
+                                               ignis__schema_words[word]);
+    }
+    if (fits && (type & (IGNIS__SCHEMA_NUMBER | IGNIS__SCHEMA_INTEGER))) {
+        ignis__number_range range;
+        ignis__schema_decimal number;
+        ignis__schema_read_range(schema, merged, &range);
+        if (range.has_least || range.has_most || range.multiple) {
+            if (!ignis__decimal_read(&number, value))
+                ignis__schema_fail_unsupported(schema, value, "a number of so many digits is not supported here");
+            else
+                fits = ignis__number_range_has(&range, &number);
+        }
+    } else if (fits && type == IGNIS__SCHEMA_STRING) {
+        ignis__string_set set;
+        ignis__schema_read_counts(schema, merged, IGNIS__SCHEMA_MIN_LENGTH, &least, &most);
+        text = ignis__schema_read_string(schema, value, 1, &size);
+        fits = ignis__schema_length(text, size) >= least && (most < 0 || ignis__schema_length(text, size) <= most);
+        if (fits && ignis__schema_make_strings(schema, merged, &set)) {
+            text = ignis__schema_read_string(schema, value, 1, &size);
+            fits = ignis__string_set_has(&set, text, size);
+            ignis__string_set_free(&set);
+        }
+    }
+    return fits && !schema->grammar->diagnostic;
+}
+
+static bool ignis__schema_counts_disjoint(ignis__schema *schema, const ignis__schema_merged *a,
+                                          const ignis__schema_merged *b, int word)
+{
+    int least[2], most[2];
+    ignis__schema_read_counts(schema, a, word, &least[0], &most[0]);
+    ignis__schema_read_counts(schema, b, word, &least[1], &most[1]);
+    return (most[0] >= 0 && most[0] < least[1]) || (most[1] >= 0 && most[1] < least[0]);
+}
+
+static bool ignis__schema_strings_disjoint(ignis__schema *schema, const ignis__schema_merged *a,
+                                           const ignis__schema_merged *b)
+{
+    ignis__string_set set, other;
+    bool disjoint = ignis__schema_counts_disjoint(schema, a, b, IGNIS__SCHEMA_MIN_LENGTH);
+    if (disjoint || !ignis__schema_make_strings(schema, a, &set))
+        return disjoint;
+    if (ignis__schema_make_strings(schema, b, &other)) {
+        disjoint = ignis__string_set_intersect(&set, &other) && ignis__string_set_is_empty(&set);
+        ignis__string_set_free(&other);
+    }
+    ignis__string_set_free(&set);
+    return disjoint;
+}
+
+static bool ignis__schema_numbers_disjoint(ignis__schema *schema, const ignis__schema_merged *a,
+                                           const ignis__schema_merged *b)
+{
+    ignis__number_range range[2];
+    int i, order;
+    ignis__schema_read_range(schema, a, &range[0]);
+    ignis__schema_read_range(schema, b, &range[1]);
+    for (i = 0; i < 2; i++)
+        if (range[i].has_most && range[1 - i].has_least) {
+            order = ignis__decimal_compare(&range[i].most, &range[1 - i].least);
+            if (order < 0 || (order == 0 && (range[i].below || range[1 - i].above)))
+                return true;
+        }
+    return false;
+}
+
+IGNIS__PRIVATE bool ignis__schema_disjoint(ignis__schema *schema, const ignis__schema_merged *a,
+                                           const ignis__schema_merged *b, int nested);
+
+/*  Tells whether a property that one of two objects needs excludes the other one. */
+static bool ignis__schema_objects_disjoint(ignis__schema *schema, const ignis__schema_merged *a,
+                                           const ignis__schema_merged *b, int nested)
+{
+    ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
+    ignis__schema_merged *one, *other;
+    const char *name;
+    bool disjoint = false;
+    int i, count;
+    for (i = 0; i < a->count; i++)
+        for (name = a->node[i].has[IGNIS__SCHEMA_REQUIRED] && *a->node[i].has[IGNIS__SCHEMA_REQUIRED] == '['
+                        ? ignis__schema_first(a->node[i].has[IGNIS__SCHEMA_REQUIRED])
+                        : NULL;
+             name && !disjoint && !schema->grammar->diagnostic; name = ignis__schema_next(schema, name)) {
+            count = ignis__schema_property(schema, a, name, elements);
+            one = ignis__schema_merge(schema, elements, count);
+            count = ignis__schema_property(schema, b, name, elements);
+            other = ignis__schema_merge(schema, elements, count);
+            disjoint = one && other && ignis__schema_disjoint(schema, one, other, nested + 1);
+            ignis__free(one), ignis__free(other);
+        }
+    return disjoint;
+}
+
+/*  Returns 1 if no value of an enum or const of `a` is allowed by `b`, 0 if one may be, -1 without such keywords. */
+static int ignis__schema_values_disjoint(ignis__schema *schema, const ignis__schema_merged *a,
+                                         const ignis__schema_merged *b)
+{
+    const char *value;
+    int i, word;
+    for (i = 0; i < a->count; i++)
+        for (word = IGNIS__SCHEMA_ENUM; word <= IGNIS__SCHEMA_CONST; word++) {
+            if ((value = a->node[i].has[word]) == NULL || (word == IGNIS__SCHEMA_ENUM && *value != '['))
+                continue;
+            for (value = word == IGNIS__SCHEMA_ENUM ? ignis__schema_first(value) : value; value;
+                 value = word == IGNIS__SCHEMA_ENUM ? ignis__schema_next(schema, value) : NULL)
+                if ((*value == '{' || *value == '[' || ignis__schema_allows(schema, a, value)) &&
+                    ((*value == '{' || *value == '[') ? (b->types & ignis__schema_type_of(value)) != 0
+                                                      : ignis__schema_allows(schema, b, value)))
+                    return 0;
+            return 1;
+        }
+    return -1;
+}
+
+/*  Tells whether no value fits both of two merged schemas, as far as their keywords show it. Alternatives that are
+    not chosen yet are not looked at. */
+IGNIS__PRIVATE bool ignis__schema_disjoint(ignis__schema *schema, const ignis__schema_merged *a,
+                                           const ignis__schema_merged *b, int nested)
+{
+    unsigned types = a->types & b->types;
+    int values;
+    if (a->never || b->never || !types)
+        return true;
+    if (nested > 3 || schema->grammar->diagnostic)
+        return false;
+    values = ignis__schema_values_disjoint(schema, a, b);
+    values = values < 0 ? ignis__schema_values_disjoint(schema, b, a) : values;
+    if (values >= 0)
+        return values > 0;
+    if (types & (IGNIS__SCHEMA_BOOLEAN | IGNIS__SCHEMA_NULL))
+        return false;
+    return !((types & (IGNIS__SCHEMA_NUMBER | IGNIS__SCHEMA_INTEGER)) &&
+             !ignis__schema_numbers_disjoint(schema, a, b)) &&
+           !((types & IGNIS__SCHEMA_STRING) && !ignis__schema_strings_disjoint(schema, a, b)) &&
+           !((types & IGNIS__SCHEMA_ARRAY) && !ignis__schema_counts_disjoint(schema, a, b, IGNIS__SCHEMA_MIN_ITEMS)) &&
+           !((types & IGNIS__SCHEMA_OBJECT) && !ignis__schema_objects_disjoint(schema, a, b, nested) &&
+             !ignis__schema_objects_disjoint(schema, b, a, nested)) &&
+           !schema->grammar->diagnostic;
+}
+
+/*  models/grammar/json_schema.c - translates a JSON schema to GBNF; ignis_grammar_check
+
+    Each set of schemas that hold together becomes a rule, which is numbered. A schema that rules cannot hold exactly
+    is refused by name and place.
+    May use: gbnf.c, schema_*.c, tokenizer/byte_buffer.c. Locks: none. */
+
+enum { IGNIS__SCHEMA_UNIQUE = 8 }; /* values of items that are all different, at most */
+
+/*  The rules that every schema shares. White space and numbers are bounded: random sampling would not end
+    them. */
+static const char *const ignis__schema_rules[] = {
+    "ws ::= \" \"? | \"\\n\" [ \\t]{0,32}\n",
+    "value ::= object | array | string | number | boolean | null\n",
+    "object ::= \"{\" ws (string \":\" ws value (\",\" ws string \":\" ws value)* ws)? \"}\"\n",
+    "array ::= \"[\" ws (value (\",\" ws value)* ws)? \"]\"\n",
+    "string ::= \"\\\"\" char* \"\\\"\"\n",
+    "char ::= [^\"\\\\\\x00-\\x1F] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" ([0-9a-cA-CefEF] hex{3} | [dD] ([0-7] hex{2} | ",
+    "[89abAB] hex{2} \"\\\\u\" [dD] [c-fC-F] hex{2})))\n",
+    "hex ::= [0-9a-fA-F]\n",
+    "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? [0-9]{1,2})?\n",
+    "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15})\n",
+    "boolean ::= \"true\" | \"false\"\n",
+    "null ::= \"null\"\n",
+    "nothing ::= []\n", /* no text fits: alternatives with it are removed */
+    "control ::= \"\\\\\" ([bfnrt] | \"u00\" (\"0\" [0-7bef] | \"1\" [0-9a-f]))\n", /* one text for each */
+};
+
+/*  Writes a value as a literal: strings with the fewest escapes, without white space. */
+static void ignis__schema_write_literal(ignis__schema *schema, ignis__bytes *to, const char *value)
+{
+    const char *end = ignis__schema_value_end(value), *text;
+    ignis__bytes copy = IGNIS__ZERO;
+    ignis__json json = IGNIS__ZERO;
+    size_t size = 0, i;
+    ignis__schema_write(schema, to, "\"");
+    for (; value < end && !schema->grammar->diagnostic; value++) {
+        if (*value == '"') { /* a string: its escapes are replaced and written again */
+            text = ignis__schema_value_end(value);
+            copy.size = 0;
+            if (!ignis__bytes_add(&copy, value, (size_t)(text - value))) {
+                ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+                break;
+            }
+            json.start = json.at = copy.data;
+            json.end = copy.data + copy.size;
+            value = text - 1;
+            text = ignis__json_string(&json, &size);
+            ignis__schema_write(schema, to, "\\\"");
+            for (i = 0; i < size; i++)
+                if (text[i] == '"' || text[i] == '\\')
+                    ignis__schema_write(schema, to, "\\\\\\%c", text[i]);
+                else if (text[i] == '\n')
+                    ignis__schema_write(schema, to, "\\\\n");
+                else if ((unsigned char)text[i] < ' ')
+                    ignis__schema_write(schema, to, "\\\\u%04x", (unsigned)text[i]);
+                else
+                    ignis__schema_write(schema, to, "%c", text[i]);
+            ignis__schema_write(schema, to, "\\\"");
+        } else if (!strchr(" \t\r\n", *value)) {
+            ignis__schema_write(schema, to, "%c", *value);
+        }
+    }
+    ignis__free(copy.data);
+    ignis__schema_write(schema, to, "\"");
+}
+
+/*  Writes the name of the rule of a set of schemas that hold together. The rule is written later if it is new. */
+static void ignis__schema_write_name(ignis__schema *schema, ignis__bytes *to, const ignis__schema_element *elements,
+                                     int count)
+{
+    const ignis__schema_set *sets = (const ignis__schema_set *)(const void *)schema->sets.items;
+    ignis__schema_set *set;
+    ignis__schema_element *element;
+    bool alone = count == 1 && elements[0] % 8 == 0;
+    int64_t number = alone ? schema->set_of[elements[0] / 8] - 1 : 0;
+    int i;
+    if (count == 0) {
+        ignis__schema_write(schema, to, "value");
+        return;
+    }
+    if (!alone) {
+        for (; number < schema->sets.count; number++)
+            if (sets[number].count == count &&
+                memcmp((const ignis__schema_element *)(const void *)schema->elements.items + sets[number].first,
+                       elements, sizeof *elements * (size_t)count) == 0)
+                break;
+        ignis__schema_count_work(schema, number);
+    }
+    if (number < 0 || number == schema->sets.count) {
+        number = schema->sets.count;
+        if ((set = (ignis__schema_set *)ignis__grammar_add(schema->grammar, &schema->sets)) == NULL)
+            return;
+        set->first = schema->elements.count;
+        set->count = count;
+        for (i = 0; i < count; i++) {
+            if ((element = (ignis__schema_element *)ignis__grammar_add(schema->grammar, &schema->elements)) == NULL)
+                return;
+            *element = elements[i];
+        }
+        if (alone)
+            schema->set_of[elements[0] / 8] = (int32_t)number + 1;
+    }
+    ignis__schema_write(schema, to, "v%lld", (long long)number);
+}
+
+/*  Writes {least,most}, a repetition of the item before it. */
+static void ignis__schema_write_times(ignis__schema *schema, ignis__bytes *to, int least, int most)
+{
+    if (most >= 0)
+        ignis__schema_write(schema, to, "{%d,%d}", least, most);
+    else
+        ignis__schema_write(schema, to, "{%d,}", least);
+}
+
+static int ignis__schema_order_names(const void *a, const void *b)
+{
+    const ignis__string_name *one = (const ignis__string_name *)a, *other = (const ignis__string_name *)b;
+    int order = memcmp(one->text, other->text, one->size < other->size ? one->size : other->size);
+    return order ? order : one->size < other->size ? -1 : one->size > other->size;
+}
+
+/*  Writes the rules of strings that are none of these keys. Returns their number, as ignis__schema_write_strings. */
+static int ignis__schema_write_other_names(ignis__schema *schema, const ignis__list *keys)
+{
+    ignis__string_name *names = (ignis__string_name *)ignis__alloc(sizeof *names * ((size_t)keys->count + 1));
+    ignis__bytes copy = IGNIS__ZERO;
+    ignis__string_set set;
+    size_t at = 0;
+    int64_t i;
+    int number = 0;
+    bool ok = names != NULL;
+    for (i = 0; i < keys->count && ok; i++) {
+        const char *name =
+            ignis__schema_read_string(schema, ((const char **)(void *)keys->items)[i], 0, &names[i].size);
+        ok = ignis__bytes_add(&copy, name, names[i].size);
+    }
+    for (i = 0; i < keys->count && ok; i++) {
+        names[i].text = copy.data + at;
+        at += names[i].size;
+    }
+    if (ok) {
+        if (keys->count > 1)
+            qsort(names, (size_t)keys->count, sizeof *names, ignis__schema_order_names);
+        if (ignis__string_set_of_others(&set, names, (int)keys->count))
+            number = ignis__schema_write_strings(schema, &set);
+        else
+            ignis__grammar_fail(schema->grammar, IGNIS_DIAG_UNSUPPORTED, NULL,
+                                "the names of properties are too long for additionalProperties beside them");
+        ignis__string_set_free(&set);
+    } else {
+        ignis__schema_fail_memory(schema);
+    }
+    ignis__free(names), ignis__free(copy.data);
+    return number;
+}
+
+/*  Adds a key to the keys of an object, unless it has a key with this name. */
+static void ignis__schema_add_key(ignis__schema *schema, ignis__list *keys, const char *key)
+{
+    const char **added;
+    int64_t i;
+    for (i = 0; i < keys->count; i++)
+        if (ignis__schema_strings_equal(schema, ((const char **)(void *)keys->items)[i], key))
+            return;
+    if (*key == '"' && (added = (const char **)ignis__grammar_add(schema->grammar, keys)) != NULL)
+        *added = key;
+}
+
+/*  Writes the rules of what may follow from property i on; its form with r follows another property. */
+static void ignis__schema_write_properties(ignis__schema *schema, const ignis__schema_merged *merged, int number,
+                                           const ignis__list *keys)
+{
+    ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
+    ignis__bytes *to = &schema->deferred;
+    int64_t i;
+    int behind, count, k;
+    for (i = 0; i < keys->count && !schema->grammar->diagnostic; i++) {
+        const char *key = ((const char **)(void *)keys->items)[i];
+        bool required = ignis__schema_requires(schema, merged, key), never = false;
+        count = ignis__schema_property(schema, merged, key, elements);
+        for (k = 0; k < count; k++)
+            never = never || schema->text[elements[k] / 8] == 'f';
+        for (behind = 0; behind < 2; behind++) {
+            ignis__schema_write(schema, to, "v%d-%d%s ::= ", number, (int)i, behind ? "r" : "");
+            if (never) {
+                ignis__schema_write(schema, to, "nothing");
+            } else {
+                ignis__schema_write(schema, to, behind ? "\",\" ws " : "");
+                ignis__schema_write_literal(schema, to, key);
+                ignis__schema_write(schema, to, " \":\" ws ");
+                ignis__schema_write_name(schema, to, elements, count);
+                ignis__schema_write(schema, to, " v%d-%dr", number, (int)i + 1);
+            }
+            if (!required)
+                ignis__schema_write(schema, to, " | v%d-%d%s", number, (int)i + 1, behind ? "r" : "");
+            ignis__schema_write(schema, to, "\n");
+        }
+    }
+}
+
+/*  Writes the rules of an object. Properties keep their order; those that are only required come behind them, and
+    additional ones behind these. */
+static void ignis__schema_write_object(ignis__schema *schema, const ignis__schema_merged *merged, int number)
+{
+    ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
+    ignis__list keys = IGNIS__ZERO;
+    ignis__bytes *to = &schema->deferred;
+    const char *key;
+    bool open = false, closed = false;
+    int i, last, count, word, names = 0;
+    keys.size = sizeof(const char *);
+    for (word = IGNIS__SCHEMA_PROPERTIES; word <= IGNIS__SCHEMA_REQUIRED; word++)
+        for (i = 0; i < merged->count; i++) {
+            const char *from = merged->node[i].has[word];
+            for (key = from ? ignis__schema_first(from) : NULL; key;
+                 key = ignis__schema_next(schema, word == IGNIS__SCHEMA_REQUIRED ? key : ignis__schema_value(key)))
+                ignis__schema_add_key(schema, &keys, key);
+        }
+    for (i = 0; i < merged->count; i++) {
+        closed =
+            closed || (merged->node[i].has[IGNIS__SCHEMA_PROPERTIES] && !merged->node[i].has[IGNIS__SCHEMA_ADDITIONAL]);
+        open = open || merged->node[i].has[IGNIS__SCHEMA_ADDITIONAL];
+    }
+    closed = !open && (closed || keys.count > 0);
+    count = ignis__schema_property(schema, merged, NULL, elements);
+    for (i = 0; i < count; i++)
+        closed = closed || schema->text[elements[i] / 8] == 'f';
+    last = (int)keys.count;
+    ignis__schema_write(schema, &schema->out, "\"{\" ws v%d-0 \"}\"", number);
+    ignis__schema_write_properties(schema, merged, number, &keys);
+    if (!closed && last > 0 && !schema->grammar->diagnostic)
+        names = ignis__schema_write_other_names(schema, &keys);
+    ignis__schema_write(schema, to, "v%d-%d ::= \"\"", number, last);
+    for (i = 0; i < 3 && !closed; i++) {
+        ignis__schema_write(schema, to,
+                            i == 0   ? " | "
+                            : i == 1 ? " (\",\" ws "
+                                     : " ws\nv%d-%dr ::= (\",\" ws ",
+                            number, last);
+        if (names)
+            ignis__schema_write(schema, to, "\"\\\"\" s%d-0 \":\" ws ", names);
+        else
+            ignis__schema_write(schema, to, "string \":\" ws ");
+        ignis__schema_write_name(schema, to, elements, count);
+        ignis__schema_write(schema, to, i == 0 ? "" : ")*");
+    }
+    if (closed)
+        ignis__schema_write(schema, to, "\nv%d-%dr ::=", number, last);
+    ignis__schema_write(schema, to, " ws\n");
+    ignis__free(keys.items);
+}
+
+/*  Returns the schema of an item of one schema: `items`, or an element of a row of schemas. *rest: it is that of all
+    items from this one on. NULL if any value may be there. */
+static const char *ignis__schema_item(ignis__schema *schema, const ignis__schema_node *node, int number, bool *rest)
+{
+    const char *items = node->has[IGNIS__SCHEMA_ITEMS], *row = node->has[IGNIS__SCHEMA_PREFIX_ITEMS], *at;
+    if (!row && items && *items == '[') {
+        row = items;
+        items = node->has[IGNIS__SCHEMA_ADDITIONAL_ITEMS];
+    }
+    for (at = row ? ignis__schema_first(row) : NULL; at && number > 0; number--)
+        at = ignis__schema_next(schema, at);
+    *rest = at == NULL;
+    return at ? at : items;
+}
+
+/*  Collects the schemas of an item. *rest: they are those of all items from this one on. Returns their number. */
+static int ignis__schema_items(ignis__schema *schema, const ignis__schema_merged *merged, int number,
+                               ignis__schema_element *elements, bool *rest)
+{
+    int i, k, count = 0;
+    *rest = true;
+    for (i = 0; i < merged->count; i++) {
+        bool ends;
+        const char *at = ignis__schema_item(schema, &merged->node[i], number, &ends);
+        *rest = *rest && ends;
+        for (k = 0; at && k < count && elements[k] != 8 * (at - schema->text);)
+            k++;
+        if (at && k == count)
+            elements[count++] = 8 * (at - schema->text);
+    }
+    return count;
+}
+
+/*  Writes the rules of arrays of different values of an enum: one for each set of values that are used. */
+static void ignis__schema_write_unique(ignis__schema *schema, const ignis__schema_merged *merged, int number, int least,
+                                       int most)
+{
+    ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
+    const char *values[IGNIS__SCHEMA_UNIQUE], *value = NULL;
+    ignis__bytes *to = &schema->deferred;
+    ignis__schema_merged *item;
+    int count = 0, i, used, k, from = -1;
+    bool rest;
+    item = ignis__schema_merge(schema, elements, ignis__schema_items(schema, merged, 0, elements, &rest));
+    for (i = 0; item && i < item->count && from < 0; i++)
+        from = item->node[i].has[IGNIS__SCHEMA_CONST] || item->node[i].has[IGNIS__SCHEMA_ENUM] ? i : from;
+    if (item && from >= 0) {
+        const char *const *has = item->node[from].has;
+        for (i = 0; i < item->count; i++)
+            rest = rest && !item->node[i].has[IGNIS__SCHEMA_ANY_OF] && !item->node[i].has[IGNIS__SCHEMA_ONE_OF];
+        for (value = has[IGNIS__SCHEMA_CONST] ? has[IGNIS__SCHEMA_CONST] : ignis__schema_first(has[IGNIS__SCHEMA_ENUM]);
+             value; value = has[IGNIS__SCHEMA_CONST] ? NULL : ignis__schema_next(schema, value)) {
+            for (k = 0; k < count && !ignis__schema_values_equal(schema, values[k], value);)
+                k++;
+            if (k < count || !ignis__schema_allows(schema, item, value))
+                continue;
+            rest = rest && count < IGNIS__SCHEMA_UNIQUE;
+            if (!rest)
+                break;
+            values[count++] = value;
+        }
+    }
+    if (item && (from < 0 || !rest))
+        ignis__schema_fail_unsupported(schema, merged->node[0].at,
+                                       "uniqueItems is supported for items that are one of "
+                                       "up to %d values of an enum",
+                                       (int)IGNIS__SCHEMA_UNIQUE);
+    ignis__free(item);
+    ignis__schema_write(schema, &schema->out, "\"[\" ws v%d-u0 \"]\"", number);
+    for (i = 0; i < 1 << count && !schema->grammar->diagnostic; i++) {
+        const char *bar = "";
+        for (k = used = 0; k < count; k++)
+            used += i >> k & 1;
+        ignis__schema_write(schema, to, "v%d-u%d ::= ", number, i);
+        for (k = 0; k < count && (most < 0 || used < most); k++)
+            if (!(i >> k & 1)) {
+                ignis__schema_write(schema, to, "%s%s", bar, i ? "\",\" ws " : "");
+                ignis__schema_write_literal(schema, to, values[k]);
+                ignis__schema_write(schema, to, " v%d-u%d", number, i | 1 << k);
+                bar = " | ";
+            }
+        if (used >= least)
+            ignis__schema_write(schema, to, "%s%s\n", bar, i ? "ws" : "\"\"");
+        else
+            ignis__schema_write(schema, to, *bar ? "\n" : "nothing\n");
+    }
+}
+
+/*  Writes the rules of an array. Rule vN-ai is what may follow from item i on, as long as items have schemas of their
+    own; the items behind those have one rule. */
+static void ignis__schema_write_array(ignis__schema *schema, const ignis__schema_merged *merged, int number)
+{
+    ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
+    ignis__bytes *to = &schema->deferred;
+    int least, most, i, k, count;
+    bool unique = false, rest = false, never;
+    ignis__schema_read_counts(schema, merged, IGNIS__SCHEMA_MIN_ITEMS, &least, &most);
+    for (i = 0; i < merged->count; i++)
+        unique = unique || (merged->node[i].has[IGNIS__SCHEMA_UNIQUE_ITEMS] &&
+                            *merged->node[i].has[IGNIS__SCHEMA_UNIQUE_ITEMS] == 't');
+    if (unique && (most < 0 || most > 1)) {
+        ignis__schema_write_unique(schema, merged, number, least, most);
+        return;
+    }
+    ignis__schema_write(schema, &schema->out, "\"[\" ws v%d-a0 \"]\"", number);
+    for (i = 0; !rest && !schema->grammar->diagnostic; i++) {
+        count = ignis__schema_items(schema, merged, i, elements, &rest);
+        for (k = 0, never = most >= 0 && i >= most; k < count; k++)
+            never = never || schema->text[elements[k] / 8] == 'f';
+        if (never && merged->count == 1 && least > i && (most < 0 || most > i))
+            ignis__schema_fail_malformed(schema, merged->node[0].at, "no text fits: minItems is %d, and items false",
+                                         least);
+        ignis__schema_write(schema, to, "v%d-a%d ::= ", number, i);
+        if (!never) {
+            ignis__schema_write(schema, to, i ? "\",\" ws " : "");
+            ignis__schema_write_name(schema, to, elements, count);
+            if (rest) {
+                ignis__schema_write(schema, to, " (\",\" ws ");
+                ignis__schema_write_name(schema, to, elements, count);
+                ignis__schema_write(schema, to, ")");
+                ignis__schema_write_times(schema, to, least > i + 1 ? least - i - 1 : 0, most < 0 ? -1 : most - i - 1);
+                ignis__schema_write(schema, to, " ws");
+            } else {
+                ignis__schema_write(schema, to, " v%d-a%d", number, i + 1);
+            }
+            ignis__schema_write(schema, to, i >= least ? " | " : "");
+        }
+        ignis__schema_write(schema, to, i >= least ? i ? "ws\n" : "\"\"\n" : never ? "nothing\n" : "\n");
+        rest = rest || never;
+    }
+}
+
+/*  Writes the values of `enum`, or the value of `const`, that all schemas allow. */
+static void ignis__schema_write_values(ignis__schema *schema, const ignis__schema_merged *merged, const char *value,
+                                       bool many)
+{
+    const char *bar = "", *at = many ? ignis__schema_first(value) : value;
+    for (; at && !schema->grammar->diagnostic; at = many ? ignis__schema_next(schema, at) : NULL) {
+        if (!ignis__schema_allows(schema, merged, at))
+            continue;
+        ignis__schema_write(schema, &schema->out, "%s", bar);
+        ignis__schema_write_literal(schema, &schema->out, at);
+        bar = " | ";
+    }
+    if (!*bar)
+        ignis__schema_write(schema, &schema->out, "nothing");
+}
+
+/*  Writes strings and numbers. */
+static void ignis__schema_write_string_type(ignis__schema *schema, const ignis__schema_merged *merged)
+{
+    ignis__string_set set;
+    int least, most;
+    ignis__schema_read_counts(schema, merged, IGNIS__SCHEMA_MIN_LENGTH, &least, &most);
+    if (most >= 0 && least > most) {
+        ignis__schema_write(schema, &schema->out, "nothing");
+    } else if (ignis__schema_make_strings(schema, merged, &set)) {
+        ignis__schema_write(schema, &schema->out, "\"\\\"\" s%d-0", ignis__schema_write_strings(schema, &set));
+        ignis__string_set_free(&set);
+    } else if (least > 0 || most >= 0) {
+        ignis__schema_write(schema, &schema->out, "\"\\\"\" char");
+        ignis__schema_write_times(schema, &schema->out, least, most);
+        ignis__schema_write(schema, &schema->out, " \"\\\"\"");
+    } else {
+        ignis__schema_write(schema, &schema->out, "string");
+    }
+}
+
+static void ignis__schema_write_number_type(ignis__schema *schema, const ignis__schema_merged *merged, bool integer)
+{
+    ignis__number_range range;
+    ignis__schema_read_range(schema, merged, &range);
+    if (range.has_least || range.has_most || range.multiple)
+        ignis__schema_write(schema, &schema->out, "n%d", ignis__schema_write_number(schema, &range, integer));
+    else
+        ignis__schema_write(schema, &schema->out, integer ? "integer" : "number");
+}
+
+/*  Returns the types that keywords constrain, where no schema says a type. */
+static unsigned ignis__schema_implied_types(const ignis__schema_merged *merged)
+{
+    unsigned types = 0;
+    int i, word;
+    for (i = 0; i < merged->count; i++)
+        for (word = IGNIS__SCHEMA_PROPERTIES; word < IGNIS__SCHEMA_WORDS; word++)
+            if (merged->node[i].has[word])
+                types |= word <= IGNIS__SCHEMA_ADDITIONAL     ? IGNIS__SCHEMA_OBJECT
+                         : word <= IGNIS__SCHEMA_UNIQUE_ITEMS ? IGNIS__SCHEMA_ARRAY
+                         : word <= IGNIS__SCHEMA_FORMAT       ? IGNIS__SCHEMA_STRING
+                                                              : IGNIS__SCHEMA_NUMBER;
+    return types;
+}
+
+/*  Writes a rule for each alternative of anyOf or oneOf of one of the schemas, together with all others. */
+static void ignis__schema_write_alternatives(ignis__schema *schema, const ignis__schema_merged *merged, int choice,
+                                             bool one)
+{
+    ignis__schema_element elements[IGNIS__SCHEMA_MERGED + 1];
+    ignis__schema_merged **made = NULL;
+    const char *part = merged->node[choice].has[one ? IGNIS__SCHEMA_ONE_OF : IGNIS__SCHEMA_ANY_OF], *bar = "";
+    int i, k, count = 0;
+    for (i = 0; i < merged->count; i++) {
+        unsigned done = merged->node[i].done;
+        if (i == choice)
+            done |= one ? IGNIS__SCHEMA_DONE_ONE : IGNIS__SCHEMA_DONE_ANY;
+        elements[i] = 8 * (merged->node[i].at - schema->text) + (ignis__schema_element)done;
+    }
+    for (part = ignis__schema_first(part); part; part = ignis__schema_next(schema, part), bar = " | ", count++) {
+        elements[merged->count] = 8 * (part - schema->text);
+        ignis__schema_write(schema, &schema->out, "%s", bar);
+        ignis__schema_write_name(schema, &schema->out, elements, merged->count + 1);
+    }
+    if (!one || count < 2 || schema->grammar->diagnostic)
+        return;
+    made = (ignis__schema_merged **)ignis__alloc(sizeof *made * (size_t)count);
+    if (!made)
+        ignis__schema_fail_memory(schema);
+    part = ignis__schema_first(merged->node[choice].has[IGNIS__SCHEMA_ONE_OF]);
+    for (i = 0; made && i < count && !schema->grammar->diagnostic; i++, part = ignis__schema_next(schema, part)) {
+        elements[merged->count] = 8 * (part - schema->text);
+        made[i] = ignis__schema_merge(schema, elements, merged->count + 1);
+        for (k = 0; k < i && made[i] && !schema->grammar->diagnostic; k++)
+            if (!ignis__schema_disjoint(schema, made[i], made[k], 0))
+                ignis__schema_fail_unsupported(schema, part,
+                                               "oneOf is supported where its schemas exclude each other: "
+                                               "numbers %d and %d may both fit",
+                                               k, i);
+    }
+    for (i = 0; made && i < count; i++)
+        ignis__free(made[i]);
+    ignis__free(made);
+}
+
+/*  Writes the rule of a set of schemas that hold together. */
+static void ignis__schema_write_rule(ignis__schema *schema, int number)
+{
+    const ignis__schema_set *set = (const ignis__schema_set *)(const void *)schema->sets.items + number;
+    ignis__schema_merged *merged = ignis__schema_merge(
+        schema, (const ignis__schema_element *)(const void *)schema->elements.items + set->first, set->count);
+    const char *value = NULL, *bar = "";
+    unsigned types;
+    int i;
+    bool many = false;
+    if (!merged)
+        return;
+    ignis__schema_write(schema, &schema->out, "v%d ::= ", number);
+    types = merged->typed ? merged->types : ignis__schema_implied_types(merged);
+    for (i = 0; i < merged->count; i++) {
+        const ignis__schema_node *node = &merged->node[i];
+        bool any = node->has[IGNIS__SCHEMA_ANY_OF] && !(node->done & IGNIS__SCHEMA_DONE_ANY);
+        if (any || (node->has[IGNIS__SCHEMA_ONE_OF] && !(node->done & IGNIS__SCHEMA_DONE_ONE))) {
+            if (!merged->never)
+                ignis__schema_write_alternatives(schema, merged, i, !any);
+            ignis__schema_write(schema, &schema->out, merged->never ? "nothing\n" : "\n");
+            ignis__free(merged);
+            return;
+        }
+        many = !value && node->has[IGNIS__SCHEMA_ENUM] ? true : many;
+        value = value ? value : node->has[IGNIS__SCHEMA_ENUM];
+        if (node->has[IGNIS__SCHEMA_CONST]) {
+            value = node->has[IGNIS__SCHEMA_CONST];
+            many = false;
+        }
+    }
+    if (merged->never || (merged->typed && !types))
+        ignis__schema_write(schema, &schema->out, "nothing");
+    else if (value)
+        ignis__schema_write_values(schema, merged, value, many);
+    else if (!types)
         ignis__schema_write(schema, &schema->out, "value");
-    for (i = 0; i < IGNIS__SCHEMA_TYPES; i++) {
-        if (!(types >> i & 1))
+    for (i = 0; i < 7 && !value && !merged->never; i++) {
+        unsigned type = 1u << i;
+        if (!(types & type) || (type == IGNIS__SCHEMA_INTEGER && (types & IGNIS__SCHEMA_NUMBER)))
             continue;
         ignis__schema_write(schema, &schema->out, "%s", bar);
         bar = " | ";
-        if (i == IGNIS__SCHEMA_OBJECT) {
-            ignis__schema_write_object(schema, at, has);
-        } else if (i == IGNIS__SCHEMA_ARRAY) {
-            ignis__schema_write_array(schema, at, has);
-        } else if (i == IGNIS__SCHEMA_STRING && (has[IGNIS__SCHEMA_MIN_LENGTH] || has[IGNIS__SCHEMA_MAX_LENGTH])) {
-            int least, most;
-            (void)ignis__schema_read_counts(schema, at, has, IGNIS__SCHEMA_MIN_LENGTH, &least, &most);
-            ignis__schema_write(schema, &schema->out, "\"\\\"\" char");
-            ignis__schema_write_times(schema, least, most);
-            ignis__schema_write(schema, &schema->out, " \"\\\"\"");
-        } else {
+        if (type == IGNIS__SCHEMA_OBJECT)
+            ignis__schema_write_object(schema, merged, number);
+        else if (type == IGNIS__SCHEMA_ARRAY)
+            ignis__schema_write_array(schema, merged, number);
+        else if (type == IGNIS__SCHEMA_STRING)
+            ignis__schema_write_string_type(schema, merged);
+        else if (type == IGNIS__SCHEMA_NUMBER || type == IGNIS__SCHEMA_INTEGER)
+            ignis__schema_write_number_type(schema, merged, type == IGNIS__SCHEMA_INTEGER);
+        else
             ignis__schema_write(schema, &schema->out, "%s", ignis__schema_types[i]);
-        }
     }
     ignis__schema_write(schema, &schema->out, "\n");
     if (schema->deferred.size && !ignis__bytes_add(&schema->out, schema->deferred.data, schema->deferred.size))
-        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+        ignis__schema_fail_memory(schema);
     schema->deferred.size = 0;
+    ignis__free(merged);
 }
 
 /*  Translates the schema in g->source to g->text. */
@@ -18752,13 +21017,15 @@ static void ignis__schema_translate(ignis__grammar *grammar)
     ignis__schema schema = IGNIS__ZERO;
     ignis__json json = IGNIS__ZERO;
     size_t size = strlen(grammar->source);
+    ignis__schema_element root;
     int64_t i;
     char *copy = ignis__copy_string(grammar->source); /* parsing modifies it */
     schema.grammar = grammar;
     schema.text = grammar->source;
-    schema.pending.size = sizeof(int64_t);
-    schema.has_rule = (bool *)ignis__alloc(size + 1);
-    if (!copy || !schema.has_rule)
+    schema.sets.size = sizeof(ignis__schema_set);
+    schema.elements.size = sizeof(ignis__schema_element);
+    schema.set_of = (int32_t *)ignis__alloc(sizeof *schema.set_of * (size + 1));
+    if (!copy || !schema.set_of)
         ignis__grammar_fail(grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
     json.what = "the schema";
     json.start = json.at = copy;
@@ -18771,10 +21038,11 @@ static void ignis__schema_translate(ignis__grammar *grammar)
         ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, NULL, "%s", json.fault);
     if (!grammar->diagnostic) {
         ignis__schema_write(&schema, &schema.out, "root ::= ");
-        ignis__schema_write_name(&schema, &schema.out, ignis__schema_skip_blank(schema.text));
+        root = 8 * (ignis__schema_skip_blank(schema.text) - schema.text);
+        ignis__schema_write_name(&schema, &schema.out, &root, 1);
         ignis__schema_write(&schema, &schema.out, "\n");
-        for (i = 0; i < schema.pending.count && !grammar->diagnostic; i++)
-            ignis__schema_write_rule(&schema, schema.text + ((const int64_t *)(void *)schema.pending.items)[i]);
+        for (i = 0; i < schema.sets.count && !grammar->diagnostic; i++)
+            ignis__schema_write_rule(&schema, (int)i);
         for (i = 0; i < IGNIS__COUNT(ignis__schema_rules); i++)
             ignis__schema_write(&schema, &schema.out, "%s", ignis__schema_rules[i]);
         if (!grammar->diagnostic && ignis__bytes_add(&schema.out, "", 1)) {
@@ -18784,11 +21052,10 @@ static void ignis__schema_translate(ignis__grammar *grammar)
             ignis__grammar_fail(grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
         }
     }
-    ignis__free(copy), ignis__free(schema.has_rule), ignis__free(schema.pending.items), ignis__free(schema.out.data),
-        ignis__free(schema.deferred.data);
+    ignis__free(copy), ignis__free(schema.set_of), ignis__free(schema.sets.items), ignis__free(schema.elements.items);
+    ignis__free(schema.out.data), ignis__free(schema.deferred.data);
     ignis__free(schema.names[0].data), ignis__free(schema.names[1].data);
 }
-
 /*  Makes a grammar from a text. NULL, and reported, if it is malformed. */
 IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char *source)
 {

@@ -1,10 +1,12 @@
 /*  models/grammar/json_schema.c - translates a JSON schema to GBNF; ignis_grammar_check
 
-    Each schema inside the text becomes a rule, named after its byte offset. Unsupported keywords are refused
-    by name.
-    May use: gbnf.c, tokenizer/byte_buffer.c. Locks: none. */
+    Each set of schemas that hold together becomes a rule, which is numbered. A schema that rules cannot hold exactly
+    is refused by name and place.
+    May use: gbnf.c, schema_*.c, tokenizer/byte_buffer.c. Locks: none. */
 
 #include "room.h"
+
+enum { IGNIS__SCHEMA_UNIQUE = 8 }; /* values of items that are all different, at most */
 
 /*  The rules that every schema shares. White space and numbers are bounded: random sampling would not end
     them. */
@@ -21,195 +23,9 @@ static const char *const ignis__schema_rules[] = {
     "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15})\n",
     "boolean ::= \"true\" | \"false\"\n",
     "null ::= \"null\"\n",
+    "nothing ::= []\n", /* no text fits: alternatives with it are removed */
+    "control ::= \"\\\\\" ([bfnrt] | \"u00\" (\"0\" [0-7bef] | \"1\" [0-9a-f]))\n", /* one text for each */
 };
-
-/*  Keywords of a schema. From the description on they do not constrain texts. */
-typedef enum ignis__schema_word {
-    IGNIS__SCHEMA_TYPE,
-    IGNIS__SCHEMA_ENUM,
-    IGNIS__SCHEMA_CONST,
-    IGNIS__SCHEMA_REF,
-    IGNIS__SCHEMA_ANY_OF,
-    IGNIS__SCHEMA_ONE_OF,
-    IGNIS__SCHEMA_PROPERTIES,
-    IGNIS__SCHEMA_REQUIRED,
-    IGNIS__SCHEMA_ADDITIONAL,
-    IGNIS__SCHEMA_ITEMS,
-    IGNIS__SCHEMA_MIN_ITEMS,
-    IGNIS__SCHEMA_MAX_ITEMS,
-    IGNIS__SCHEMA_MIN_LENGTH,
-    IGNIS__SCHEMA_MAX_LENGTH,
-    IGNIS__SCHEMA_DESCRIPTION,
-    IGNIS__SCHEMA_WORDS = IGNIS__SCHEMA_DESCRIPTION + 12
-} ignis__schema_word;
-
-static const char *const ignis__schema_words[IGNIS__SCHEMA_WORDS] = {"type",       "enum",       "const",
-                                                                     "$ref",       "anyOf",      "oneOf",
-                                                                     "properties", "required",   "additionalProperties",
-                                                                     "items",      "minItems",   "maxItems",
-                                                                     "minLength",  "maxLength",  "description",
-                                                                     "title",      "default",    "examples",
-                                                                     "$schema",    "$id",        "$comment",
-                                                                     "deprecated", "readOnly",   "writeOnly",
-                                                                     "$defs",      "definitions"};
-
-enum { IGNIS__SCHEMA_OBJECT, IGNIS__SCHEMA_ARRAY, IGNIS__SCHEMA_STRING, IGNIS__SCHEMA_TYPES = 7 };
-static const char *const ignis__schema_types[IGNIS__SCHEMA_TYPES] = {"object",  "array",   "string", "number",
-                                                                     "integer", "boolean", "null"};
-
-typedef struct ignis__schema {
-    ignis__grammar *grammar;
-    const char *text;           /* valid JSON; the schema at byte n becomes the rule vn */
-    ignis__bytes out, deferred; /* later: written after the line that is being written */
-    bool *has_rule;             /* by byte: its rule is written or pending */
-    ignis__list pending;        /* offsets of pending schemas */
-    ignis__bytes names[2];      /* names whose escapes were replaced */
-    int64_t work;               /* bytes that were read */
-} ignis__schema;
-#define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
-
-IGNIS__PRINTF(4, 5)
-IGNIS__COLD static void ignis__schema_fail(ignis__schema *schema, ignis_diagnostic diagnostic, const char *at,
-                                           const char *format, ...)
-{
-    char text[200];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    ignis__grammar_fail(schema->grammar, diagnostic, NULL, "at byte %lld of the schema, %s",
-                        (long long)(at - schema->text), text);
-}
-#define ignis__schema_fail_unsupported(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_UNSUPPORTED, __VA_ARGS__)
-#define ignis__schema_fail_malformed(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_GRAMMAR, __VA_ARGS__)
-
-IGNIS__PRINTF(3, 4)
-IGNIS__COLD static void ignis__schema_write(ignis__schema *schema, ignis__bytes *to, const char *format, ...)
-{
-    char text[320];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (!ignis__bytes_add(to, text, strlen(text)))
-        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
-}
-
-/*  Skips parts of valid JSON. Returns the next character after white space; the place after a value; the first element
-    of an array or key of an object, and the one after a value (NULL at the end); the value of a key. */
-static const char *ignis__schema_skip_blank(const char *at) { return at + strspn(at, " \t\r\n"); }
-
-static const char *ignis__schema_value_end(const char *at)
-{
-    int depth = 0;
-    do {
-        if (*at == '"')
-            for (at++; *at != '"'; at++)
-                at += *at == '\\';
-        depth += *at == '{' || *at == '[';
-        depth -= *at == '}' || *at == ']';
-        at++;
-    } while (depth > 0 || (*at && at[-1] != '"' && at[-1] != '}' && at[-1] != ']' && !strchr(",:]} \t\r\n", *at)));
-    return at;
-}
-
-static const char *ignis__schema_first(const char *at)
-{
-    at = ignis__schema_skip_blank(at + 1);
-    return *at == ']' || *at == '}' ? NULL : at;
-}
-
-/*  Counts the bytes that a search in the schema has read. A fault if there are too many. */
-static void ignis__schema_count_work(ignis__schema *schema, const char *from, const char *to)
-{
-    schema->work += to - from;
-    if (schema->work > IGNIS__SCHEMA_WORK)
-        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_UNSUPPORTED, NULL,
-                            "the schema is too large: its names are looked for in more than %lld bytes",
-                            (long long)IGNIS__SCHEMA_WORK);
-}
-
-static const char *ignis__schema_next(ignis__schema *schema, const char *value)
-{
-    const char *behind = ignis__schema_skip_blank(ignis__schema_value_end(value));
-    ignis__schema_count_work(schema, value, behind);
-    return *behind == ',' && !schema->grammar->diagnostic ? ignis__schema_skip_blank(behind + 1) : NULL;
-}
-
-static const char *ignis__schema_value(const char *key)
-{
-    return ignis__schema_skip_blank(ignis__schema_skip_blank(ignis__schema_value_end(key)) + 1);
-}
-
-/*  Returns the bytes of a string. Escapes are replaced in one of two buffers. */
-static const char *ignis__schema_read_string(ignis__schema *schema, const char *at, int place, size_t *size)
-{
-    const char *end = ignis__schema_value_end(at);
-    ignis__bytes *copy = &schema->names[place];
-    ignis__json json = IGNIS__ZERO;
-    ignis__schema_count_work(schema, at, end);
-    *size = (size_t)(end - at) - 2;
-    if (*at != '"' || !memchr(at, '\\', (size_t)(end - at)))
-        return at + 1;
-    copy->size = 0;
-    if (!ignis__bytes_add(copy, at, (size_t)(end - at))) {
-        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
-        return at + 1;
-    }
-    json.start = json.at = copy->data;
-    json.end = copy->data + copy->size;
-    return ignis__json_string(&json, size);
-}
-
-/*  Tells whether a string, such as a key, has these bytes. */
-static bool ignis__schema_string_is(ignis__schema *schema, const char *at, const char *name, size_t size)
-{
-    size_t length;
-    const char *text = ignis__schema_read_string(schema, at, 0, &length);
-    return *at == '"' && length == size && memcmp(text, name, size) == 0;
-}
-
-static bool ignis__schema_strings_equal(ignis__schema *schema, const char *a, const char *b)
-{
-    size_t size;
-    const char *name = ignis__schema_read_string(schema, b, 1, &size);
-    return *b == '"' && ignis__schema_string_is(schema, a, name, size);
-}
-
-/*  Returns the value of a key with these bytes; NULL if it is missing. */
-static const char *ignis__schema_find_member(ignis__schema *schema, const char *object, const char *name, size_t size)
-{
-    const char *key = ignis__schema_first(object);
-    while (key && !ignis__schema_string_is(schema, key, name, size))
-        key = ignis__schema_next(schema, ignis__schema_value(key));
-    return key ? ignis__schema_value(key) : NULL;
-}
-
-/*  Returns the element of an array whose number has these bytes; NULL if it is missing. */
-static const char *ignis__schema_find_element(ignis__schema *schema, const char *array, const char *number, size_t size)
-{
-    const char *value = ignis__schema_first(array);
-    int64_t left = 0;
-    size_t i;
-    for (i = 0; i < size && i < 10 && ignis__formula_is_digit(number[i]); i++)
-        left = left * 10 + (number[i] - '0');
-    if (size == 0 || i < size || (size > 1 && *number == '0'))
-        return NULL;
-    while (value && left-- > 0)
-        value = ignis__schema_next(schema, value);
-    return value;
-}
-
-/*  Writes the name of the rule of a schema. The rule is made pending if it is new. */
-static void ignis__schema_write_name(ignis__schema *schema, ignis__bytes *to, const char *at)
-{
-    int64_t *pending =
-        schema->has_rule[at - schema->text] ? NULL : (int64_t *)ignis__grammar_add(schema->grammar, &schema->pending);
-    if (pending)
-        *pending = at - schema->text;
-    schema->has_rule[at - schema->text] = true;
-    ignis__schema_write(schema, to, "v%lld", (long long)(at - schema->text));
-}
 
 /*  Writes a value as a literal: strings with the fewest escapes, without white space. */
 static void ignis__schema_write_literal(ignis__schema *schema, ignis__bytes *to, const char *value)
@@ -250,292 +66,484 @@ static void ignis__schema_write_literal(ignis__schema *schema, ignis__bytes *to,
     ignis__schema_write(schema, to, "\"");
 }
 
-static int ignis__schema_count(ignis__schema *schema, const char *at, int otherwise)
+/*  Writes the name of the rule of a set of schemas that hold together. The rule is written later if it is new. */
+static void ignis__schema_write_name(ignis__schema *schema, ignis__bytes *to, const ignis__schema_element *elements,
+                                     int count)
 {
-    ignis__json json = IGNIS__ZERO;
-    int64_t count;
-    if (!at)
-        return otherwise;
-    json.start = json.at = (char *)(uintptr_t)at; /* numbers are not modified */
-    json.end = json.at + strspn(at, "-+.eE0123456789");
-    count = ignis__json_count(&json);
-    if (json.fault[0] || count > IGNIS__GRAMMAR_PARTS)
-        ignis__schema_fail_malformed(schema, at, "this has to be a whole number from 0 to %d",
-                                     (int)IGNIS__GRAMMAR_PARTS);
-    return (int)count;
-}
-
-/*  Reads the least and the most count from the two keywords at `word`. A fault if least is above most. most
-    is below 0 if there is no limit. */
-static bool ignis__schema_read_counts(ignis__schema *schema, const char *at, const char *const *has, int word,
-                                      int *least, int *most)
-{
-    *least = ignis__schema_count(schema, has[word], 0);
-    *most = ignis__schema_count(schema, has[word + 1], -1);
-    if (*most >= 0 && *least > *most)
-        ignis__schema_fail_malformed(schema, at, "no text fits: %s is %d, and %s %d", ignis__schema_words[word], *least,
-                                     ignis__schema_words[word + 1], *most);
-    return !schema->grammar->diagnostic;
+    const ignis__schema_set *sets = (const ignis__schema_set *)(const void *)schema->sets.items;
+    ignis__schema_set *set;
+    ignis__schema_element *element;
+    bool alone = count == 1 && elements[0] % 8 == 0;
+    int64_t number = alone ? schema->set_of[elements[0] / 8] - 1 : 0;
+    int i;
+    if (count == 0) {
+        ignis__schema_write(schema, to, "value");
+        return;
+    }
+    if (!alone) {
+        for (; number < schema->sets.count; number++)
+            if (sets[number].count == count &&
+                memcmp((const ignis__schema_element *)(const void *)schema->elements.items + sets[number].first,
+                       elements, sizeof *elements * (size_t)count) == 0)
+                break;
+        ignis__schema_count_work(schema, number);
+    }
+    if (number < 0 || number == schema->sets.count) {
+        number = schema->sets.count;
+        if ((set = (ignis__schema_set *)ignis__grammar_add(schema->grammar, &schema->sets)) == NULL)
+            return;
+        set->first = schema->elements.count;
+        set->count = count;
+        for (i = 0; i < count; i++) {
+            if ((element = (ignis__schema_element *)ignis__grammar_add(schema->grammar, &schema->elements)) == NULL)
+                return;
+            *element = elements[i];
+        }
+        if (alone)
+            schema->set_of[elements[0] / 8] = (int32_t)number + 1;
+    }
+    ignis__schema_write(schema, to, "v%lld", (long long)number);
 }
 
 /*  Writes {least,most}, a repetition of the item before it. */
-static void ignis__schema_write_times(ignis__schema *schema, int least, int most)
+static void ignis__schema_write_times(ignis__schema *schema, ignis__bytes *to, int least, int most)
 {
     if (most >= 0)
-        ignis__schema_write(schema, &schema->out, "{%d,%d}", least, most);
+        ignis__schema_write(schema, to, "{%d,%d}", least, most);
     else
-        ignis__schema_write(schema, &schema->out, "{%d,}", least);
+        ignis__schema_write(schema, to, "{%d,}", least);
 }
 
-/*  Writes the rules of an object. Properties keep their order. Rule vN-i is what may follow from property i
-    on; its form with r follows another property. */
-static void ignis__schema_write_object(ignis__schema *schema, const char *at, const char *const *has)
+static int ignis__schema_order_names(const void *a, const void *b)
 {
-    const char *key = has[IGNIS__SCHEMA_PROPERTIES] ? ignis__schema_first(has[IGNIS__SCHEMA_PROPERTIES]) : NULL, *name,
-               *other;
-    const char *more = has[IGNIS__SCHEMA_ADDITIONAL];
-    long long number = at - schema->text;
-    int i = 0, behind;
-    if ((has[IGNIS__SCHEMA_PROPERTIES] && *has[IGNIS__SCHEMA_PROPERTIES] != '{') ||
-        (has[IGNIS__SCHEMA_REQUIRED] && *has[IGNIS__SCHEMA_REQUIRED] != '[')) {
-        ignis__schema_fail_malformed(schema, at, "properties has to be an object, and required an array");
-        return;
-    }
-    for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL; name;
-         name = ignis__schema_next(schema, name)) {
-        for (other = key; other && !ignis__schema_strings_equal(schema, name, other);)
-            other = ignis__schema_next(schema, ignis__schema_value(other));
-        if (!other)
-            ignis__schema_fail_unsupported(schema, name, "what is required is none of the properties");
-    }
-    if (key && more && *more != 'f')
-        ignis__schema_fail_unsupported(schema, more,
-                                       "additionalProperties beside properties is not supported, but for false");
-    if (!key && (!more || *more == 't')) {
-        ignis__schema_write(schema, &schema->out, "object");
-    } else if (!key && *more == 'f') {
-        ignis__schema_write(schema, &schema->out, "\"{\" ws \"}\"");
-    } else if (!key) {
-        ignis__schema_write(schema, &schema->out, "\"{\" ws (string \":\" ws ");
-        ignis__schema_write_name(schema, &schema->out, more);
-        ignis__schema_write(schema, &schema->out, " (\",\" ws string \":\" ws ");
-        ignis__schema_write_name(schema, &schema->out, more);
-        ignis__schema_write(schema, &schema->out, ")* ws)? \"}\"");
-    } else {
-        ignis__schema_write(schema, &schema->out, "\"{\" ws v%lld-0 \"}\"", number);
-        for (; key && !schema->grammar->diagnostic; key = ignis__schema_next(schema, ignis__schema_value(key)), i++)
-            for (behind = 0; behind < 2; behind++) {
-                for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL;
-                     name && !ignis__schema_strings_equal(schema, name, key);)
-                    name = ignis__schema_next(schema, name);
-                ignis__schema_write(schema, &schema->deferred, "v%lld-%d%s ::= %s", number, i, behind ? "r" : "",
-                                    behind ? "\",\" ws " : "");
-                ignis__schema_write_literal(schema, &schema->deferred, key);
-                ignis__schema_write(schema, &schema->deferred, " \":\" ws ");
-                ignis__schema_write_name(schema, &schema->deferred, ignis__schema_value(key));
-                ignis__schema_write(schema, &schema->deferred, " v%lld-%dr", number, i + 1);
-                if (!name)
-                    ignis__schema_write(schema, &schema->deferred, " | v%lld-%d%s", number, i + 1, behind ? "r" : "");
-                ignis__schema_write(schema, &schema->deferred, "\n");
-            }
-        ignis__schema_write(schema, &schema->deferred, "v%lld-%d ::= \"\"\nv%lld-%dr ::= ws\n", number, i, number, i);
-    }
+    const ignis__string_name *one = (const ignis__string_name *)a, *other = (const ignis__string_name *)b;
+    int order = memcmp(one->text, other->text, one->size < other->size ? one->size : other->size);
+    return order ? order : one->size < other->size ? -1 : one->size > other->size;
 }
 
-static void ignis__schema_write_array(ignis__schema *schema, const char *at, const char *const *has)
+/*  Writes the rules of strings that are none of these keys. Returns their number, as ignis__schema_write_strings. */
+static int ignis__schema_write_other_names(ignis__schema *schema, const ignis__list *keys)
 {
-    const char *items = has[IGNIS__SCHEMA_ITEMS];
-    int least, most, i;
-    if (!ignis__schema_read_counts(schema, at, has, IGNIS__SCHEMA_MIN_ITEMS, &least, &most))
-        return;
-    if (items && *items == 'f') { /* a schema that nothing matches */
-        if (least > 0)
-            ignis__schema_fail_malformed(schema, at, "no text fits: minItems is %d, and items false", least);
-        most = 0;
+    ignis__string_name *names = (ignis__string_name *)ignis__alloc(sizeof *names * ((size_t)keys->count + 1));
+    ignis__bytes copy = IGNIS__ZERO;
+    ignis__string_set set;
+    size_t at = 0;
+    int64_t i;
+    int number = 0;
+    bool ok = names != NULL;
+    for (i = 0; i < keys->count && ok; i++) {
+        const char *name =
+            ignis__schema_read_string(schema, ((const char **)(void *)keys->items)[i], 0, &names[i].size);
+        ok = ignis__bytes_add(&copy, name, names[i].size);
     }
-    ignis__schema_write(schema, &schema->out, "\"[\" ws");
-    for (i = 0; i < 2 && most != 0; i++) {
-        ignis__schema_write(schema, &schema->out, i ? " (\",\" ws " : " (");
-        if (items)
-            ignis__schema_write_name(schema, &schema->out, items);
+    for (i = 0; i < keys->count && ok; i++) {
+        names[i].text = copy.data + at;
+        at += names[i].size;
+    }
+    if (ok) {
+        if (keys->count > 1)
+            qsort(names, (size_t)keys->count, sizeof *names, ignis__schema_order_names);
+        if (ignis__string_set_of_others(&set, names, (int)keys->count))
+            number = ignis__schema_write_strings(schema, &set);
         else
-            ignis__schema_write(schema, &schema->out, "value");
-        if (i)
-            ignis__schema_write(schema, &schema->out, ")");
+            ignis__grammar_fail(schema->grammar, IGNIS_DIAG_UNSUPPORTED, NULL,
+                                "the names of properties are too long for additionalProperties beside them");
+        ignis__string_set_free(&set);
+    } else {
+        ignis__schema_fail_memory(schema);
     }
-    if (most != 0) {
-        ignis__schema_write_times(schema, least > 0 ? least - 1 : 0, most > 0 ? most - 1 : most);
-        ignis__schema_write(schema, &schema->out, least > 0 ? " ws)" : " ws)?");
-    }
-    ignis__schema_write(schema, &schema->out, " \"]\"");
+    ignis__free(names), ignis__free(copy.data);
+    return number;
 }
 
-/*  Writes the values of `enum`, or the value of `const`, that have one of the types. */
-static void ignis__schema_write_values(ignis__schema *schema, const char *value, bool many, unsigned types)
+/*  Adds a key to the keys of an object, unless it has a key with this name. */
+static void ignis__schema_add_key(ignis__schema *schema, ignis__list *keys, const char *key)
 {
-    const char *bar = "", *at = many && *value == '[' ? ignis__schema_first(value) : value;
-    if (many && (*value != '[' || !at))
-        ignis__schema_fail_malformed(schema, value, "enum has to be an array of at least one value");
-    for (; at && !schema->grammar->diagnostic; at = many ? ignis__schema_next(schema, at) : NULL, bar = " | ") {
-        size_t digits = strspn(at, "-0123456789");
-        unsigned type = *at == '{'                 ? 1u
-                        : *at == '['               ? 2u
-                        : *at == '"'               ? 4u
-                        : *at == 't' || *at == 'f' ? 32u
-                        : *at == 'n'               ? 64u
-                                                   : 8u;
-        if (type == 8 && !strchr(".eE", at[digits]))
-            type |= 16;
-        if (!(types & type))
-            ignis__schema_fail_malformed(schema, at, "this value is none of the schema's type");
+    const char **added;
+    int64_t i;
+    for (i = 0; i < keys->count; i++)
+        if (ignis__schema_strings_equal(schema, ((const char **)(void *)keys->items)[i], key))
+            return;
+    if (*key == '"' && (added = (const char **)ignis__grammar_add(schema->grammar, keys)) != NULL)
+        *added = key;
+}
+
+/*  Writes the rules of what may follow from property i on; its form with r follows another property. */
+static void ignis__schema_write_properties(ignis__schema *schema, const ignis__schema_merged *merged, int number,
+                                           const ignis__list *keys)
+{
+    ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
+    ignis__bytes *to = &schema->deferred;
+    int64_t i;
+    int behind, count, k;
+    for (i = 0; i < keys->count && !schema->grammar->diagnostic; i++) {
+        const char *key = ((const char **)(void *)keys->items)[i];
+        bool required = ignis__schema_requires(schema, merged, key), never = false;
+        count = ignis__schema_property(schema, merged, key, elements);
+        for (k = 0; k < count; k++)
+            never = never || schema->text[elements[k] / 8] == 'f';
+        for (behind = 0; behind < 2; behind++) {
+            ignis__schema_write(schema, to, "v%d-%d%s ::= ", number, (int)i, behind ? "r" : "");
+            if (never) {
+                ignis__schema_write(schema, to, "nothing");
+            } else {
+                ignis__schema_write(schema, to, behind ? "\",\" ws " : "");
+                ignis__schema_write_literal(schema, to, key);
+                ignis__schema_write(schema, to, " \":\" ws ");
+                ignis__schema_write_name(schema, to, elements, count);
+                ignis__schema_write(schema, to, " v%d-%dr", number, (int)i + 1);
+            }
+            if (!required)
+                ignis__schema_write(schema, to, " | v%d-%d%s", number, (int)i + 1, behind ? "r" : "");
+            ignis__schema_write(schema, to, "\n");
+        }
+    }
+}
+
+/*  Writes the rules of an object. Properties keep their order; those that are only required come behind them, and
+    additional ones behind these. */
+static void ignis__schema_write_object(ignis__schema *schema, const ignis__schema_merged *merged, int number)
+{
+    ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
+    ignis__list keys = IGNIS__ZERO;
+    ignis__bytes *to = &schema->deferred;
+    const char *key;
+    bool open = false, closed = false;
+    int i, last, count, word, names = 0;
+    keys.size = sizeof(const char *);
+    for (word = IGNIS__SCHEMA_PROPERTIES; word <= IGNIS__SCHEMA_REQUIRED; word++)
+        for (i = 0; i < merged->count; i++) {
+            const char *from = merged->node[i].has[word];
+            for (key = from ? ignis__schema_first(from) : NULL; key;
+                 key = ignis__schema_next(schema, word == IGNIS__SCHEMA_REQUIRED ? key : ignis__schema_value(key)))
+                ignis__schema_add_key(schema, &keys, key);
+        }
+    for (i = 0; i < merged->count; i++) {
+        closed =
+            closed || (merged->node[i].has[IGNIS__SCHEMA_PROPERTIES] && !merged->node[i].has[IGNIS__SCHEMA_ADDITIONAL]);
+        open = open || merged->node[i].has[IGNIS__SCHEMA_ADDITIONAL];
+    }
+    closed = !open && (closed || keys.count > 0);
+    count = ignis__schema_property(schema, merged, NULL, elements);
+    for (i = 0; i < count; i++)
+        closed = closed || schema->text[elements[i] / 8] == 'f';
+    last = (int)keys.count;
+    ignis__schema_write(schema, &schema->out, "\"{\" ws v%d-0 \"}\"", number);
+    ignis__schema_write_properties(schema, merged, number, &keys);
+    if (!closed && last > 0 && !schema->grammar->diagnostic)
+        names = ignis__schema_write_other_names(schema, &keys);
+    ignis__schema_write(schema, to, "v%d-%d ::= \"\"", number, last);
+    for (i = 0; i < 3 && !closed; i++) {
+        ignis__schema_write(schema, to,
+                            i == 0   ? " | "
+                            : i == 1 ? " (\",\" ws "
+                                     : " ws\nv%d-%dr ::= (\",\" ws ",
+                            number, last);
+        if (names)
+            ignis__schema_write(schema, to, "\"\\\"\" s%d-0 \":\" ws ", names);
+        else
+            ignis__schema_write(schema, to, "string \":\" ws ");
+        ignis__schema_write_name(schema, to, elements, count);
+        ignis__schema_write(schema, to, i == 0 ? "" : ")*");
+    }
+    if (closed)
+        ignis__schema_write(schema, to, "\nv%d-%dr ::=", number, last);
+    ignis__schema_write(schema, to, " ws\n");
+    ignis__free(keys.items);
+}
+
+/*  Returns the schema of an item of one schema: `items`, or an element of a row of schemas. *rest: it is that of all
+    items from this one on. NULL if any value may be there. */
+static const char *ignis__schema_item(ignis__schema *schema, const ignis__schema_node *node, int number, bool *rest)
+{
+    const char *items = node->has[IGNIS__SCHEMA_ITEMS], *row = node->has[IGNIS__SCHEMA_PREFIX_ITEMS], *at;
+    if (!row && items && *items == '[') {
+        row = items;
+        items = node->has[IGNIS__SCHEMA_ADDITIONAL_ITEMS];
+    }
+    for (at = row ? ignis__schema_first(row) : NULL; at && number > 0; number--)
+        at = ignis__schema_next(schema, at);
+    *rest = at == NULL;
+    return at ? at : items;
+}
+
+/*  Collects the schemas of an item. *rest: they are those of all items from this one on. Returns their number. */
+static int ignis__schema_items(ignis__schema *schema, const ignis__schema_merged *merged, int number,
+                               ignis__schema_element *elements, bool *rest)
+{
+    int i, k, count = 0;
+    *rest = true;
+    for (i = 0; i < merged->count; i++) {
+        bool ends;
+        const char *at = ignis__schema_item(schema, &merged->node[i], number, &ends);
+        *rest = *rest && ends;
+        for (k = 0; at && k < count && elements[k] != 8 * (at - schema->text);)
+            k++;
+        if (at && k == count)
+            elements[count++] = 8 * (at - schema->text);
+    }
+    return count;
+}
+
+/*  Writes the rules of arrays of different values of an enum: one for each set of values that are used. */
+static void ignis__schema_write_unique(ignis__schema *schema, const ignis__schema_merged *merged, int number, int least,
+                                       int most)
+{
+    ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
+    const char *values[IGNIS__SCHEMA_UNIQUE], *value = NULL;
+    ignis__bytes *to = &schema->deferred;
+    ignis__schema_merged *item;
+    int count = 0, i, used, k, from = -1;
+    bool rest;
+    item = ignis__schema_merge(schema, elements, ignis__schema_items(schema, merged, 0, elements, &rest));
+    for (i = 0; item && i < item->count && from < 0; i++)
+        from = item->node[i].has[IGNIS__SCHEMA_CONST] || item->node[i].has[IGNIS__SCHEMA_ENUM] ? i : from;
+    if (item && from >= 0) {
+        const char *const *has = item->node[from].has;
+        for (i = 0; i < item->count; i++)
+            rest = rest && !item->node[i].has[IGNIS__SCHEMA_ANY_OF] && !item->node[i].has[IGNIS__SCHEMA_ONE_OF];
+        for (value = has[IGNIS__SCHEMA_CONST] ? has[IGNIS__SCHEMA_CONST] : ignis__schema_first(has[IGNIS__SCHEMA_ENUM]);
+             value; value = has[IGNIS__SCHEMA_CONST] ? NULL : ignis__schema_next(schema, value)) {
+            for (k = 0; k < count && !ignis__schema_values_equal(schema, values[k], value);)
+                k++;
+            if (k < count || !ignis__schema_allows(schema, item, value))
+                continue;
+            rest = rest && count < IGNIS__SCHEMA_UNIQUE;
+            if (!rest)
+                break;
+            values[count++] = value;
+        }
+    }
+    if (item && (from < 0 || !rest))
+        ignis__schema_fail_unsupported(schema, merged->node[0].at,
+                                       "uniqueItems is supported for items that are one of "
+                                       "up to %d values of an enum",
+                                       (int)IGNIS__SCHEMA_UNIQUE);
+    ignis__free(item);
+    ignis__schema_write(schema, &schema->out, "\"[\" ws v%d-u0 \"]\"", number);
+    for (i = 0; i < 1 << count && !schema->grammar->diagnostic; i++) {
+        const char *bar = "";
+        for (k = used = 0; k < count; k++)
+            used += i >> k & 1;
+        ignis__schema_write(schema, to, "v%d-u%d ::= ", number, i);
+        for (k = 0; k < count && (most < 0 || used < most); k++)
+            if (!(i >> k & 1)) {
+                ignis__schema_write(schema, to, "%s%s", bar, i ? "\",\" ws " : "");
+                ignis__schema_write_literal(schema, to, values[k]);
+                ignis__schema_write(schema, to, " v%d-u%d", number, i | 1 << k);
+                bar = " | ";
+            }
+        if (used >= least)
+            ignis__schema_write(schema, to, "%s%s\n", bar, i ? "ws" : "\"\"");
+        else
+            ignis__schema_write(schema, to, *bar ? "\n" : "nothing\n");
+    }
+}
+
+/*  Writes the rules of an array. Rule vN-ai is what may follow from item i on, as long as items have schemas of their
+    own; the items behind those have one rule. */
+static void ignis__schema_write_array(ignis__schema *schema, const ignis__schema_merged *merged, int number)
+{
+    ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
+    ignis__bytes *to = &schema->deferred;
+    int least, most, i, k, count;
+    bool unique = false, rest = false, never;
+    ignis__schema_read_counts(schema, merged, IGNIS__SCHEMA_MIN_ITEMS, &least, &most);
+    for (i = 0; i < merged->count; i++)
+        unique = unique || (merged->node[i].has[IGNIS__SCHEMA_UNIQUE_ITEMS] &&
+                            *merged->node[i].has[IGNIS__SCHEMA_UNIQUE_ITEMS] == 't');
+    if (unique && (most < 0 || most > 1)) {
+        ignis__schema_write_unique(schema, merged, number, least, most);
+        return;
+    }
+    ignis__schema_write(schema, &schema->out, "\"[\" ws v%d-a0 \"]\"", number);
+    for (i = 0; !rest && !schema->grammar->diagnostic; i++) {
+        count = ignis__schema_items(schema, merged, i, elements, &rest);
+        for (k = 0, never = most >= 0 && i >= most; k < count; k++)
+            never = never || schema->text[elements[k] / 8] == 'f';
+        if (never && merged->count == 1 && least > i && (most < 0 || most > i))
+            ignis__schema_fail_malformed(schema, merged->node[0].at, "no text fits: minItems is %d, and items false",
+                                         least);
+        ignis__schema_write(schema, to, "v%d-a%d ::= ", number, i);
+        if (!never) {
+            ignis__schema_write(schema, to, i ? "\",\" ws " : "");
+            ignis__schema_write_name(schema, to, elements, count);
+            if (rest) {
+                ignis__schema_write(schema, to, " (\",\" ws ");
+                ignis__schema_write_name(schema, to, elements, count);
+                ignis__schema_write(schema, to, ")");
+                ignis__schema_write_times(schema, to, least > i + 1 ? least - i - 1 : 0, most < 0 ? -1 : most - i - 1);
+                ignis__schema_write(schema, to, " ws");
+            } else {
+                ignis__schema_write(schema, to, " v%d-a%d", number, i + 1);
+            }
+            ignis__schema_write(schema, to, i >= least ? " | " : "");
+        }
+        ignis__schema_write(schema, to, i >= least ? i ? "ws\n" : "\"\"\n" : never ? "nothing\n" : "\n");
+        rest = rest || never;
+    }
+}
+
+/*  Writes the values of `enum`, or the value of `const`, that all schemas allow. */
+static void ignis__schema_write_values(ignis__schema *schema, const ignis__schema_merged *merged, const char *value,
+                                       bool many)
+{
+    const char *bar = "", *at = many ? ignis__schema_first(value) : value;
+    for (; at && !schema->grammar->diagnostic; at = many ? ignis__schema_next(schema, at) : NULL) {
+        if (!ignis__schema_allows(schema, merged, at))
+            continue;
         ignis__schema_write(schema, &schema->out, "%s", bar);
         ignis__schema_write_literal(schema, &schema->out, at);
+        bar = " | ";
+    }
+    if (!*bar)
+        ignis__schema_write(schema, &schema->out, "nothing");
+}
+
+/*  Writes strings and numbers. */
+static void ignis__schema_write_string_type(ignis__schema *schema, const ignis__schema_merged *merged)
+{
+    ignis__string_set set;
+    int least, most;
+    ignis__schema_read_counts(schema, merged, IGNIS__SCHEMA_MIN_LENGTH, &least, &most);
+    if (most >= 0 && least > most) {
+        ignis__schema_write(schema, &schema->out, "nothing");
+    } else if (ignis__schema_make_strings(schema, merged, &set)) {
+        ignis__schema_write(schema, &schema->out, "\"\\\"\" s%d-0", ignis__schema_write_strings(schema, &set));
+        ignis__string_set_free(&set);
+    } else if (least > 0 || most >= 0) {
+        ignis__schema_write(schema, &schema->out, "\"\\\"\" char");
+        ignis__schema_write_times(schema, &schema->out, least, most);
+        ignis__schema_write(schema, &schema->out, " \"\\\"\"");
+    } else {
+        ignis__schema_write(schema, &schema->out, "string");
     }
 }
 
-/*  Resolves a JSON pointer in a fragment, such as "#/$defs/name" or "#/anyOf/0" (RFC 6901): %xx is a byte, ~1
-    a slash, ~0 a tilde. */
-static const char *ignis__schema_resolve(ignis__schema *schema, const char *ref)
+static void ignis__schema_write_number_type(ignis__schema *schema, const ignis__schema_merged *merged, bool integer)
 {
-    const char *at = ignis__schema_skip_blank(schema->text), *text, *known;
-    static const char digits[] = "0123456789abcdefABCDEF";
-    char *name;
-    size_t size, from, to = 0, end;
-    ignis__bytes copy = IGNIS__ZERO;
-    text = ignis__schema_read_string(schema, ref, 1, &size);
-    if (*ref != '"' || size == 0 || text[0] != '#' || (size > 1 && text[1] != '/')) {
-        ignis__schema_fail_unsupported(schema, ref,
-                                       "$ref is supported as \"#\" and \"#/...\", a place in the schema itself");
-        return NULL;
-    }
-    if (!ignis__bytes_add(&copy, text, size)) {
-        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
-        return NULL;
-    }
-    for (name = copy.data, from = 1; from < size && at; from++) {
-        unsigned byte[2] = {0, 0};
-        int k;
-        for (k = 0; name[from] == '%' && k < 2; k++) {
-            known = from + 2 < size && name[from + 1 + (size_t)k] ? strchr(digits, name[from + 1 + (size_t)k]) : NULL;
-            at = known ? at : NULL;
-            byte[k] = known ? (unsigned)(known - digits > 15 ? known - digits - 6 : known - digits) : 0;
-        }
-        name[to++] = k ? (char)(byte[0] * 16 + byte[1]) : name[from];
-        from += k ? 2 : 0;
-    }
-    for (size = to, from = 0; at && from < size; from = end) { /* after a slash */
-        for (end = ++from, to = from; end < size && name[end] != '/'; end++) {
-            name[to] = name[end];
-            if (name[end] == '~' && end + 1 < size && (name[end + 1] == '0' || name[end + 1] == '1'))
-                name[to] = name[++end] == '0' ? '~' : '/';
-            else if (name[end] == '~')
-                at = NULL;
-            to++;
-        }
-        at = !at          ? NULL
-             : *at == '{' ? ignis__schema_find_member(schema, at, name + from, to - from)
-             : *at == '[' ? ignis__schema_find_element(schema, at, name + from, to - from)
-                          : NULL;
-    }
-    ignis__free(copy.data);
-    if (!at)
-        ignis__schema_fail_malformed(schema, ref, "there is nothing that $ref refers to");
-    return schema->grammar->diagnostic ? NULL : at;
+    ignis__number_range range;
+    ignis__schema_read_range(schema, merged, &range);
+    if (range.has_least || range.has_most || range.multiple)
+        ignis__schema_write(schema, &schema->out, "n%d", ignis__schema_write_number(schema, &range, integer));
+    else
+        ignis__schema_write(schema, &schema->out, integer ? "integer" : "number");
 }
 
-/*  Writes the rule of a schema. */
-static void ignis__schema_write_rule(ignis__schema *schema, const char *at)
+/*  Returns the types that keywords constrain, where no schema says a type. */
+static unsigned ignis__schema_implied_types(const ignis__schema_merged *merged)
 {
-    const char *has[IGNIS__SCHEMA_WORDS] = {NULL}, *key, *value, *bar = "";
     unsigned types = 0;
-    int word, constraints = 0, i;
-    ignis__schema_write(schema, &schema->out, "v%lld ::= ", (long long)(at - schema->text));
-    if (*at != '{') {
-        if (*at != 't')
-            ignis__schema_fail_malformed(
-                schema, at, *at == 'f' ? "false is a schema that nothing fits" : "a schema is an object, or true");
-        ignis__schema_write(schema, &schema->out, "value\n");
-        return;
+    int i, word;
+    for (i = 0; i < merged->count; i++)
+        for (word = IGNIS__SCHEMA_PROPERTIES; word < IGNIS__SCHEMA_WORDS; word++)
+            if (merged->node[i].has[word])
+                types |= word <= IGNIS__SCHEMA_ADDITIONAL     ? IGNIS__SCHEMA_OBJECT
+                         : word <= IGNIS__SCHEMA_UNIQUE_ITEMS ? IGNIS__SCHEMA_ARRAY
+                         : word <= IGNIS__SCHEMA_FORMAT       ? IGNIS__SCHEMA_STRING
+                                                              : IGNIS__SCHEMA_NUMBER;
+    return types;
+}
+
+/*  Writes a rule for each alternative of anyOf or oneOf of one of the schemas, together with all others. */
+static void ignis__schema_write_alternatives(ignis__schema *schema, const ignis__schema_merged *merged, int choice,
+                                             bool one)
+{
+    ignis__schema_element elements[IGNIS__SCHEMA_MERGED + 1];
+    ignis__schema_merged **made = NULL;
+    const char *part = merged->node[choice].has[one ? IGNIS__SCHEMA_ONE_OF : IGNIS__SCHEMA_ANY_OF], *bar = "";
+    int i, k, count = 0;
+    for (i = 0; i < merged->count; i++) {
+        unsigned done = merged->node[i].done;
+        if (i == choice)
+            done |= one ? IGNIS__SCHEMA_DONE_ONE : IGNIS__SCHEMA_DONE_ANY;
+        elements[i] = 8 * (merged->node[i].at - schema->text) + (ignis__schema_element)done;
     }
-    for (key = ignis__schema_first(at); key; key = ignis__schema_next(schema, ignis__schema_value(key))) {
-        size_t size = (size_t)(ignis__schema_value_end(key) - key) - 2;
-        for (word = 0; word < IGNIS__SCHEMA_WORDS; word++)
-            if (strlen(ignis__schema_words[word]) == size && memcmp(key + 1, ignis__schema_words[word], size) == 0)
-                break;
-        if (word == IGNIS__SCHEMA_WORDS) {
-            ignis__schema_fail_unsupported(schema, key, "the keyword '%.*s' is not supported",
-                                           size > 60 ? 60 : (int)size, key + 1);
+    for (part = ignis__schema_first(part); part; part = ignis__schema_next(schema, part), bar = " | ", count++) {
+        elements[merged->count] = 8 * (part - schema->text);
+        ignis__schema_write(schema, &schema->out, "%s", bar);
+        ignis__schema_write_name(schema, &schema->out, elements, merged->count + 1);
+    }
+    if (!one || count < 2 || schema->grammar->diagnostic)
+        return;
+    made = (ignis__schema_merged **)ignis__alloc(sizeof *made * (size_t)count);
+    if (!made)
+        ignis__schema_fail_memory(schema);
+    part = ignis__schema_first(merged->node[choice].has[IGNIS__SCHEMA_ONE_OF]);
+    for (i = 0; made && i < count && !schema->grammar->diagnostic; i++, part = ignis__schema_next(schema, part)) {
+        elements[merged->count] = 8 * (part - schema->text);
+        made[i] = ignis__schema_merge(schema, elements, merged->count + 1);
+        for (k = 0; k < i && made[i] && !schema->grammar->diagnostic; k++)
+            if (!ignis__schema_disjoint(schema, made[i], made[k], 0))
+                ignis__schema_fail_unsupported(schema, part,
+                                               "oneOf is supported where its schemas exclude each other: "
+                                               "numbers %d and %d may both fit",
+                                               k, i);
+    }
+    for (i = 0; made && i < count; i++)
+        ignis__free(made[i]);
+    ignis__free(made);
+}
+
+/*  Writes the rule of a set of schemas that hold together. */
+static void ignis__schema_write_rule(ignis__schema *schema, int number)
+{
+    const ignis__schema_set *set = (const ignis__schema_set *)(const void *)schema->sets.items + number;
+    ignis__schema_merged *merged = ignis__schema_merge(
+        schema, (const ignis__schema_element *)(const void *)schema->elements.items + set->first, set->count);
+    const char *value = NULL, *bar = "";
+    unsigned types;
+    int i;
+    bool many = false;
+    if (!merged)
+        return;
+    ignis__schema_write(schema, &schema->out, "v%d ::= ", number);
+    types = merged->typed ? merged->types : ignis__schema_implied_types(merged);
+    for (i = 0; i < merged->count; i++) {
+        const ignis__schema_node *node = &merged->node[i];
+        bool any = node->has[IGNIS__SCHEMA_ANY_OF] && !(node->done & IGNIS__SCHEMA_DONE_ANY);
+        if (any || (node->has[IGNIS__SCHEMA_ONE_OF] && !(node->done & IGNIS__SCHEMA_DONE_ONE))) {
+            if (!merged->never)
+                ignis__schema_write_alternatives(schema, merged, i, !any);
+            ignis__schema_write(schema, &schema->out, merged->never ? "nothing\n" : "\n");
+            ignis__free(merged);
             return;
         }
-        constraints += word < IGNIS__SCHEMA_DESCRIPTION;
-        has[word] = ignis__schema_value(key);
-    }
-    if ((value = has[IGNIS__SCHEMA_TYPE]) != NULL)
-        for (key = *value == '[' ? ignis__schema_first(value) : value; key;
-             key = *value == '[' ? ignis__schema_next(schema, key) : NULL) {
-            for (i = 0; i < IGNIS__SCHEMA_TYPES; i++)
-                if (strncmp(key + (*key == '"'), ignis__schema_types[i], strlen(ignis__schema_types[i])) == 0 &&
-                    (size_t)(ignis__schema_value_end(key) - key) == strlen(ignis__schema_types[i]) + 2)
-                    break;
-            if (i == IGNIS__SCHEMA_TYPES)
-                ignis__schema_fail_malformed(schema, key, "this is no type");
-            types |= 1u << i;
+        many = !value && node->has[IGNIS__SCHEMA_ENUM] ? true : many;
+        value = value ? value : node->has[IGNIS__SCHEMA_ENUM];
+        if (node->has[IGNIS__SCHEMA_CONST]) {
+            value = node->has[IGNIS__SCHEMA_CONST];
+            many = false;
         }
-    if (value && !types)
-        ignis__schema_fail_malformed(schema, value, "this is no type");
-    for (word = IGNIS__SCHEMA_ENUM; word <= IGNIS__SCHEMA_ONE_OF; word++) {
-        if (!has[word])
-            continue;
-        if (constraints > 1 + (word <= IGNIS__SCHEMA_CONST && has[IGNIS__SCHEMA_TYPE])) {
-            ignis__schema_fail_unsupported(schema, at, "%s beside other keywords is not supported",
-                                           ignis__schema_words[word]);
-        } else if (word <= IGNIS__SCHEMA_CONST) {
-            ignis__schema_write_values(schema, has[word], word == IGNIS__SCHEMA_ENUM,
-                                       has[IGNIS__SCHEMA_TYPE] ? types : 127u);
-        } else if (word == IGNIS__SCHEMA_REF) {
-            if ((value = ignis__schema_resolve(schema, has[word])) != NULL)
-                ignis__schema_write_name(schema, &schema->out, value);
-        } else if (*has[word] != '[' || !ignis__schema_first(has[word])) {
-            ignis__schema_fail_malformed(schema, has[word], "%s has to be an array of at least one schema",
-                                         ignis__schema_words[word]);
-        } else {
-            for (value = ignis__schema_first(has[word]); value;
-                 value = ignis__schema_next(schema, value), bar = " | ") {
-                ignis__schema_write(schema, &schema->out, "%s", bar);
-                ignis__schema_write_name(schema, &schema->out, value);
-            }
-        }
-        ignis__schema_write(schema, &schema->out, "\n");
-        return;
     }
-    for (word = IGNIS__SCHEMA_PROPERTIES; !has[IGNIS__SCHEMA_TYPE] && word < IGNIS__SCHEMA_DESCRIPTION; word++)
-        if (has[word])
-            types |= word <= IGNIS__SCHEMA_ADDITIONAL ? 1u : word <= IGNIS__SCHEMA_MAX_ITEMS ? 2u : 4u;
-    if (types == 0)
+    if (merged->never || (merged->typed && !types))
+        ignis__schema_write(schema, &schema->out, "nothing");
+    else if (value)
+        ignis__schema_write_values(schema, merged, value, many);
+    else if (!types)
         ignis__schema_write(schema, &schema->out, "value");
-    for (i = 0; i < IGNIS__SCHEMA_TYPES; i++) {
-        if (!(types >> i & 1))
+    for (i = 0; i < 7 && !value && !merged->never; i++) {
+        unsigned type = 1u << i;
+        if (!(types & type) || (type == IGNIS__SCHEMA_INTEGER && (types & IGNIS__SCHEMA_NUMBER)))
             continue;
         ignis__schema_write(schema, &schema->out, "%s", bar);
         bar = " | ";
-        if (i == IGNIS__SCHEMA_OBJECT) {
-            ignis__schema_write_object(schema, at, has);
-        } else if (i == IGNIS__SCHEMA_ARRAY) {
-            ignis__schema_write_array(schema, at, has);
-        } else if (i == IGNIS__SCHEMA_STRING && (has[IGNIS__SCHEMA_MIN_LENGTH] || has[IGNIS__SCHEMA_MAX_LENGTH])) {
-            int least, most;
-            (void)ignis__schema_read_counts(schema, at, has, IGNIS__SCHEMA_MIN_LENGTH, &least, &most);
-            ignis__schema_write(schema, &schema->out, "\"\\\"\" char");
-            ignis__schema_write_times(schema, least, most);
-            ignis__schema_write(schema, &schema->out, " \"\\\"\"");
-        } else {
+        if (type == IGNIS__SCHEMA_OBJECT)
+            ignis__schema_write_object(schema, merged, number);
+        else if (type == IGNIS__SCHEMA_ARRAY)
+            ignis__schema_write_array(schema, merged, number);
+        else if (type == IGNIS__SCHEMA_STRING)
+            ignis__schema_write_string_type(schema, merged);
+        else if (type == IGNIS__SCHEMA_NUMBER || type == IGNIS__SCHEMA_INTEGER)
+            ignis__schema_write_number_type(schema, merged, type == IGNIS__SCHEMA_INTEGER);
+        else
             ignis__schema_write(schema, &schema->out, "%s", ignis__schema_types[i]);
-        }
     }
     ignis__schema_write(schema, &schema->out, "\n");
     if (schema->deferred.size && !ignis__bytes_add(&schema->out, schema->deferred.data, schema->deferred.size))
-        ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+        ignis__schema_fail_memory(schema);
     schema->deferred.size = 0;
+    ignis__free(merged);
 }
 
 /*  Translates the schema in g->source to g->text. */
@@ -544,13 +552,15 @@ static void ignis__schema_translate(ignis__grammar *grammar)
     ignis__schema schema = IGNIS__ZERO;
     ignis__json json = IGNIS__ZERO;
     size_t size = strlen(grammar->source);
+    ignis__schema_element root;
     int64_t i;
     char *copy = ignis__copy_string(grammar->source); /* parsing modifies it */
     schema.grammar = grammar;
     schema.text = grammar->source;
-    schema.pending.size = sizeof(int64_t);
-    schema.has_rule = (bool *)ignis__alloc(size + 1);
-    if (!copy || !schema.has_rule)
+    schema.sets.size = sizeof(ignis__schema_set);
+    schema.elements.size = sizeof(ignis__schema_element);
+    schema.set_of = (int32_t *)ignis__alloc(sizeof *schema.set_of * (size + 1));
+    if (!copy || !schema.set_of)
         ignis__grammar_fail(grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
     json.what = "the schema";
     json.start = json.at = copy;
@@ -563,10 +573,11 @@ static void ignis__schema_translate(ignis__grammar *grammar)
         ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, NULL, "%s", json.fault);
     if (!grammar->diagnostic) {
         ignis__schema_write(&schema, &schema.out, "root ::= ");
-        ignis__schema_write_name(&schema, &schema.out, ignis__schema_skip_blank(schema.text));
+        root = 8 * (ignis__schema_skip_blank(schema.text) - schema.text);
+        ignis__schema_write_name(&schema, &schema.out, &root, 1);
         ignis__schema_write(&schema, &schema.out, "\n");
-        for (i = 0; i < schema.pending.count && !grammar->diagnostic; i++)
-            ignis__schema_write_rule(&schema, schema.text + ((const int64_t *)(void *)schema.pending.items)[i]);
+        for (i = 0; i < schema.sets.count && !grammar->diagnostic; i++)
+            ignis__schema_write_rule(&schema, (int)i);
         for (i = 0; i < IGNIS__COUNT(ignis__schema_rules); i++)
             ignis__schema_write(&schema, &schema.out, "%s", ignis__schema_rules[i]);
         if (!grammar->diagnostic && ignis__bytes_add(&schema.out, "", 1)) {
@@ -576,11 +587,10 @@ static void ignis__schema_translate(ignis__grammar *grammar)
             ignis__grammar_fail(grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
         }
     }
-    ignis__free(copy), ignis__free(schema.has_rule), ignis__free(schema.pending.items), ignis__free(schema.out.data),
-        ignis__free(schema.deferred.data);
+    ignis__free(copy), ignis__free(schema.set_of), ignis__free(schema.sets.items), ignis__free(schema.elements.items);
+    ignis__free(schema.out.data), ignis__free(schema.deferred.data);
     ignis__free(schema.names[0].data), ignis__free(schema.names[1].data);
 }
-
 /*  Makes a grammar from a text. NULL, and reported, if it is malformed. */
 IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char *source)
 {

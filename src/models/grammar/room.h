@@ -102,6 +102,136 @@ typedef struct ignis__vocabulary {
     int end_count;
 } ignis__vocabulary;
 
+/*  A set of strings: an automaton of characters with one next state. */
+enum {
+    IGNIS__STRING_SET_CODES = 0x110000,
+    IGNIS__STRING_SET_STATES = 4096,
+    IGNIS__STRING_SET_WORK = 1 << 24 /* nodes that are visited while a set is made */
+};
+
+typedef struct ignis__string_set_edge {
+    uint32_t low, high;
+    int32_t to;
+} ignis__string_set_edge;
+
+typedef struct ignis__string_set_state {
+    int32_t first, count; /* edges */
+    bool ends;
+} ignis__string_set_state;
+
+typedef struct ignis__string_set {
+    ignis__list states, edges;
+} ignis__string_set;
+
+typedef struct ignis__string_name {
+    const char *text; /* UTF-8 */
+    size_t size;
+} ignis__string_name;
+
+/*  Keywords of a schema that constrain texts. */
+typedef enum ignis__schema_word {
+    IGNIS__SCHEMA_TYPE,
+    IGNIS__SCHEMA_ENUM,
+    IGNIS__SCHEMA_CONST,
+    IGNIS__SCHEMA_REF,
+    IGNIS__SCHEMA_ALL_OF,
+    IGNIS__SCHEMA_ANY_OF,
+    IGNIS__SCHEMA_ONE_OF,
+    IGNIS__SCHEMA_PROPERTIES,
+    IGNIS__SCHEMA_REQUIRED,
+    IGNIS__SCHEMA_ADDITIONAL,
+    IGNIS__SCHEMA_PREFIX_ITEMS,
+    IGNIS__SCHEMA_ITEMS,
+    IGNIS__SCHEMA_ADDITIONAL_ITEMS,
+    IGNIS__SCHEMA_MIN_ITEMS,
+    IGNIS__SCHEMA_MAX_ITEMS,
+    IGNIS__SCHEMA_UNIQUE_ITEMS,
+    IGNIS__SCHEMA_MIN_LENGTH,
+    IGNIS__SCHEMA_MAX_LENGTH,
+    IGNIS__SCHEMA_PATTERN,
+    IGNIS__SCHEMA_FORMAT,
+    IGNIS__SCHEMA_MINIMUM,
+    IGNIS__SCHEMA_MAXIMUM,
+    IGNIS__SCHEMA_EXCLUSIVE_MINIMUM,
+    IGNIS__SCHEMA_EXCLUSIVE_MAXIMUM,
+    IGNIS__SCHEMA_MULTIPLE_OF,
+    IGNIS__SCHEMA_WORDS
+} ignis__schema_word;
+
+/*  Types of values, as bits. Each integer is also a number. */
+enum {
+    IGNIS__SCHEMA_OBJECT = 1,
+    IGNIS__SCHEMA_ARRAY = 2,
+    IGNIS__SCHEMA_STRING = 4,
+    IGNIS__SCHEMA_NUMBER = 8,
+    IGNIS__SCHEMA_INTEGER = 16,
+    IGNIS__SCHEMA_BOOLEAN = 32,
+    IGNIS__SCHEMA_NULL = 64,
+    IGNIS__SCHEMA_ANY_TYPE = 127
+};
+
+typedef struct ignis__schema {
+    ignis__grammar *grammar;
+    const char *text;           /* valid JSON */
+    ignis__bytes out, deferred; /* deferred: written after the line that is being written */
+    ignis__list sets,
+        elements;          /* sets: of elements, one for each rule; elements: of the sets, one set after the other */
+    ignis__bytes names[2]; /* names whose escapes were replaced */
+    int64_t work;          /* bytes that were read */
+    int32_t *set_of;       /* of a schema alone, by byte: its set and 1 */
+    int automata, numbers; /* rules of strings and numbers that were written */
+} ignis__schema;
+#define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
+#define ignis__schema_fail_unsupported(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_UNSUPPORTED, __VA_ARGS__)
+#define ignis__schema_fail_malformed(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_GRAMMAR, __VA_ARGS__)
+
+/*  A schema within a set of schemas that hold together: its byte, times 8, and which of its keywords other elements
+    of the set replace. */
+typedef int64_t ignis__schema_element;
+enum {
+    IGNIS__SCHEMA_DONE_REF = 1, /* $ref and allOf */
+    IGNIS__SCHEMA_DONE_ANY = 2,
+    IGNIS__SCHEMA_DONE_ONE = 4,
+    IGNIS__SCHEMA_MERGED = 64 /* schemas that hold together, at most */
+};
+
+/*  A set of elements. */
+typedef struct ignis__schema_set {
+    int64_t first;
+    int32_t count;
+} ignis__schema_set;
+
+typedef struct ignis__schema_node {
+    const char *at;
+    const char *has[IGNIS__SCHEMA_WORDS];
+    unsigned done;
+    bool open, given; /* open: its references are being followed; given: they were before, by the set that it is in */
+} ignis__schema_node;
+
+/*  Schemas that hold together, after references and allOf were followed. */
+typedef struct ignis__schema_merged {
+    ignis__schema_node node[IGNIS__SCHEMA_MERGED];
+    int count;
+    bool never, typed; /* never: one of them is false; typed: one of them says its type */
+    unsigned types;    /* of all that say their type */
+} ignis__schema_merged;
+
+/*  A decimal number: digits before and after the point, without zeros at the begin and at the end. */
+enum { IGNIS__DECIMAL_DIGITS = 40 };
+typedef struct ignis__schema_decimal {
+    bool negative;
+    int whole, fraction; /* counts of digits; whole: 0 below 1 */
+    char digits[2 * IGNIS__DECIMAL_DIGITS];
+} ignis__schema_decimal;
+
+/*  Bounds of a number. */
+typedef struct ignis__number_range {
+    ignis__schema_decimal least, most;
+    bool has_least, has_most, above, below; /* above, below: the bound itself is excluded */
+    int64_t multiple;                       /* of 10^-decimals; 0: of nothing */
+    int decimals;
+} ignis__number_range;
+
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* grammar.c */
@@ -126,6 +256,72 @@ IGNIS__PRIVATE const uint32_t *ignis__grammar_compute_mask(ignis__grammar *gramm
                                                            int32_t state);
 IGNIS__PRIVATE int32_t ignis__grammar_step_token(ignis__grammar *grammar, const ignis__vocabulary *vocabulary,
                                                  int32_t state, int32_t id);
+
+/* string_set.c */
+IGNIS__PRIVATE void ignis__string_set_free(ignis__string_set *set);
+IGNIS__PRIVATE void ignis__string_set_begin(ignis__string_set *set);
+IGNIS__PRIVATE bool ignis__string_set_add_edge(ignis__string_set *set, ignis__string_set_state *state, uint32_t low,
+                                               uint32_t high, int32_t to);
+IGNIS__PRIVATE bool ignis__string_set_of_lengths(ignis__string_set *set, int least, int most);
+IGNIS__PRIVATE bool ignis__string_set_of_others(ignis__string_set *set, const ignis__string_name *names, int count);
+IGNIS__PRIVATE bool ignis__string_set_intersect(ignis__string_set *set, const ignis__string_set *other);
+IGNIS__PRIVATE bool ignis__string_set_has(const ignis__string_set *set, const char *text, size_t size);
+IGNIS__PRIVATE bool ignis__string_set_is_empty(const ignis__string_set *set);
+
+/* regular_expression.c */
+IGNIS__PRIVATE const char *ignis__string_set_of_pattern(ignis__string_set *set, const char *text, size_t size);
+
+/* schema_text.c */
+extern const char *const ignis__schema_words[IGNIS__SCHEMA_WORDS];
+extern const char *const ignis__schema_types[7];
+IGNIS__PRINTF(4, 5)
+IGNIS__COLD IGNIS__PRIVATE void ignis__schema_fail(ignis__schema *schema, ignis_diagnostic diagnostic, const char *at,
+                                                   const char *format, ...);
+IGNIS__COLD IGNIS__PRIVATE void ignis__schema_fail_memory(ignis__schema *schema);
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD IGNIS__PRIVATE void ignis__schema_write(ignis__schema *schema, ignis__bytes *to, const char *format, ...);
+IGNIS__PRIVATE const char *ignis__schema_skip_blank(const char *at);
+IGNIS__PRIVATE const char *ignis__schema_value_end(const char *at);
+IGNIS__PRIVATE const char *ignis__schema_first(const char *at);
+IGNIS__PRIVATE const char *ignis__schema_next(ignis__schema *schema, const char *value);
+IGNIS__PRIVATE const char *ignis__schema_value(const char *key);
+IGNIS__PRIVATE const char *ignis__schema_read_string(ignis__schema *schema, const char *at, int place, size_t *size);
+IGNIS__PRIVATE bool ignis__schema_string_is(ignis__schema *schema, const char *at, const char *name, size_t size);
+IGNIS__PRIVATE bool ignis__schema_strings_equal(ignis__schema *schema, const char *a, const char *b);
+IGNIS__PRIVATE const char *ignis__schema_find_member(ignis__schema *schema, const char *object, const char *name,
+                                                     size_t size);
+IGNIS__PRIVATE const char *ignis__schema_find_element(ignis__schema *schema, const char *array, const char *number,
+                                                      size_t size);
+IGNIS__PRIVATE void ignis__schema_count_work(ignis__schema *schema, int64_t bytes);
+IGNIS__PRIVATE int ignis__schema_count(ignis__schema *schema, const char *at, int otherwise);
+IGNIS__PRIVATE void ignis__schema_read_counts(ignis__schema *schema, const ignis__schema_merged *merged, int word,
+                                              int *least, int *most);
+IGNIS__PRIVATE const char *ignis__schema_resolve(ignis__schema *schema, const char *ref);
+
+/* schema_number.c */
+IGNIS__PRIVATE bool ignis__decimal_read(ignis__schema_decimal *decimal, const char *text);
+IGNIS__PRIVATE int ignis__decimal_compare(const ignis__schema_decimal *a, const ignis__schema_decimal *b);
+IGNIS__PRIVATE void ignis__schema_read_range(ignis__schema *schema, const ignis__schema_merged *merged,
+                                             ignis__number_range *range);
+IGNIS__PRIVATE bool ignis__number_range_has(const ignis__number_range *range, const ignis__schema_decimal *number);
+IGNIS__PRIVATE int ignis__schema_write_number(ignis__schema *schema, const ignis__number_range *range, bool integer);
+
+/* schema_string.c */
+IGNIS__PRIVATE bool ignis__schema_make_strings(ignis__schema *schema, const ignis__schema_merged *merged,
+                                               ignis__string_set *set);
+IGNIS__PRIVATE int ignis__schema_write_strings(ignis__schema *schema, const ignis__string_set *set);
+
+/* schema_merge.c */
+IGNIS__PRIVATE ignis__schema_merged *ignis__schema_merge(ignis__schema *schema, const ignis__schema_element *elements,
+                                                         int count);
+IGNIS__PRIVATE const char *ignis__schema_find_key(ignis__schema *schema, const char *object, const char *key);
+IGNIS__PRIVATE bool ignis__schema_requires(ignis__schema *schema, const ignis__schema_merged *merged, const char *key);
+IGNIS__PRIVATE int ignis__schema_property(ignis__schema *schema, const ignis__schema_merged *merged, const char *key,
+                                          ignis__schema_element *elements);
+IGNIS__PRIVATE bool ignis__schema_values_equal(ignis__schema *schema, const char *a, const char *b);
+IGNIS__PRIVATE bool ignis__schema_allows(ignis__schema *schema, const ignis__schema_merged *merged, const char *value);
+IGNIS__PRIVATE bool ignis__schema_disjoint(ignis__schema *schema, const ignis__schema_merged *a,
+                                           const ignis__schema_merged *b, int nested);
 
 /* json_schema.c */
 IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char *source);
