@@ -190,7 +190,7 @@ IGNIS__PRIVATE bool ignis__string_set_intersect(ignis__string_set *set, const ig
 IGNIS__PRIVATE bool ignis__string_set_has(const ignis__string_set *set, const char *text, size_t size)
 {
     const ignis__string_set_state *state = (const ignis__string_set_state *)(const void *)set->states.items;
-    const ignis__string_set_edge *edge;
+    const ignis__string_set_edge *edge = NULL;
     size_t at;
     int32_t i;
     int length;
