@@ -18362,8 +18362,9 @@ IGNIS__PRIVATE void ignis__string_set_begin(ignis__string_set *set)
 IGNIS__PRIVATE bool ignis__string_set_add_edge(ignis__string_set *set, ignis__string_set_state *state, uint32_t low,
                                                uint32_t high, int32_t to)
 {
-    ignis__string_set_edge *edge = (ignis__string_set_edge *)(void *)set->edges.items + set->edges.count - 1;
-    if (state->count > 0 && edge->to == to && edge->high + 1 == low) {
+    ignis__string_set_edge *edge =
+        state->count > 0 ? (ignis__string_set_edge *)(void *)set->edges.items + set->edges.count - 1 : NULL;
+    if (edge && edge->to == to && edge->high + 1 == low) {
         edge->high = high;
         return true;
     }
@@ -18528,7 +18529,7 @@ IGNIS__PRIVATE bool ignis__string_set_intersect(ignis__string_set *set, const ig
 IGNIS__PRIVATE bool ignis__string_set_has(const ignis__string_set *set, const char *text, size_t size)
 {
     const ignis__string_set_state *state = (const ignis__string_set_state *)(const void *)set->states.items;
-    const ignis__string_set_edge *edge;
+    const ignis__string_set_edge *edge = NULL;
     size_t at;
     int32_t i;
     int length;
