@@ -86,7 +86,7 @@ CHECKS := check-headers parts check-words check-docs check-graphics check-instal
     test-own test-sim
 CHECKS += $(if $(shell command -v clang),test-clang) $(if $(shell command -v clang-format),check-format)
 CHECKS += $(if $(shell command -v python3),check-safetensors check-numpy check-chat check-dlpack check-serve \
-    check-tokenizers check-gguf check-packed check-peft)
+    check-tokenizers check-gguf check-packed check-peft check-schemas)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)

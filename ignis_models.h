@@ -20918,17 +20918,23 @@ static void ignis__schema_write_alternatives(ignis__schema *schema, const ignis_
     ignis__schema_element elements[IGNIS__SCHEMA_MERGED + 1];
     ignis__schema_merged **made = NULL;
     const char *part = merged->node[choice].has[one ? IGNIS__SCHEMA_ONE_OF : IGNIS__SCHEMA_ANY_OF], *bar = "";
-    int i, k, count = 0;
+    int i, k, word, others = 0, count = 0;
     for (i = 0; i < merged->count; i++) {
         unsigned done = merged->node[i].done;
         if (i == choice)
             done |= one ? IGNIS__SCHEMA_DONE_ONE : IGNIS__SCHEMA_DONE_ANY;
-        elements[i] = 8 * (merged->node[i].at - schema->text) + (ignis__schema_element)done;
+        for (word = 0; word < IGNIS__SCHEMA_WORDS; word++) /* a schema that says nothing else is left out */
+            if (merged->node[i].has[word] && word != IGNIS__SCHEMA_REF && word != IGNIS__SCHEMA_ALL_OF &&
+                !(word == IGNIS__SCHEMA_ANY_OF && (done & IGNIS__SCHEMA_DONE_ANY)) &&
+                !(word == IGNIS__SCHEMA_ONE_OF && (done & IGNIS__SCHEMA_DONE_ONE)))
+                break;
+        if (word < IGNIS__SCHEMA_WORDS)
+            elements[others++] = 8 * (merged->node[i].at - schema->text) + (ignis__schema_element)done;
     }
     for (part = ignis__schema_first(part); part; part = ignis__schema_next(schema, part), bar = " | ", count++) {
-        elements[merged->count] = 8 * (part - schema->text);
+        elements[others] = 8 * (part - schema->text);
         ignis__schema_write(schema, &schema->out, "%s", bar);
-        ignis__schema_write_name(schema, &schema->out, elements, merged->count + 1);
+        ignis__schema_write_name(schema, &schema->out, elements, others + 1);
     }
     if (!one || count < 2 || schema->grammar->diagnostic)
         return;
@@ -20937,8 +20943,8 @@ static void ignis__schema_write_alternatives(ignis__schema *schema, const ignis_
         ignis__schema_fail_memory(schema);
     part = ignis__schema_first(merged->node[choice].has[IGNIS__SCHEMA_ONE_OF]);
     for (i = 0; made && i < count && !schema->grammar->diagnostic; i++, part = ignis__schema_next(schema, part)) {
-        elements[merged->count] = 8 * (part - schema->text);
-        made[i] = ignis__schema_merge(schema, elements, merged->count + 1);
+        elements[others] = 8 * (part - schema->text);
+        made[i] = ignis__schema_merge(schema, elements, others + 1);
         for (k = 0; k < i && made[i] && !schema->grammar->diagnostic; k++)
             if (!ignis__schema_disjoint(schema, made[i], made[k], 0))
                 ignis__schema_fail_unsupported(schema, part,

@@ -46,6 +46,19 @@ CHATS := 5000
 check-chat: $(OUT)/chat_render
 	$(PYTHON) tests/models/chat/chat_compare.py $(OUT)/chat_render $(CHATS)
 
+# Grammars of JSON schemas: SCHEMA_TEXTS random texts of random schemas against a validator in the script. With
+# JSONSCHEMA=--jsonschema the Python package jsonschema is asked, too. check-schemas-all: as many as a release has to pass.
+SCHEMA_TEXTS := 5000
+check-schemas: $(OUT)/schema_fits
+	$(PYTHON) tests/models/grammar/schema_compare.py $(JSONSCHEMA) $(OUT)/schema_fits $(SCHEMA_TEXTS)
+
+check-schemas-all: $(OUT)/schema_fits
+	$(PYTHON) tests/models/grammar/schema_compare.py $(OUT)/schema_fits 100000
+
+$(OUT)/schema_fits: tests/models/grammar/schema_fits.c $(HEADERS)
+	@mkdir -p $(OUT)
+	$(CC) -O1 -g -I. $< -o $@ $(LDLIBS)
+
 $(OUT)/chat_render: tests/models/chat/chat_render.c $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -std=c99 -O0 -g $(SANITIZED) -I. $< -o $@ $(LDLIBS)
@@ -63,4 +76,5 @@ check-torch: $(SIMULATOR)
 	$(PYTHON) tests/ops/torch_compare.py
 	$(PYTHON) tests/models/generate/transformers_compare.py
 
-.PHONY: check-safetensors check-numpy check-gguf check-packed check-smollm check-peft check-tokenizers check-chat check-dlpack check-torch
+.PHONY: check-safetensors check-numpy check-gguf check-packed check-smollm check-peft check-tokenizers check-chat check-dlpack check-torch \
+    check-schemas check-schemas-all

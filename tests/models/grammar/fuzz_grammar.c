@@ -108,7 +108,15 @@ static const char *const seeds[] = {
     "\"#/$defs/n\"}, \"minItems\": 1, "
     "\"maxItems\": 3}]}}}",
     "{\"type\": [\"string\", \"boolean\"], \"minLength\": 2, \"maxLength\": 4, \"description\": \"\\u00e9\"}",
-    "{\"type\": \"object\", \"additionalProperties\": {\"oneOf\": [{\"const\": \"a\\\"\\\\\"}, true]}}",
+    "{\"type\": \"object\", \"additionalProperties\": {\"oneOf\": [{\"const\": \"a\\\"\\\\\"}, {\"type\": \"null\"}]}}",
+    "{\"pattern\": \"^(a|b[^c-e]){1,3}\\\\d?$|x.*\\\\u{41}\", \"maxLength\": 9, \"minLength\": 1}",
+    "{\"allOf\": [{\"minimum\": -3.5}, {\"exclusiveMaximum\": 1e2, \"multipleOf\": 0.25}], \"type\": \"number\"}",
+    "{\"prefixItems\": [{\"format\": \"ipv4\"}, {\"multipleOf\": 7}], \"items\": {\"const\": 1}, \"minItems\": 1}",
+    "{\"properties\": {\"a\": true, \"ab\": {\"$ref\": \"#\"}}, \"additionalProperties\": {\"type\": \"integer\"}, "
+    "\"required\": [\"c\"]}",
+    "{\"items\": {\"enum\": [1, 2, \"x\"]}, \"uniqueItems\": true, \"maxItems\": 2}",
+    "{\"oneOf\": [{\"type\": \"object\", \"properties\": {\"k\": {\"const\": 1}}, \"required\": [\"k\"]}, {\"type\": "
+    "\"string\", \"pattern\": \"^a\"}]}",
 };
 
 static const char *const words[] = {
@@ -154,6 +162,18 @@ static const char *const words[] = {
     "{}",
     "1e9",
     "\"minItems\": 7",
+    "\"allOf\": [",
+    "\"pattern\": \"",
+    "\"format\": \"uri\"",
+    "\"maximum\": ",
+    "\"multipleOf\": ",
+    "\"prefixItems\"",
+    "\"uniqueItems\": true",
+    "\"maxLength\": 40",
+    "\"additionalProperties\": ",
+    "(?:",
+    "{3,}",
+    "\\\\w",
     "\xC3",
     "\xF0\x9F\x98\x80",
     "<",
