@@ -322,14 +322,21 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
 /* >>grammar - texts of a given form ----------------------------------------------------------------------------- */
 
 /*  ignis_grammar_check - check a grammar, as ignis_sequence_grammar does
-    A text that begins with { is a JSON schema. Supported keywords: type, enum, const, properties, required,
-    additionalProperties (false; without properties also true and a schema), items, minItems, maxItems,
-    minLength, maxLength, anyOf, oneOf (as anyOf), $ref to "#" and "#/..." (a JSON pointer, also into arrays),
-    $defs, definitions. Without effect: title, description, default, examples, $schema, $id, $comment,
-    deprecated, readOnly, writeOnly. Others are refused by name, as are enum, const, anyOf, oneOf and $ref
-    beside other keywords (a type beside enum and const is supported). A missing type follows from the
-    keywords. Texts are JSON with the schema's properties in its order, little white space, and numbers of up
-    to 16 digits, 16 decimals, and exponents of two.
+    A text that begins with { is a JSON schema. Keywords: type, enum, const, allOf, anyOf, oneOf (its schemas have
+    to exclude each other), $ref to "#" and "#/..." (a JSON pointer, also into arrays), properties, required,
+    additionalProperties, items, prefixItems, additionalItems, minItems, maxItems, uniqueItems (of up to 8 values of
+    an enum), minLength, maxLength, pattern, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf
+    (up to 512 units of its last decimal). They hold together in any combination. Regular expressions are those of
+    ECMA-262 without assertions other than ^ and $, references to groups and \p. Formats: date, time, date-time,
+    duration, uuid, ipv4, ipv6, email, hostname, uri, json-pointer, relative-json-pointer; other words than those of
+    JSON Schema are remarks. Keywords that constrain texts and are not supported are refused by name and place, such
+    as not, if, contains and patternProperties; all other words are remarks.
+    Each text of the grammar is valid. Texts are JSON with the schema's properties in its order, those that are
+    only required behind them, additional ones at the end (none unless additionalProperties is there, or there are
+    no properties), little white space, and numbers of up to 16 digits, 16 decimals, and exponents of two digits;
+    without exponents, and without a zero that is negative, where bounds or multipleOf hold. Strings with a pattern
+    or a format, and additional names, have no escapes but the shortest one of a character that needs one. A missing
+    type follows from the keywords.
     Any other text is GBNF as of llama.cpp: rules "name ::= ...", of which root is the text; literals, classes
     [a-z] and [^a-z], the point for any character, names, groups, alternatives, * + ? {n} {n,} {n,m}, comments
     from # on, the escapes \n \r \t \\ \" \[ \] \xFF \uFFFF \UFFFFFFFF. A rule must not begin with itself.
@@ -18338,7 +18345,7 @@ IGNIS__PRIVATE int32_t ignis__grammar_step_token(ignis__grammar *grammar, const 
     return state;
 }
 
-/*  models/grammar/string_set.c - sets of strings as automata of characters: lengths, all strings but some, intersections
+/*  models/grammar/string_set.c - sets of strings as automata: lengths, all strings but some, intersections
 
     The first state is that of the begin. The edges of a state are in the order of their characters, and do not
     overlap; characters without an edge end no string of the set.

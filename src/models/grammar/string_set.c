@@ -1,4 +1,4 @@
-/*  models/grammar/string_set.c - sets of strings as automata of characters: lengths, all strings but some, intersections
+/*  models/grammar/string_set.c - sets of strings as automata: lengths, all strings but some, intersections
 
     The first state is that of the begin. The edges of a state are in the order of their characters, and do not
     overlap; characters without an edge end no string of the set.

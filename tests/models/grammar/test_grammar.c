@@ -600,6 +600,7 @@ TEST(schemas_that_are_refused)
     check_wrong("{\"allOf\": [{\"type\": \"string\"}, {\"type\": \"null\"}]}", IGNIS_ERROR_ARGUMENT, "ever ends");
     CHECK(fits("{\"anyOf\": [{\"$ref\": \"#\"}, {\"type\": \"null\"}]}", "null") &&
           !fits("{\"anyOf\": [{\"$ref\": \"#\"}, {\"type\": \"null\"}]}", "1"));
+    check_wrong("{\"allOf\": [{\"minItems\": 3}, {\"maxItems\": 2}]}", IGNIS_ERROR_ARGUMENT, "ever ends");
     check_wrong("{\"allOf\": [{\"$ref\": \"#\"}]}", IGNIS_ERROR_ARGUMENT, "$ref leads back to where it is");
     check_wrong("{\"minLength\": 1, \"anyOf\": [{\"$ref\": \"#\"}, true]}", IGNIS_ERROR_UNSUPPORTED,
                 "from its own alternatives");
