@@ -20822,6 +20822,10 @@ static void ignis__schema_write_array(ignis__schema *schema, const ignis__schema
     int least, most, i, k, count;
     bool unique = false, rest = false, never;
     ignis__schema_read_counts(schema, merged, IGNIS__SCHEMA_MIN_ITEMS, &least, &most);
+    if (most >= 0 && least > most) { /* schemas that contradict each other */
+        ignis__schema_write(schema, &schema->out, "nothing");
+        return;
+    }
     for (i = 0; i < merged->count; i++)
         unique = unique || (merged->node[i].has[IGNIS__SCHEMA_UNIQUE_ITEMS] &&
                             *merged->node[i].has[IGNIS__SCHEMA_UNIQUE_ITEMS] == 't');
