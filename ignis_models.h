@@ -19904,6 +19904,7 @@ IGNIS__PRIVATE bool ignis__schema_make_strings(ignis__schema *schema, const igni
     bool begun = false, ok = true;
     int i, k, least, most;
     size_t size;
+    ignis__string_set_begin(set);
     for (i = 0; i < merged->count && ok; i++) {
         if ((at = merged->node[i].has[IGNIS__SCHEMA_PATTERN]) != NULL) {
             name = ignis__schema_read_string(schema, at, 0, &size);
@@ -19938,9 +19939,10 @@ IGNIS__PRIVATE bool ignis__schema_make_strings(ignis__schema *schema, const igni
             ignis__schema_fail_unsupported(schema, last, "this is too large together with minLength and maxLength");
         ignis__string_set_free(&lengths);
     }
-    if (begun && schema->grammar->diagnostic)
-        ignis__string_set_free(set);
-    return begun && !schema->grammar->diagnostic;
+    if (begun && !schema->grammar->diagnostic)
+        return true;
+    ignis__string_set_free(set); /* after a fault it may have been made */
+    return false;
 }
 
 /*  Writes an alternative for each kind of character that leads from a state to another. */
