@@ -19556,7 +19556,7 @@ static void ignis__number_range_bound(ignis__schema *schema, const char *at, ign
     }
     if (!ignis__decimal_read(&now, at) || now.fraction > IGNIS__NUMBER_FRACTION) {
         ignis__schema_fail_unsupported(schema, at,
-                                       "a bound with more than %d digits before the point, or %d behind "
+                                       "a bound with more than %d digits before the point, or %d after "
                                        "it, is not supported",
                                        (int)IGNIS__DECIMAL_DIGITS, (int)IGNIS__NUMBER_FRACTION);
         return;
@@ -19651,7 +19651,7 @@ typedef struct ignis__number_writer {
     int32_t *todo, count;
 } ignis__number_writer;
 
-/*  A beginning of a number. at: digits that are missing before the point, or that were read behind it. */
+/*  A beginning of a number. at: digits that are missing before the point, or that were read after it. */
 typedef struct ignis__number_place {
     bool behind, low, high; /* low, high: equal to the bound so far */
     int at;
@@ -19771,7 +19771,7 @@ static void ignis__number_write_sign(ignis__number_writer *writer)
     }
 }
 
-/*  Writes the rules of the numbers of a range behind the line that is being written. Returns the number of their
+/*  Writes the rules of the numbers of a range after the line that is being written. Returns the number of their
     first rule, "n1". */
 IGNIS__PRIVATE int ignis__schema_write_number(ignis__schema *schema, const ignis__number_range *range, bool integer)
 {
@@ -20009,7 +20009,7 @@ static const char *ignis__schema_write_edges(ignis__schema *schema, const ignis_
     return bar;
 }
 
-/*  Writes the rules of the strings of a set behind the line that is being written. Returns the number n of their first
+/*  Writes the rules of the strings of a set after the line that is being written. Returns the number n of their first
     rule, "sn-0", which is what follows the quote at their begin. */
 IGNIS__PRIVATE int ignis__schema_write_strings(ignis__schema *schema, const ignis__string_set *set)
 {

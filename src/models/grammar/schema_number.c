@@ -98,7 +98,7 @@ static void ignis__number_range_bound(ignis__schema *schema, const char *at, ign
     }
     if (!ignis__decimal_read(&now, at) || now.fraction > IGNIS__NUMBER_FRACTION) {
         ignis__schema_fail_unsupported(schema, at,
-                                       "a bound with more than %d digits before the point, or %d behind "
+                                       "a bound with more than %d digits before the point, or %d after "
                                        "it, is not supported",
                                        (int)IGNIS__DECIMAL_DIGITS, (int)IGNIS__NUMBER_FRACTION);
         return;
@@ -193,7 +193,7 @@ typedef struct ignis__number_writer {
     int32_t *todo, count;
 } ignis__number_writer;
 
-/*  A beginning of a number. at: digits that are missing before the point, or that were read behind it. */
+/*  A beginning of a number. at: digits that are missing before the point, or that were read after it. */
 typedef struct ignis__number_place {
     bool behind, low, high; /* low, high: equal to the bound so far */
     int at;
@@ -313,7 +313,7 @@ static void ignis__number_write_sign(ignis__number_writer *writer)
     }
 }
 
-/*  Writes the rules of the numbers of a range behind the line that is being written. Returns the number of their
+/*  Writes the rules of the numbers of a range after the line that is being written. Returns the number of their
     first rule, "n1". */
 IGNIS__PRIVATE int ignis__schema_write_number(ignis__schema *schema, const ignis__number_range *range, bool integer)
 {

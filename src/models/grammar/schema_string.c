@@ -191,7 +191,7 @@ static const char *ignis__schema_write_edges(ignis__schema *schema, const ignis_
     return bar;
 }
 
-/*  Writes the rules of the strings of a set behind the line that is being written. Returns the number n of their first
+/*  Writes the rules of the strings of a set after the line that is being written. Returns the number n of their first
     rule, "sn-0", which is what follows the quote at their begin. */
 IGNIS__PRIVATE int ignis__schema_write_strings(ignis__schema *schema, const ignis__string_set *set)
 {

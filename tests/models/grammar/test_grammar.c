@@ -583,7 +583,7 @@ TEST(schemas_that_are_refused)
         {"{\"format\": \"uri-template\"}", "the format 'uri-template' is not supported (#/format)"},
         {"{\"multipleOf\": 513}", "multipleOf is supported up to 512"},
         {"{\"allOf\": [{\"multipleOf\": 509}, {\"multipleOf\": 503}]}", "multipleOf is supported up to 512"},
-        {"{\"minimum\": 1e-17}", "16 behind it"},
+        {"{\"minimum\": 1e-17}", "16 after it"},
         {"{\"maximum\": 1e99999}", "40 digits before the point"},
         {"{\"uniqueItems\": true}", "uniqueItems is supported for items that are one of up to 8 values"},
         {"{\"enum\": [{}], \"required\": [\"a\"]}", "a value of this type beside required is not supported (#/enum/0)"},
