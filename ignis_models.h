@@ -331,8 +331,8 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
     duration, uuid, ipv4, ipv6, email, hostname, uri, json-pointer, relative-json-pointer; other words than those of
     JSON Schema are remarks. Keywords that constrain texts and are not supported are refused by name and place, such
     as not, if, contains and patternProperties; all other words are remarks.
-    Each text of the grammar is valid. Texts are JSON with the schema's properties in its order, those that are
-    only required behind them, additional ones at the end (none unless additionalProperties is there, or there are
+    Each text of the grammar is valid. Texts are JSON with the schema's properties in its order, then those that
+    are only required, additional ones at the end (none unless additionalProperties is there, or there are
     no properties), little white space, and numbers of up to 16 digits, 16 decimals, and exponents of two digits;
     without exponents, and without a zero that is negative, where bounds or multipleOf hold. Strings with a pattern
     or a format, and additional names, have no escapes but the shortest one of a character that needs one. A missing
@@ -17380,6 +17380,50 @@ typedef struct ignis__string_name {
     size_t size;
 } ignis__string_name;
 
+/*  A regular expression while it is read and translated. */
+typedef enum ignis__regex_kind {
+    IGNIS__REGEX_EMPTY,
+    IGNIS__REGEX_RANGES, /* a character of a class */
+    IGNIS__REGEX_BEGIN,  /* ^ */
+    IGNIS__REGEX_END,    /* $ */
+    IGNIS__REGEX_ROW,    /* a, then b */
+    IGNIS__REGEX_EITHER,
+    IGNIS__REGEX_REPEAT,
+    IGNIS__REGEX_MATCH
+} ignis__regex_kind;
+
+enum {
+    IGNIS__REGEX_NESTED = 50,
+    IGNIS__REGEX_NODES = 1 << 15,
+    IGNIS__REGEX_TIMES = 1000, /* of a repetition, at most */
+    IGNIS__REGEX_BUCKETS = 1024
+};
+
+/*  A node of the tree, or a state with several next states: `a` and `b` are nodes, -1 if there is none. */
+typedef struct ignis__regex_node {
+    int32_t kind, a, b, least, most; /* most: below 0 without a limit */
+    int32_t first, count;            /* ranges */
+} ignis__regex_node;
+
+typedef struct ignis__regex_range {
+    uint32_t low, high;
+} ignis__regex_range;
+
+/*  A state of the result while it is made: a set of nodes. */
+typedef struct ignis__regex_members {
+    int32_t first, count, link;
+} ignis__regex_members;
+
+typedef struct ignis__regex {
+    const char *at, *end, *fault; /* fault: NULL if there is none */
+    ignis__list tree, nodes, ranges, sets, members, borders;
+    int32_t *mark, *todo, generation, start, work;
+    int32_t bucket[IGNIS__REGEX_BUCKETS];
+} ignis__regex;
+
+#define IGNIS__REGEX_AT(regex, list, number) ((ignis__regex_node *)(void *)(regex)->list.items + (number))
+#define IGNIS__REGEX_RANGE(regex, number) ((ignis__regex_range *)(void *)(regex)->ranges.items + (number))
+
 /*  Keywords of a schema that constrain texts. */
 typedef enum ignis__schema_word {
     IGNIS__SCHEMA_TYPE,
@@ -18565,71 +18609,27 @@ IGNIS__PRIVATE bool ignis__string_set_is_empty(const ignis__string_set *set)
     return true;
 }
 
-/*  models/grammar/regular_expression.c - the set of strings in which a regular expression has a match
+/*  models/grammar/regular_expression.c - reads a regular expression into a tree
 
-    A regular expression becomes a tree, the tree an automaton with several next states (Thompson 1968), and that one
-    with a single next state. The syntax is that of ECMA-262 with its flag u. What no automaton can hold is refused:
-    assertions except ^ and $, and references to groups.
-    May use: string_set.c, tokenizer/room.h (lists, UTF-8). Locks: none. */
+    The syntax is that of ECMA-262 with its flag u. Syntax that no automaton can hold is refused: assertions except ^
+    and $, and references to groups.
+    May use: tokenizer/room.h (lists, UTF-8). Locks: none. */
 
-typedef enum ignis__regex_kind {
-    IGNIS__REGEX_EMPTY,
-    IGNIS__REGEX_RANGES, /* a character of a class */
-    IGNIS__REGEX_BEGIN,  /* ^ */
-    IGNIS__REGEX_END,    /* $ */
-    IGNIS__REGEX_ROW,    /* a, then b */
-    IGNIS__REGEX_EITHER,
-    IGNIS__REGEX_REPEAT,
-    IGNIS__REGEX_MATCH
-} ignis__regex_kind;
+IGNIS__PRIVATE const char ignis__regex_no_memory[] = "out of host memory";
 
-enum {
-    IGNIS__REGEX_NESTED = 50,
-    IGNIS__REGEX_NODES = 1 << 15,
-    IGNIS__REGEX_TIMES = 1000, /* of a repetition, at most */
-    IGNIS__REGEX_BUCKETS = 1024
-};
-
-/*  A node of the tree, or a state with several next states: `a` and `b` are nodes, -1 if there is none. */
-typedef struct ignis__regex_node {
-    int32_t kind, a, b, least, most; /* most: below 0 without a limit */
-    int32_t first, count;            /* ranges */
-} ignis__regex_node;
-
-typedef struct ignis__regex_range {
-    uint32_t low, high;
-} ignis__regex_range;
-
-/*  A state of the result while it is made: a set of nodes. */
-typedef struct ignis__regex_members {
-    int32_t first, count, link;
-} ignis__regex_members;
-
-typedef struct ignis__regex {
-    const char *at, *end, *fault; /* fault: NULL if there is none */
-    ignis__list tree, nodes, ranges, sets, members, borders;
-    int32_t *mark, *todo, generation, start, work;
-    int32_t bucket[IGNIS__REGEX_BUCKETS];
-} ignis__regex;
-
-#define IGNIS__REGEX_AT(regex, list, number) ((ignis__regex_node *)(void *)(regex)->list.items + (number))
-#define IGNIS__REGEX_RANGE(regex, number) ((ignis__regex_range *)(void *)(regex)->ranges.items + (number))
-
-static const char ignis__string_set_no_memory[] = "out of host memory";
-
-static void ignis__regex_fail(ignis__regex *regex, const char *fault)
+IGNIS__PRIVATE void ignis__regex_fail(ignis__regex *regex, const char *fault)
 {
     if (!regex->fault)
         regex->fault = fault;
 }
 
-static int32_t ignis__regex_add(ignis__regex *regex, ignis__list *list, int32_t kind, int32_t a, int32_t b)
+IGNIS__PRIVATE int32_t ignis__regex_add(ignis__regex *regex, ignis__list *list, int32_t kind, int32_t a, int32_t b)
 {
     ignis__regex_node *node = NULL;
     if (list->count >= IGNIS__REGEX_NODES)
         ignis__regex_fail(regex, "it is too large");
     else if (!regex->fault && (node = (ignis__regex_node *)ignis__list_add(list)) == NULL)
-        ignis__regex_fail(regex, ignis__string_set_no_memory);
+        ignis__regex_fail(regex, ignis__regex_no_memory);
     if (!node)
         return 0;
     memset(node, 0, sizeof *node);
@@ -18643,7 +18643,7 @@ static void ignis__regex_add_range(ignis__regex *regex, uint32_t low, uint32_t h
 {
     ignis__regex_range *range = NULL;
     if (!regex->fault && (range = (ignis__regex_range *)ignis__list_add(&regex->ranges)) == NULL)
-        ignis__regex_fail(regex, ignis__string_set_no_memory);
+        ignis__regex_fail(regex, ignis__regex_no_memory);
     if (!range)
         return;
     range->low = low;
@@ -18680,7 +18680,7 @@ static void ignis__regex_normalize(ignis__regex *regex, int64_t first, bool nega
         *IGNIS__REGEX_RANGE(regex, regex->ranges.count++) = last;
     if (!negated)
         return;
-    for (i = first, count = regex->ranges.count; i < count; i++) { /* gaps replace ranges, each behind its gap */
+    for (i = first, count = regex->ranges.count; i < count; i++) { /* gaps replace ranges, each after its gap */
         last = *IGNIS__REGEX_RANGE(regex, i);
         if (last.low > next)
             ignis__regex_add_range(regex, next, last.low - 1);
@@ -18806,7 +18806,7 @@ static int32_t ignis__regex_end_ranges(ignis__regex *regex, int64_t first, bool 
     return node;
 }
 
-/*  Reads a class behind its bracket. */
+/*  Reads a class after its bracket. */
 static int32_t ignis__regex_read_class(ignis__regex *regex)
 {
     int64_t first = regex->ranges.count, low, high;
@@ -18825,9 +18825,9 @@ static int32_t ignis__regex_read_class(ignis__regex *regex)
     return ignis__regex_end_ranges(regex, first, negated);
 }
 
-static int32_t ignis__regex_read_alternatives(ignis__regex *regex, int nested);
+IGNIS__PRIVATE int32_t ignis__regex_read_alternatives(ignis__regex *regex, int nested);
 
-/*  Reads a group behind its parenthesis. */
+/*  Reads a group after its parenthesis. */
 static int32_t ignis__regex_read_group(ignis__regex *regex, int nested)
 {
     int32_t node;
@@ -18858,7 +18858,7 @@ static int ignis__regex_read_number(ignis__regex *regex)
     return number;
 }
 
-/*  Reads the repetition behind a node, if there is one. */
+/*  Reads the repetition after a node, if there is one. */
 static int32_t ignis__regex_read_times(ignis__regex *regex, int32_t node)
 {
     int least = 0, most = -1;
@@ -18884,7 +18884,7 @@ static int32_t ignis__regex_read_times(ignis__regex *regex, int32_t node)
     return node;
 }
 
-static int32_t ignis__regex_read_alternatives(ignis__regex *regex, int nested)
+IGNIS__PRIVATE int32_t ignis__regex_read_alternatives(ignis__regex *regex, int nested)
 {
     int32_t whole = -1, row = -1, node;
     int64_t first, code;
@@ -18926,6 +18926,12 @@ static int32_t ignis__regex_read_alternatives(ignis__regex *regex, int nested)
     }
     return 0;
 }
+
+/*  models/grammar/regular_expression_set.c - the set of strings in which a regular expression has a match
+
+    The tree of the expression becomes an automaton with several next states (Thompson 1968), and that one an automaton
+    with a single next state.
+    May use: regular_expression.c, string_set.c, tokenizer/room.h (lists). Locks: none. */
 
 /*  Makes states of a tree, which lead to the state `next`. Returns the first of them. */
 static int32_t ignis__regex_compile(ignis__regex *regex, int32_t tree, int32_t next)
@@ -19006,7 +19012,7 @@ static bool ignis__regex_reach(ignis__regex *regex, int32_t node, bool begins, b
         if (!ends &&
             (now->kind == IGNIS__REGEX_RANGES || now->kind == IGNIS__REGEX_END || now->kind == IGNIS__REGEX_MATCH)) {
             if ((member = (int32_t *)ignis__list_add(&regex->members)) == NULL)
-                ignis__regex_fail(regex, ignis__string_set_no_memory);
+                ignis__regex_fail(regex, ignis__regex_no_memory);
             else
                 *member = node;
         }
@@ -19051,7 +19057,7 @@ static int32_t ignis__regex_find_set(ignis__regex *regex, ignis__string_set *set
     known = (ignis__regex_members *)ignis__list_add(&regex->sets);
     state = known ? (ignis__string_set_state *)ignis__list_add(&set->states) : NULL;
     if (!state || regex->sets.count > IGNIS__STRING_SET_STATES) {
-        ignis__regex_fail(regex, state ? "it is too large" : ignis__string_set_no_memory);
+        ignis__regex_fail(regex, state ? "it is too large" : ignis__regex_no_memory);
         return -1;
     }
     memset(state, 0, sizeof *state);
@@ -19080,7 +19086,7 @@ static void ignis__regex_make_edges(ignis__regex *regex, ignis__string_set *set,
         for (k = 0; k < (node ? node->kind == IGNIS__REGEX_RANGES ? 2 * node->count : 0 : 2); k++) {
             const ignis__regex_range *range = node ? IGNIS__REGEX_RANGE(regex, node->first + k / 2) : NULL;
             if ((border = (uint64_t *)ignis__list_add(&regex->borders)) == NULL) {
-                ignis__regex_fail(regex, ignis__string_set_no_memory);
+                ignis__regex_fail(regex, ignis__regex_no_memory);
                 return;
             }
             *border = range ? (k % 2 ? range->high + 1 : range->low) : k ? (uint64_t)IGNIS__STRING_SET_CODES : 0;
@@ -19111,7 +19117,7 @@ static void ignis__regex_make_edges(ignis__regex *regex, ignis__string_set *set,
         first = regex->members.count;
         state = (ignis__string_set_state *)(void *)set->states.items + number;
         if (to >= 0 && !ignis__string_set_add_edge(set, state, (uint32_t)border[k], (uint32_t)border[k + 1] - 1, to))
-            ignis__regex_fail(regex, ignis__string_set_no_memory);
+            ignis__regex_fail(regex, ignis__regex_no_memory);
     }
 }
 
@@ -19126,7 +19132,7 @@ IGNIS__PRIVATE const char *ignis__string_set_of_pattern(ignis__string_set *set, 
     bool matched;
     ignis__string_set_begin(set);
     if (!regex)
-        return ignis__string_set_no_memory;
+        return ignis__regex_no_memory;
     regex->at = text;
     regex->end = text + size;
     regex->tree.size = regex->nodes.size = sizeof(ignis__regex_node);
@@ -19143,7 +19149,7 @@ IGNIS__PRIVATE const char *ignis__string_set_of_pattern(ignis__string_set *set, 
     regex->mark = (int32_t *)ignis__alloc(sizeof *regex->mark * ((size_t)regex->nodes.count + 1));
     regex->todo = (int32_t *)ignis__alloc(sizeof *regex->todo * (2 * (size_t)regex->nodes.count + 2));
     if (!regex->mark || !regex->todo)
-        ignis__regex_fail(regex, ignis__string_set_no_memory);
+        ignis__regex_fail(regex, ignis__regex_no_memory);
     if (!regex->fault) {
         regex->generation = 1;
         matched = ignis__regex_reach(regex, regex->start, true, false);
@@ -19168,36 +19174,38 @@ IGNIS__PRIVATE const char *ignis__string_set_of_pattern(ignis__string_set *set, 
     return fault;
 }
 
-/*  models/grammar/schema_text.c - reads the text of a JSON schema: members, strings, counts, references; failures
+/*  models/grammar/schema_text.c - reads the text of a JSON schema: members, strings, counts, references; writes literals
 
     The text was checked to be valid JSON before.
     May use: grammar.c, base/json.c, tokenizer/byte_buffer.c. Locks: none. */
 
-IGNIS__PRIVATE const char *const ignis__schema_words[IGNIS__SCHEMA_WORDS] = {"type",
-                                                                             "enum",
-                                                                             "const",
-                                                                             "$ref",
-                                                                             "allOf",
-                                                                             "anyOf",
-                                                                             "oneOf",
-                                                                             "properties",
-                                                                             "required",
-                                                                             "additionalProperties",
-                                                                             "prefixItems",
-                                                                             "items",
-                                                                             "additionalItems",
-                                                                             "minItems",
-                                                                             "maxItems",
-                                                                             "uniqueItems",
-                                                                             "minLength",
-                                                                             "maxLength",
-                                                                             "pattern",
-                                                                             "format",
-                                                                             "minimum",
-                                                                             "maximum",
-                                                                             "exclusiveMinimum",
-                                                                             "exclusiveMaximum",
-                                                                             "multipleOf"};
+IGNIS__PRIVATE const char *const ignis__schema_words[IGNIS__SCHEMA_WORDS] = {
+    "type",
+    "enum",
+    "const",
+    "$ref",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "properties",
+    "required",
+    "additionalProperties",
+    "prefixItems",
+    "items",
+    "additionalItems",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+};
 
 IGNIS__PRIVATE const char *const ignis__schema_types[7] = {"object",  "array",   "string", "number",
                                                            "integer", "boolean", "null"};
@@ -19458,6 +19466,93 @@ IGNIS__PRIVATE const char *ignis__schema_resolve(ignis__schema *schema, const ch
     return schema->grammar->diagnostic ? NULL : at;
 }
 
+/*  Writes a value as a literal: strings with the fewest escapes, without white space. */
+IGNIS__PRIVATE void ignis__schema_write_literal(ignis__schema *schema, ignis__bytes *to, const char *value)
+{
+    const char *end = ignis__schema_value_end(value), *text;
+    ignis__bytes copy = IGNIS__ZERO;
+    ignis__json json = IGNIS__ZERO;
+    size_t size = 0, i;
+    ignis__schema_write(schema, to, "\"");
+    for (; value < end && !schema->grammar->diagnostic; value++) {
+        if (*value == '"') { /* a string: its escapes are replaced and written again */
+            text = ignis__schema_value_end(value);
+            copy.size = 0;
+            if (!ignis__bytes_add(&copy, value, (size_t)(text - value))) {
+                ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+                break;
+            }
+            json.start = json.at = copy.data;
+            json.end = copy.data + copy.size;
+            value = text - 1;
+            text = ignis__json_string(&json, &size);
+            ignis__schema_write(schema, to, "\\\"");
+            for (i = 0; i < size; i++)
+                if (text[i] == '"' || text[i] == '\\')
+                    ignis__schema_write(schema, to, "\\\\\\%c", text[i]);
+                else if (text[i] == '\n')
+                    ignis__schema_write(schema, to, "\\\\n");
+                else if ((unsigned char)text[i] < ' ')
+                    ignis__schema_write(schema, to, "\\\\u%04x", (unsigned)text[i]);
+                else
+                    ignis__schema_write(schema, to, "%c", text[i]);
+            ignis__schema_write(schema, to, "\\\"");
+        } else if (!strchr(" \t\r\n", *value)) {
+            ignis__schema_write(schema, to, "%c", *value);
+        }
+    }
+    ignis__free(copy.data);
+    ignis__schema_write(schema, to, "\"");
+}
+
+/*  Writes the name of the rule of a set of schemas that hold together. The rule is written later if it is new. */
+IGNIS__PRIVATE void ignis__schema_write_name(ignis__schema *schema, ignis__bytes *to,
+                                             const ignis__schema_element *elements, int count)
+{
+    const ignis__schema_set *sets = (const ignis__schema_set *)(const void *)schema->sets.items;
+    ignis__schema_set *set;
+    ignis__schema_element *element;
+    bool alone = count == 1 && elements[0] % 8 == 0;
+    int64_t number = alone ? schema->set_of[elements[0] / 8] - 1 : 0;
+    int i;
+    if (count == 0) {
+        ignis__schema_write(schema, to, "value");
+        return;
+    }
+    if (!alone) {
+        for (; number < schema->sets.count; number++)
+            if (sets[number].count == count &&
+                memcmp((const ignis__schema_element *)(const void *)schema->elements.items + sets[number].first,
+                       elements, sizeof *elements * (size_t)count) == 0)
+                break;
+        ignis__schema_count_work(schema, number);
+    }
+    if (number < 0 || number == schema->sets.count) {
+        number = schema->sets.count;
+        if ((set = (ignis__schema_set *)ignis__grammar_add(schema->grammar, &schema->sets)) == NULL)
+            return;
+        set->first = schema->elements.count;
+        set->count = count;
+        for (i = 0; i < count; i++) {
+            if ((element = (ignis__schema_element *)ignis__grammar_add(schema->grammar, &schema->elements)) == NULL)
+                return;
+            *element = elements[i];
+        }
+        if (alone)
+            schema->set_of[elements[0] / 8] = (int32_t)number + 1;
+    }
+    ignis__schema_write(schema, to, "v%lld", (long long)number);
+}
+
+/*  Writes {least,most}, a repetition of the item before it. */
+IGNIS__PRIVATE void ignis__schema_write_times(ignis__schema *schema, ignis__bytes *to, int least, int most)
+{
+    if (most >= 0)
+        ignis__schema_write(schema, to, "{%d,%d}", least, most);
+    else
+        ignis__schema_write(schema, to, "{%d,}", least);
+}
+
 /*  models/grammar/schema_number.c - decimal numbers within bounds, and multiples, as rules of digits
 
     Bounds are compared digit by digit: a beginning of a number is equal to that of a bound, or within the bounds
@@ -19512,7 +19607,7 @@ IGNIS__PRIVATE bool ignis__decimal_read(ignis__schema_decimal *decimal, const ch
     return true;
 }
 
-/*  Returns a digit before the point, from the first one on, of which there is at least one; and one behind it. */
+/*  Returns the count of digits before the point, at least 1. */
 static int ignis__decimal_length(const ignis__schema_decimal *decimal)
 {
     return decimal->whole > 0 ? decimal->whole : 1;
@@ -20343,7 +20438,9 @@ IGNIS__PRIVATE bool ignis__schema_allows(ignis__schema *schema, const ignis__sch
         ignis__schema_read_range(schema, merged, &range);
         if (range.has_least || range.has_most || range.multiple) {
             if (!ignis__decimal_read(&number, value))
-                ignis__schema_fail_unsupported(schema, value, "a number of so many digits is not supported here");
+                ignis__schema_fail_unsupported(schema, value,
+                                               "a number of more than %d digits is not supported beside bounds",
+                                               (int)IGNIS__DECIMAL_DIGITS);
             else
                 fits = ignis__number_range_has(&range, &number);
         }
@@ -20475,257 +20572,13 @@ IGNIS__PRIVATE bool ignis__schema_disjoint(ignis__schema *schema, const ignis__s
            !schema->grammar->diagnostic;
 }
 
-/*  models/grammar/json_schema.c - translates a JSON schema to GBNF; ignis_grammar_check
+/*  models/grammar/schema_array.c - writes the rules of arrays
 
-    Each set of schemas that hold together becomes a rule, which is numbered. A schema that rules cannot hold exactly
-    is refused by name and place.
-    May use: gbnf.c, schema_*.c, tokenizer/byte_buffer.c. Locks: none. */
+    Each item of prefixItems has a rule of its own; all later items share one. Items that have to differ have a rule for
+    each set of values that are used.
+    May use: schema_merge.c, schema_text.c. Locks: none. */
 
 enum { IGNIS__SCHEMA_UNIQUE = 8 }; /* values of items that are all different, at most */
-
-/*  The rules that every schema shares. White space and numbers are bounded: random sampling would not end
-    them. */
-static const char *const ignis__schema_rules[] = {
-    "ws ::= \" \"? | \"\\n\" [ \\t]{0,32}\n",
-    "value ::= object | array | string | number | boolean | null\n",
-    "object ::= \"{\" ws (string \":\" ws value (\",\" ws string \":\" ws value)* ws)? \"}\"\n",
-    "array ::= \"[\" ws (value (\",\" ws value)* ws)? \"]\"\n",
-    "string ::= \"\\\"\" char* \"\\\"\"\n",
-    "char ::= [^\"\\\\\\x00-\\x1F] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" ([0-9a-cA-CefEF] hex{3} | [dD] ([0-7] hex{2} | ",
-    "[89abAB] hex{2} \"\\\\u\" [dD] [c-fC-F] hex{2})))\n",
-    "hex ::= [0-9a-fA-F]\n",
-    "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? [0-9]{1,2})?\n",
-    "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15})\n",
-    "boolean ::= \"true\" | \"false\"\n",
-    "null ::= \"null\"\n",
-    "nothing ::= []\n", /* no text fits: alternatives with it are removed */
-    "control ::= \"\\\\\" ([bfnrt] | \"u00\" (\"0\" [0-7bef] | \"1\" [0-9a-f]))\n", /* one text for each */
-};
-
-/*  Writes a value as a literal: strings with the fewest escapes, without white space. */
-static void ignis__schema_write_literal(ignis__schema *schema, ignis__bytes *to, const char *value)
-{
-    const char *end = ignis__schema_value_end(value), *text;
-    ignis__bytes copy = IGNIS__ZERO;
-    ignis__json json = IGNIS__ZERO;
-    size_t size = 0, i;
-    ignis__schema_write(schema, to, "\"");
-    for (; value < end && !schema->grammar->diagnostic; value++) {
-        if (*value == '"') { /* a string: its escapes are replaced and written again */
-            text = ignis__schema_value_end(value);
-            copy.size = 0;
-            if (!ignis__bytes_add(&copy, value, (size_t)(text - value))) {
-                ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
-                break;
-            }
-            json.start = json.at = copy.data;
-            json.end = copy.data + copy.size;
-            value = text - 1;
-            text = ignis__json_string(&json, &size);
-            ignis__schema_write(schema, to, "\\\"");
-            for (i = 0; i < size; i++)
-                if (text[i] == '"' || text[i] == '\\')
-                    ignis__schema_write(schema, to, "\\\\\\%c", text[i]);
-                else if (text[i] == '\n')
-                    ignis__schema_write(schema, to, "\\\\n");
-                else if ((unsigned char)text[i] < ' ')
-                    ignis__schema_write(schema, to, "\\\\u%04x", (unsigned)text[i]);
-                else
-                    ignis__schema_write(schema, to, "%c", text[i]);
-            ignis__schema_write(schema, to, "\\\"");
-        } else if (!strchr(" \t\r\n", *value)) {
-            ignis__schema_write(schema, to, "%c", *value);
-        }
-    }
-    ignis__free(copy.data);
-    ignis__schema_write(schema, to, "\"");
-}
-
-/*  Writes the name of the rule of a set of schemas that hold together. The rule is written later if it is new. */
-static void ignis__schema_write_name(ignis__schema *schema, ignis__bytes *to, const ignis__schema_element *elements,
-                                     int count)
-{
-    const ignis__schema_set *sets = (const ignis__schema_set *)(const void *)schema->sets.items;
-    ignis__schema_set *set;
-    ignis__schema_element *element;
-    bool alone = count == 1 && elements[0] % 8 == 0;
-    int64_t number = alone ? schema->set_of[elements[0] / 8] - 1 : 0;
-    int i;
-    if (count == 0) {
-        ignis__schema_write(schema, to, "value");
-        return;
-    }
-    if (!alone) {
-        for (; number < schema->sets.count; number++)
-            if (sets[number].count == count &&
-                memcmp((const ignis__schema_element *)(const void *)schema->elements.items + sets[number].first,
-                       elements, sizeof *elements * (size_t)count) == 0)
-                break;
-        ignis__schema_count_work(schema, number);
-    }
-    if (number < 0 || number == schema->sets.count) {
-        number = schema->sets.count;
-        if ((set = (ignis__schema_set *)ignis__grammar_add(schema->grammar, &schema->sets)) == NULL)
-            return;
-        set->first = schema->elements.count;
-        set->count = count;
-        for (i = 0; i < count; i++) {
-            if ((element = (ignis__schema_element *)ignis__grammar_add(schema->grammar, &schema->elements)) == NULL)
-                return;
-            *element = elements[i];
-        }
-        if (alone)
-            schema->set_of[elements[0] / 8] = (int32_t)number + 1;
-    }
-    ignis__schema_write(schema, to, "v%lld", (long long)number);
-}
-
-/*  Writes {least,most}, a repetition of the item before it. */
-static void ignis__schema_write_times(ignis__schema *schema, ignis__bytes *to, int least, int most)
-{
-    if (most >= 0)
-        ignis__schema_write(schema, to, "{%d,%d}", least, most);
-    else
-        ignis__schema_write(schema, to, "{%d,}", least);
-}
-
-static int ignis__schema_order_names(const void *a, const void *b)
-{
-    const ignis__string_name *one = (const ignis__string_name *)a, *other = (const ignis__string_name *)b;
-    int order = memcmp(one->text, other->text, one->size < other->size ? one->size : other->size);
-    return order ? order : one->size < other->size ? -1 : one->size > other->size;
-}
-
-/*  Writes the rules of strings that are none of these keys. Returns their number, as ignis__schema_write_strings. */
-static int ignis__schema_write_other_names(ignis__schema *schema, const ignis__list *keys)
-{
-    ignis__string_name *names = (ignis__string_name *)ignis__alloc(sizeof *names * ((size_t)keys->count + 1));
-    ignis__bytes copy = IGNIS__ZERO;
-    ignis__string_set set;
-    size_t at = 0;
-    int64_t i;
-    int number = 0;
-    bool ok = names != NULL;
-    for (i = 0; i < keys->count && ok; i++) {
-        const char *name =
-            ignis__schema_read_string(schema, ((const char **)(void *)keys->items)[i], 0, &names[i].size);
-        ok = ignis__bytes_add(&copy, name, names[i].size);
-    }
-    for (i = 0; i < keys->count && ok; i++) {
-        names[i].text = copy.data + at;
-        at += names[i].size;
-    }
-    if (ok) {
-        if (keys->count > 1)
-            qsort(names, (size_t)keys->count, sizeof *names, ignis__schema_order_names);
-        if (ignis__string_set_of_others(&set, names, (int)keys->count))
-            number = ignis__schema_write_strings(schema, &set);
-        else
-            ignis__grammar_fail(schema->grammar, IGNIS_DIAG_UNSUPPORTED, NULL,
-                                "the names of properties are too long for additionalProperties beside them");
-        ignis__string_set_free(&set);
-    } else {
-        ignis__schema_fail_memory(schema);
-    }
-    ignis__free(names), ignis__free(copy.data);
-    return number;
-}
-
-/*  Adds a key to the keys of an object, unless it has a key with this name. */
-static void ignis__schema_add_key(ignis__schema *schema, ignis__list *keys, const char *key)
-{
-    const char **added;
-    int64_t i;
-    for (i = 0; i < keys->count; i++)
-        if (ignis__schema_strings_equal(schema, ((const char **)(void *)keys->items)[i], key))
-            return;
-    if (*key == '"' && (added = (const char **)ignis__grammar_add(schema->grammar, keys)) != NULL)
-        *added = key;
-}
-
-/*  Writes the rules of what may follow from property i on; its form with r follows another property. */
-static void ignis__schema_write_properties(ignis__schema *schema, const ignis__schema_merged *merged, int number,
-                                           const ignis__list *keys)
-{
-    ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
-    ignis__bytes *to = &schema->deferred;
-    int64_t i;
-    int behind, count, k;
-    for (i = 0; i < keys->count && !schema->grammar->diagnostic; i++) {
-        const char *key = ((const char **)(void *)keys->items)[i];
-        bool required = ignis__schema_requires(schema, merged, key), never = false;
-        count = ignis__schema_property(schema, merged, key, elements);
-        for (k = 0; k < count; k++)
-            never = never || schema->text[elements[k] / 8] == 'f';
-        for (behind = 0; behind < 2; behind++) {
-            ignis__schema_write(schema, to, "v%d-%d%s ::= ", number, (int)i, behind ? "r" : "");
-            if (never) {
-                ignis__schema_write(schema, to, "nothing");
-            } else {
-                ignis__schema_write(schema, to, behind ? "\",\" ws " : "");
-                ignis__schema_write_literal(schema, to, key);
-                ignis__schema_write(schema, to, " \":\" ws ");
-                ignis__schema_write_name(schema, to, elements, count);
-                ignis__schema_write(schema, to, " v%d-%dr", number, (int)i + 1);
-            }
-            if (!required)
-                ignis__schema_write(schema, to, " | v%d-%d%s", number, (int)i + 1, behind ? "r" : "");
-            ignis__schema_write(schema, to, "\n");
-        }
-    }
-}
-
-/*  Writes the rules of an object. Properties keep their order; those that are only required come behind them, and
-    additional ones behind these. */
-static void ignis__schema_write_object(ignis__schema *schema, const ignis__schema_merged *merged, int number)
-{
-    ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
-    ignis__list keys = IGNIS__ZERO;
-    ignis__bytes *to = &schema->deferred;
-    const char *key;
-    bool open = false, closed = false;
-    int i, last, count, word, names = 0;
-    keys.size = sizeof(const char *);
-    for (word = IGNIS__SCHEMA_PROPERTIES; word <= IGNIS__SCHEMA_REQUIRED; word++)
-        for (i = 0; i < merged->count; i++) {
-            const char *from = merged->node[i].has[word];
-            for (key = from ? ignis__schema_first(from) : NULL; key;
-                 key = ignis__schema_next(schema, word == IGNIS__SCHEMA_REQUIRED ? key : ignis__schema_value(key)))
-                ignis__schema_add_key(schema, &keys, key);
-        }
-    for (i = 0; i < merged->count; i++) {
-        closed =
-            closed || (merged->node[i].has[IGNIS__SCHEMA_PROPERTIES] && !merged->node[i].has[IGNIS__SCHEMA_ADDITIONAL]);
-        open = open || merged->node[i].has[IGNIS__SCHEMA_ADDITIONAL];
-    }
-    closed = !open && (closed || keys.count > 0);
-    count = ignis__schema_property(schema, merged, NULL, elements);
-    for (i = 0; i < count; i++)
-        closed = closed || schema->text[elements[i] / 8] == 'f';
-    last = (int)keys.count;
-    ignis__schema_write(schema, &schema->out, "\"{\" ws v%d-0 \"}\"", number);
-    ignis__schema_write_properties(schema, merged, number, &keys);
-    if (!closed && last > 0 && !schema->grammar->diagnostic)
-        names = ignis__schema_write_other_names(schema, &keys);
-    ignis__schema_write(schema, to, "v%d-%d ::= \"\"", number, last);
-    for (i = 0; i < 3 && !closed; i++) {
-        ignis__schema_write(schema, to,
-                            i == 0   ? " | "
-                            : i == 1 ? " (\",\" ws "
-                                     : " ws\nv%d-%dr ::= (\",\" ws ",
-                            number, last);
-        if (names)
-            ignis__schema_write(schema, to, "\"\\\"\" s%d-0 \":\" ws ", names);
-        else
-            ignis__schema_write(schema, to, "string \":\" ws ");
-        ignis__schema_write_name(schema, to, elements, count);
-        ignis__schema_write(schema, to, i == 0 ? "" : ")*");
-    }
-    if (closed)
-        ignis__schema_write(schema, to, "\nv%d-%dr ::=", number, last);
-    ignis__schema_write(schema, to, " ws\n");
-    ignis__free(keys.items);
-}
 
 /*  Returns the schema of an item of one schema: `items`, or an element of a row of schemas. *rest: it is that of all
     items from this one on. NULL if any value may be there. */
@@ -20816,8 +20669,8 @@ static void ignis__schema_write_unique(ignis__schema *schema, const ignis__schem
 }
 
 /*  Writes the rules of an array. Rule vN-ai is what may follow from item i on, as long as items have schemas of their
-    own; the items behind those have one rule. */
-static void ignis__schema_write_array(ignis__schema *schema, const ignis__schema_merged *merged, int number)
+    own; all later items have one rule. */
+IGNIS__PRIVATE void ignis__schema_write_array(ignis__schema *schema, const ignis__schema_merged *merged, int number)
 {
     ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
     ignis__bytes *to = &schema->deferred;
@@ -20861,6 +20714,169 @@ static void ignis__schema_write_array(ignis__schema *schema, const ignis__schema
         ignis__schema_write(schema, to, i >= least ? i ? "ws\n" : "\"\"\n" : never ? "nothing\n" : "\n");
         rest = rest || never;
     }
+}
+
+/*  models/grammar/json_schema.c - translates a JSON schema to GBNF; ignis_grammar_check
+
+    Each set of schemas that hold together becomes a rule, which is numbered. A schema that rules cannot hold exactly
+    is refused by name and place.
+    May use: gbnf.c, schema_*.c, tokenizer/byte_buffer.c. Locks: none. */
+
+/*  The rules that every schema shares. White space and numbers are bounded: random sampling would not end
+    them. */
+static const char *const ignis__schema_rules[] = {
+    "ws ::= \" \"? | \"\\n\" [ \\t]{0,32}\n",
+    "value ::= object | array | string | number | boolean | null\n",
+    "object ::= \"{\" ws (string \":\" ws value (\",\" ws string \":\" ws value)* ws)? \"}\"\n",
+    "array ::= \"[\" ws (value (\",\" ws value)* ws)? \"]\"\n",
+    "string ::= \"\\\"\" char* \"\\\"\"\n",
+    "char ::= [^\"\\\\\\x00-\\x1F] | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" ([0-9a-cA-CefEF] hex{3} | [dD] ([0-7] hex{2} | ",
+    "[89abAB] hex{2} \"\\\\u\" [dD] [c-fC-F] hex{2})))\n",
+    "hex ::= [0-9a-fA-F]\n",
+    "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? [0-9]{1,2})?\n",
+    "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15})\n",
+    "boolean ::= \"true\" | \"false\"\n",
+    "null ::= \"null\"\n",
+    "nothing ::= []\n", /* no text fits: alternatives with it are removed */
+    "control ::= \"\\\\\" ([bfnrt] | \"u00\" (\"0\" [0-7bef] | \"1\" [0-9a-f]))\n", /* one text for each */
+};
+
+static int ignis__schema_order_names(const void *a, const void *b)
+{
+    const ignis__string_name *one = (const ignis__string_name *)a, *other = (const ignis__string_name *)b;
+    int order = memcmp(one->text, other->text, one->size < other->size ? one->size : other->size);
+    return order ? order : one->size < other->size ? -1 : one->size > other->size;
+}
+
+/*  Writes the rules of strings that are none of these keys. Returns their number, as ignis__schema_write_strings. */
+static int ignis__schema_write_other_names(ignis__schema *schema, const ignis__list *keys)
+{
+    ignis__string_name *names = (ignis__string_name *)ignis__alloc(sizeof *names * ((size_t)keys->count + 1));
+    ignis__bytes copy = IGNIS__ZERO;
+    ignis__string_set set;
+    size_t at = 0;
+    int64_t i;
+    int number = 0;
+    bool ok = names != NULL;
+    for (i = 0; i < keys->count && ok; i++) {
+        const char *name =
+            ignis__schema_read_string(schema, ((const char **)(void *)keys->items)[i], 0, &names[i].size);
+        ok = ignis__bytes_add(&copy, name, names[i].size);
+    }
+    for (i = 0; i < keys->count && ok; i++) {
+        names[i].text = copy.data + at;
+        at += names[i].size;
+    }
+    if (ok) {
+        if (keys->count > 1)
+            qsort(names, (size_t)keys->count, sizeof *names, ignis__schema_order_names);
+        if (ignis__string_set_of_others(&set, names, (int)keys->count))
+            number = ignis__schema_write_strings(schema, &set);
+        else
+            ignis__grammar_fail(schema->grammar, IGNIS_DIAG_UNSUPPORTED, NULL,
+                                "the names of properties are too long for additionalProperties beside them");
+        ignis__string_set_free(&set);
+    } else {
+        ignis__schema_fail_memory(schema);
+    }
+    ignis__free(names), ignis__free(copy.data);
+    return number;
+}
+
+/*  Adds a key to the keys of an object, unless it has a key with this name. */
+static void ignis__schema_add_key(ignis__schema *schema, ignis__list *keys, const char *key)
+{
+    const char **added;
+    int64_t i;
+    for (i = 0; i < keys->count; i++)
+        if (ignis__schema_strings_equal(schema, ((const char **)(void *)keys->items)[i], key))
+            return;
+    if (*key == '"' && (added = (const char **)ignis__grammar_add(schema->grammar, keys)) != NULL)
+        *added = key;
+}
+
+/*  Writes the rules of what may follow from property i on; its form with r follows another property. */
+static void ignis__schema_write_properties(ignis__schema *schema, const ignis__schema_merged *merged, int number,
+                                           const ignis__list *keys)
+{
+    ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
+    ignis__bytes *to = &schema->deferred;
+    int64_t i;
+    int follows, count, k;
+    for (i = 0; i < keys->count && !schema->grammar->diagnostic; i++) {
+        const char *key = ((const char **)(void *)keys->items)[i];
+        bool required = ignis__schema_requires(schema, merged, key), never = false;
+        count = ignis__schema_property(schema, merged, key, elements);
+        for (k = 0; k < count; k++)
+            never = never || schema->text[elements[k] / 8] == 'f';
+        for (follows = 0; follows < 2; follows++) {
+            ignis__schema_write(schema, to, "v%d-%d%s ::= ", number, (int)i, follows ? "r" : "");
+            if (never) {
+                ignis__schema_write(schema, to, "nothing");
+            } else {
+                ignis__schema_write(schema, to, follows ? "\",\" ws " : "");
+                ignis__schema_write_literal(schema, to, key);
+                ignis__schema_write(schema, to, " \":\" ws ");
+                ignis__schema_write_name(schema, to, elements, count);
+                ignis__schema_write(schema, to, " v%d-%dr", number, (int)i + 1);
+            }
+            if (!required)
+                ignis__schema_write(schema, to, " | v%d-%d%s", number, (int)i + 1, follows ? "r" : "");
+            ignis__schema_write(schema, to, "\n");
+        }
+    }
+}
+
+/*  Writes the rules of an object. Properties keep their order; then come those that are only required, and then
+    additional ones. */
+static void ignis__schema_write_object(ignis__schema *schema, const ignis__schema_merged *merged, int number)
+{
+    ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
+    ignis__list keys = IGNIS__ZERO;
+    ignis__bytes *to = &schema->deferred;
+    const char *key;
+    bool open = false, closed = false;
+    int i, last, count, word, names = 0;
+    keys.size = sizeof(const char *);
+    for (word = IGNIS__SCHEMA_PROPERTIES; word <= IGNIS__SCHEMA_REQUIRED; word++)
+        for (i = 0; i < merged->count; i++) {
+            const char *from = merged->node[i].has[word];
+            for (key = from ? ignis__schema_first(from) : NULL; key;
+                 key = ignis__schema_next(schema, word == IGNIS__SCHEMA_REQUIRED ? key : ignis__schema_value(key)))
+                ignis__schema_add_key(schema, &keys, key);
+        }
+    for (i = 0; i < merged->count; i++) {
+        closed =
+            closed || (merged->node[i].has[IGNIS__SCHEMA_PROPERTIES] && !merged->node[i].has[IGNIS__SCHEMA_ADDITIONAL]);
+        open = open || merged->node[i].has[IGNIS__SCHEMA_ADDITIONAL];
+    }
+    closed = !open && (closed || keys.count > 0);
+    count = ignis__schema_property(schema, merged, NULL, elements);
+    for (i = 0; i < count; i++)
+        closed = closed || schema->text[elements[i] / 8] == 'f';
+    last = (int)keys.count;
+    ignis__schema_write(schema, &schema->out, "\"{\" ws v%d-0 \"}\"", number);
+    ignis__schema_write_properties(schema, merged, number, &keys);
+    if (!closed && last > 0 && !schema->grammar->diagnostic)
+        names = ignis__schema_write_other_names(schema, &keys);
+    ignis__schema_write(schema, to, "v%d-%d ::= \"\"", number, last);
+    for (i = 0; i < 3 && !closed; i++) {
+        ignis__schema_write(schema, to,
+                            i == 0   ? " | "
+                            : i == 1 ? " (\",\" ws "
+                                     : " ws\nv%d-%dr ::= (\",\" ws ",
+                            number, last);
+        if (names)
+            ignis__schema_write(schema, to, "\"\\\"\" s%d-0 \":\" ws ", names);
+        else
+            ignis__schema_write(schema, to, "string \":\" ws ");
+        ignis__schema_write_name(schema, to, elements, count);
+        ignis__schema_write(schema, to, i == 0 ? "" : ")*");
+    }
+    if (closed)
+        ignis__schema_write(schema, to, "\nv%d-%dr ::=", number, last);
+    ignis__schema_write(schema, to, " ws\n");
+    ignis__free(keys.items);
 }
 
 /*  Writes the values of `enum`, or the value of `const`, that all schemas allow. */
@@ -21076,6 +21092,7 @@ static void ignis__schema_translate(ignis__grammar *grammar)
     ignis__free(schema.out.data), ignis__free(schema.deferred.data);
     ignis__free(schema.names[0].data), ignis__free(schema.names[1].data);
 }
+
 /*  Makes a grammar from a text. NULL, and reported, if it is malformed. */
 IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char *source)
 {

@@ -10,8 +10,8 @@
     duration, uuid, ipv4, ipv6, email, hostname, uri, json-pointer, relative-json-pointer; other words than those of
     JSON Schema are remarks. Keywords that constrain texts and are not supported are refused by name and place, such
     as not, if, contains and patternProperties; all other words are remarks.
-    Each text of the grammar is valid. Texts are JSON with the schema's properties in its order, those that are
-    only required behind them, additional ones at the end (none unless additionalProperties is there, or there are
+    Each text of the grammar is valid. Texts are JSON with the schema's properties in its order, then those that
+    are only required, additional ones at the end (none unless additionalProperties is there, or there are
     no properties), little white space, and numbers of up to 16 digits, 16 decimals, and exponents of two digits;
     without exponents, and without a zero that is negative, where bounds or multipleOf hold. Strings with a pattern
     or a format, and additional names, have no escapes but the shortest one of a character that needs one. A missing

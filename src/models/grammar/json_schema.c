@@ -6,8 +6,6 @@
 
 #include "room.h"
 
-enum { IGNIS__SCHEMA_UNIQUE = 8 }; /* values of items that are all different, at most */
-
 /*  The rules that every schema shares. White space and numbers are bounded: random sampling would not end
     them. */
 static const char *const ignis__schema_rules[] = {
@@ -26,93 +24,6 @@ static const char *const ignis__schema_rules[] = {
     "nothing ::= []\n", /* no text fits: alternatives with it are removed */
     "control ::= \"\\\\\" ([bfnrt] | \"u00\" (\"0\" [0-7bef] | \"1\" [0-9a-f]))\n", /* one text for each */
 };
-
-/*  Writes a value as a literal: strings with the fewest escapes, without white space. */
-static void ignis__schema_write_literal(ignis__schema *schema, ignis__bytes *to, const char *value)
-{
-    const char *end = ignis__schema_value_end(value), *text;
-    ignis__bytes copy = IGNIS__ZERO;
-    ignis__json json = IGNIS__ZERO;
-    size_t size = 0, i;
-    ignis__schema_write(schema, to, "\"");
-    for (; value < end && !schema->grammar->diagnostic; value++) {
-        if (*value == '"') { /* a string: its escapes are replaced and written again */
-            text = ignis__schema_value_end(value);
-            copy.size = 0;
-            if (!ignis__bytes_add(&copy, value, (size_t)(text - value))) {
-                ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
-                break;
-            }
-            json.start = json.at = copy.data;
-            json.end = copy.data + copy.size;
-            value = text - 1;
-            text = ignis__json_string(&json, &size);
-            ignis__schema_write(schema, to, "\\\"");
-            for (i = 0; i < size; i++)
-                if (text[i] == '"' || text[i] == '\\')
-                    ignis__schema_write(schema, to, "\\\\\\%c", text[i]);
-                else if (text[i] == '\n')
-                    ignis__schema_write(schema, to, "\\\\n");
-                else if ((unsigned char)text[i] < ' ')
-                    ignis__schema_write(schema, to, "\\\\u%04x", (unsigned)text[i]);
-                else
-                    ignis__schema_write(schema, to, "%c", text[i]);
-            ignis__schema_write(schema, to, "\\\"");
-        } else if (!strchr(" \t\r\n", *value)) {
-            ignis__schema_write(schema, to, "%c", *value);
-        }
-    }
-    ignis__free(copy.data);
-    ignis__schema_write(schema, to, "\"");
-}
-
-/*  Writes the name of the rule of a set of schemas that hold together. The rule is written later if it is new. */
-static void ignis__schema_write_name(ignis__schema *schema, ignis__bytes *to, const ignis__schema_element *elements,
-                                     int count)
-{
-    const ignis__schema_set *sets = (const ignis__schema_set *)(const void *)schema->sets.items;
-    ignis__schema_set *set;
-    ignis__schema_element *element;
-    bool alone = count == 1 && elements[0] % 8 == 0;
-    int64_t number = alone ? schema->set_of[elements[0] / 8] - 1 : 0;
-    int i;
-    if (count == 0) {
-        ignis__schema_write(schema, to, "value");
-        return;
-    }
-    if (!alone) {
-        for (; number < schema->sets.count; number++)
-            if (sets[number].count == count &&
-                memcmp((const ignis__schema_element *)(const void *)schema->elements.items + sets[number].first,
-                       elements, sizeof *elements * (size_t)count) == 0)
-                break;
-        ignis__schema_count_work(schema, number);
-    }
-    if (number < 0 || number == schema->sets.count) {
-        number = schema->sets.count;
-        if ((set = (ignis__schema_set *)ignis__grammar_add(schema->grammar, &schema->sets)) == NULL)
-            return;
-        set->first = schema->elements.count;
-        set->count = count;
-        for (i = 0; i < count; i++) {
-            if ((element = (ignis__schema_element *)ignis__grammar_add(schema->grammar, &schema->elements)) == NULL)
-                return;
-            *element = elements[i];
-        }
-        if (alone)
-            schema->set_of[elements[0] / 8] = (int32_t)number + 1;
-    }
-    ignis__schema_write(schema, to, "v%lld", (long long)number);
-}
-
-/*  Writes {least,most}, a repetition of the item before it. */
-static void ignis__schema_write_times(ignis__schema *schema, ignis__bytes *to, int least, int most)
-{
-    if (most >= 0)
-        ignis__schema_write(schema, to, "{%d,%d}", least, most);
-    else
-        ignis__schema_write(schema, to, "{%d,}", least);
-}
 
 static int ignis__schema_order_names(const void *a, const void *b)
 {
@@ -175,33 +86,33 @@ static void ignis__schema_write_properties(ignis__schema *schema, const ignis__s
     ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
     ignis__bytes *to = &schema->deferred;
     int64_t i;
-    int behind, count, k;
+    int follows, count, k;
     for (i = 0; i < keys->count && !schema->grammar->diagnostic; i++) {
         const char *key = ((const char **)(void *)keys->items)[i];
         bool required = ignis__schema_requires(schema, merged, key), never = false;
         count = ignis__schema_property(schema, merged, key, elements);
         for (k = 0; k < count; k++)
             never = never || schema->text[elements[k] / 8] == 'f';
-        for (behind = 0; behind < 2; behind++) {
-            ignis__schema_write(schema, to, "v%d-%d%s ::= ", number, (int)i, behind ? "r" : "");
+        for (follows = 0; follows < 2; follows++) {
+            ignis__schema_write(schema, to, "v%d-%d%s ::= ", number, (int)i, follows ? "r" : "");
             if (never) {
                 ignis__schema_write(schema, to, "nothing");
             } else {
-                ignis__schema_write(schema, to, behind ? "\",\" ws " : "");
+                ignis__schema_write(schema, to, follows ? "\",\" ws " : "");
                 ignis__schema_write_literal(schema, to, key);
                 ignis__schema_write(schema, to, " \":\" ws ");
                 ignis__schema_write_name(schema, to, elements, count);
                 ignis__schema_write(schema, to, " v%d-%dr", number, (int)i + 1);
             }
             if (!required)
-                ignis__schema_write(schema, to, " | v%d-%d%s", number, (int)i + 1, behind ? "r" : "");
+                ignis__schema_write(schema, to, " | v%d-%d%s", number, (int)i + 1, follows ? "r" : "");
             ignis__schema_write(schema, to, "\n");
         }
     }
 }
 
-/*  Writes the rules of an object. Properties keep their order; those that are only required come behind them, and
-    additional ones behind these. */
+/*  Writes the rules of an object. Properties keep their order; then come those that are only required, and then
+    additional ones. */
 static void ignis__schema_write_object(ignis__schema *schema, const ignis__schema_merged *merged, int number)
 {
     ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
@@ -250,142 +161,6 @@ static void ignis__schema_write_object(ignis__schema *schema, const ignis__schem
         ignis__schema_write(schema, to, "\nv%d-%dr ::=", number, last);
     ignis__schema_write(schema, to, " ws\n");
     ignis__free(keys.items);
-}
-
-/*  Returns the schema of an item of one schema: `items`, or an element of a row of schemas. *rest: it is that of all
-    items from this one on. NULL if any value may be there. */
-static const char *ignis__schema_item(ignis__schema *schema, const ignis__schema_node *node, int number, bool *rest)
-{
-    const char *items = node->has[IGNIS__SCHEMA_ITEMS], *row = node->has[IGNIS__SCHEMA_PREFIX_ITEMS], *at;
-    if (!row && items && *items == '[') {
-        row = items;
-        items = node->has[IGNIS__SCHEMA_ADDITIONAL_ITEMS];
-    }
-    for (at = row ? ignis__schema_first(row) : NULL; at && number > 0; number--)
-        at = ignis__schema_next(schema, at);
-    *rest = at == NULL;
-    return at ? at : items;
-}
-
-/*  Collects the schemas of an item. *rest: they are those of all items from this one on. Returns their number. */
-static int ignis__schema_items(ignis__schema *schema, const ignis__schema_merged *merged, int number,
-                               ignis__schema_element *elements, bool *rest)
-{
-    int i, k, count = 0;
-    *rest = true;
-    for (i = 0; i < merged->count; i++) {
-        bool ends;
-        const char *at = ignis__schema_item(schema, &merged->node[i], number, &ends);
-        *rest = *rest && ends;
-        for (k = 0; at && k < count && elements[k] != 8 * (at - schema->text);)
-            k++;
-        if (at && k == count)
-            elements[count++] = 8 * (at - schema->text);
-    }
-    return count;
-}
-
-/*  Writes the rules of arrays of different values of an enum: one for each set of values that are used. */
-static void ignis__schema_write_unique(ignis__schema *schema, const ignis__schema_merged *merged, int number, int least,
-                                       int most)
-{
-    ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
-    const char *values[IGNIS__SCHEMA_UNIQUE], *value = NULL;
-    ignis__bytes *to = &schema->deferred;
-    ignis__schema_merged *item;
-    int count = 0, i, used, k, from = -1;
-    bool rest;
-    item = ignis__schema_merge(schema, elements, ignis__schema_items(schema, merged, 0, elements, &rest));
-    for (i = 0; item && i < item->count && from < 0; i++)
-        from = item->node[i].has[IGNIS__SCHEMA_CONST] || item->node[i].has[IGNIS__SCHEMA_ENUM] ? i : from;
-    if (item && from >= 0) {
-        const char *const *has = item->node[from].has;
-        for (i = 0; i < item->count; i++)
-            rest = rest && !item->node[i].has[IGNIS__SCHEMA_ANY_OF] && !item->node[i].has[IGNIS__SCHEMA_ONE_OF];
-        for (value = has[IGNIS__SCHEMA_CONST] ? has[IGNIS__SCHEMA_CONST] : ignis__schema_first(has[IGNIS__SCHEMA_ENUM]);
-             value; value = has[IGNIS__SCHEMA_CONST] ? NULL : ignis__schema_next(schema, value)) {
-            for (k = 0; k < count && !ignis__schema_values_equal(schema, values[k], value);)
-                k++;
-            if (k < count || !ignis__schema_allows(schema, item, value))
-                continue;
-            rest = rest && count < IGNIS__SCHEMA_UNIQUE;
-            if (!rest)
-                break;
-            values[count++] = value;
-        }
-    }
-    if (item && (from < 0 || !rest))
-        ignis__schema_fail_unsupported(schema, merged->node[0].at,
-                                       "uniqueItems is supported for items that are one of "
-                                       "up to %d values of an enum",
-                                       (int)IGNIS__SCHEMA_UNIQUE);
-    ignis__free(item);
-    ignis__schema_write(schema, &schema->out, "\"[\" ws v%d-u0 \"]\"", number);
-    for (i = 0; i < 1 << count && !schema->grammar->diagnostic; i++) {
-        const char *bar = "";
-        for (k = used = 0; k < count; k++)
-            used += i >> k & 1;
-        ignis__schema_write(schema, to, "v%d-u%d ::= ", number, i);
-        for (k = 0; k < count && (most < 0 || used < most); k++)
-            if (!(i >> k & 1)) {
-                ignis__schema_write(schema, to, "%s%s", bar, i ? "\",\" ws " : "");
-                ignis__schema_write_literal(schema, to, values[k]);
-                ignis__schema_write(schema, to, " v%d-u%d", number, i | 1 << k);
-                bar = " | ";
-            }
-        if (used >= least)
-            ignis__schema_write(schema, to, "%s%s\n", bar, i ? "ws" : "\"\"");
-        else
-            ignis__schema_write(schema, to, *bar ? "\n" : "nothing\n");
-    }
-}
-
-/*  Writes the rules of an array. Rule vN-ai is what may follow from item i on, as long as items have schemas of their
-    own; the items behind those have one rule. */
-static void ignis__schema_write_array(ignis__schema *schema, const ignis__schema_merged *merged, int number)
-{
-    ignis__schema_element elements[IGNIS__SCHEMA_MERGED];
-    ignis__bytes *to = &schema->deferred;
-    int least, most, i, k, count;
-    bool unique = false, rest = false, never;
-    ignis__schema_read_counts(schema, merged, IGNIS__SCHEMA_MIN_ITEMS, &least, &most);
-    if (most >= 0 && least > most) { /* schemas that contradict each other */
-        ignis__schema_write(schema, &schema->out, "nothing");
-        return;
-    }
-    for (i = 0; i < merged->count; i++)
-        unique = unique || (merged->node[i].has[IGNIS__SCHEMA_UNIQUE_ITEMS] &&
-                            *merged->node[i].has[IGNIS__SCHEMA_UNIQUE_ITEMS] == 't');
-    if (unique && (most < 0 || most > 1)) {
-        ignis__schema_write_unique(schema, merged, number, least, most);
-        return;
-    }
-    ignis__schema_write(schema, &schema->out, "\"[\" ws v%d-a0 \"]\"", number);
-    for (i = 0; !rest && !schema->grammar->diagnostic; i++) {
-        count = ignis__schema_items(schema, merged, i, elements, &rest);
-        for (k = 0, never = most >= 0 && i >= most; k < count; k++)
-            never = never || schema->text[elements[k] / 8] == 'f';
-        if (never && merged->count == 1 && least > i && (most < 0 || most > i))
-            ignis__schema_fail_malformed(schema, merged->node[0].at, "no text fits: minItems is %d, and items false",
-                                         least);
-        ignis__schema_write(schema, to, "v%d-a%d ::= ", number, i);
-        if (!never) {
-            ignis__schema_write(schema, to, i ? "\",\" ws " : "");
-            ignis__schema_write_name(schema, to, elements, count);
-            if (rest) {
-                ignis__schema_write(schema, to, " (\",\" ws ");
-                ignis__schema_write_name(schema, to, elements, count);
-                ignis__schema_write(schema, to, ")");
-                ignis__schema_write_times(schema, to, least > i + 1 ? least - i - 1 : 0, most < 0 ? -1 : most - i - 1);
-                ignis__schema_write(schema, to, " ws");
-            } else {
-                ignis__schema_write(schema, to, " v%d-a%d", number, i + 1);
-            }
-            ignis__schema_write(schema, to, i >= least ? " | " : "");
-        }
-        ignis__schema_write(schema, to, i >= least ? i ? "ws\n" : "\"\"\n" : never ? "nothing\n" : "\n");
-        rest = rest || never;
-    }
 }
 
 /*  Writes the values of `enum`, or the value of `const`, that all schemas allow. */
@@ -601,6 +376,7 @@ static void ignis__schema_translate(ignis__grammar *grammar)
     ignis__free(schema.out.data), ignis__free(schema.deferred.data);
     ignis__free(schema.names[0].data), ignis__free(schema.names[1].data);
 }
+
 /*  Makes a grammar from a text. NULL, and reported, if it is malformed. */
 IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char *source)
 {

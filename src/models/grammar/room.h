@@ -128,6 +128,50 @@ typedef struct ignis__string_name {
     size_t size;
 } ignis__string_name;
 
+/*  A regular expression while it is read and translated. */
+typedef enum ignis__regex_kind {
+    IGNIS__REGEX_EMPTY,
+    IGNIS__REGEX_RANGES, /* a character of a class */
+    IGNIS__REGEX_BEGIN,  /* ^ */
+    IGNIS__REGEX_END,    /* $ */
+    IGNIS__REGEX_ROW,    /* a, then b */
+    IGNIS__REGEX_EITHER,
+    IGNIS__REGEX_REPEAT,
+    IGNIS__REGEX_MATCH
+} ignis__regex_kind;
+
+enum {
+    IGNIS__REGEX_NESTED = 50,
+    IGNIS__REGEX_NODES = 1 << 15,
+    IGNIS__REGEX_TIMES = 1000, /* of a repetition, at most */
+    IGNIS__REGEX_BUCKETS = 1024
+};
+
+/*  A node of the tree, or a state with several next states: `a` and `b` are nodes, -1 if there is none. */
+typedef struct ignis__regex_node {
+    int32_t kind, a, b, least, most; /* most: below 0 without a limit */
+    int32_t first, count;            /* ranges */
+} ignis__regex_node;
+
+typedef struct ignis__regex_range {
+    uint32_t low, high;
+} ignis__regex_range;
+
+/*  A state of the result while it is made: a set of nodes. */
+typedef struct ignis__regex_members {
+    int32_t first, count, link;
+} ignis__regex_members;
+
+typedef struct ignis__regex {
+    const char *at, *end, *fault; /* fault: NULL if there is none */
+    ignis__list tree, nodes, ranges, sets, members, borders;
+    int32_t *mark, *todo, generation, start, work;
+    int32_t bucket[IGNIS__REGEX_BUCKETS];
+} ignis__regex;
+
+#define IGNIS__REGEX_AT(regex, list, number) ((ignis__regex_node *)(void *)(regex)->list.items + (number))
+#define IGNIS__REGEX_RANGE(regex, number) ((ignis__regex_range *)(void *)(regex)->ranges.items + (number))
+
 /*  Keywords of a schema that constrain texts. */
 typedef enum ignis__schema_word {
     IGNIS__SCHEMA_TYPE,
@@ -269,6 +313,12 @@ IGNIS__PRIVATE bool ignis__string_set_has(const ignis__string_set *set, const ch
 IGNIS__PRIVATE bool ignis__string_set_is_empty(const ignis__string_set *set);
 
 /* regular_expression.c */
+extern const char ignis__regex_no_memory[19];
+IGNIS__PRIVATE void ignis__regex_fail(ignis__regex *regex, const char *fault);
+IGNIS__PRIVATE int32_t ignis__regex_add(ignis__regex *regex, ignis__list *list, int32_t kind, int32_t a, int32_t b);
+IGNIS__PRIVATE int32_t ignis__regex_read_alternatives(ignis__regex *regex, int nested);
+
+/* regular_expression_set.c */
 IGNIS__PRIVATE const char *ignis__string_set_of_pattern(ignis__string_set *set, const char *text, size_t size);
 
 /* schema_text.c */
@@ -297,6 +347,10 @@ IGNIS__PRIVATE int ignis__schema_count(ignis__schema *schema, const char *at, in
 IGNIS__PRIVATE void ignis__schema_read_counts(ignis__schema *schema, const ignis__schema_merged *merged, int word,
                                               int *least, int *most);
 IGNIS__PRIVATE const char *ignis__schema_resolve(ignis__schema *schema, const char *ref);
+IGNIS__PRIVATE void ignis__schema_write_literal(ignis__schema *schema, ignis__bytes *to, const char *value);
+IGNIS__PRIVATE void ignis__schema_write_name(ignis__schema *schema, ignis__bytes *to,
+                                             const ignis__schema_element *elements, int count);
+IGNIS__PRIVATE void ignis__schema_write_times(ignis__schema *schema, ignis__bytes *to, int least, int most);
 
 /* schema_number.c */
 IGNIS__PRIVATE bool ignis__decimal_read(ignis__schema_decimal *decimal, const char *text);
@@ -322,6 +376,9 @@ IGNIS__PRIVATE bool ignis__schema_values_equal(ignis__schema *schema, const char
 IGNIS__PRIVATE bool ignis__schema_allows(ignis__schema *schema, const ignis__schema_merged *merged, const char *value);
 IGNIS__PRIVATE bool ignis__schema_disjoint(ignis__schema *schema, const ignis__schema_merged *a,
                                            const ignis__schema_merged *b, int nested);
+
+/* schema_array.c */
+IGNIS__PRIVATE void ignis__schema_write_array(ignis__schema *schema, const ignis__schema_merged *merged, int number);
 
 /* json_schema.c */
 IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char *source);

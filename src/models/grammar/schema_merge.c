@@ -306,7 +306,9 @@ IGNIS__PRIVATE bool ignis__schema_allows(ignis__schema *schema, const ignis__sch
         ignis__schema_read_range(schema, merged, &range);
         if (range.has_least || range.has_most || range.multiple) {
             if (!ignis__decimal_read(&number, value))
-                ignis__schema_fail_unsupported(schema, value, "a number of so many digits is not supported here");
+                ignis__schema_fail_unsupported(schema, value,
+                                               "a number of more than %d digits is not supported beside bounds",
+                                               (int)IGNIS__DECIMAL_DIGITS);
             else
                 fits = ignis__number_range_has(&range, &number);
         }

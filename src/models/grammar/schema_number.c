@@ -54,7 +54,7 @@ IGNIS__PRIVATE bool ignis__decimal_read(ignis__schema_decimal *decimal, const ch
     return true;
 }
 
-/*  Returns a digit before the point, from the first one on, of which there is at least one; and one behind it. */
+/*  Returns the count of digits before the point, at least 1. */
 static int ignis__decimal_length(const ignis__schema_decimal *decimal)
 {
     return decimal->whole > 0 ? decimal->whole : 1;

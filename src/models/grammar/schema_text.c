@@ -1,35 +1,37 @@
-/*  models/grammar/schema_text.c - reads the text of a JSON schema: members, strings, counts, references; failures
+/*  models/grammar/schema_text.c - the text of a JSON schema: members, strings, counts, references; literals of rules
 
     The text was checked to be valid JSON before.
     May use: grammar.c, base/json.c, tokenizer/byte_buffer.c. Locks: none. */
 
 #include "room.h"
 
-IGNIS__PRIVATE const char *const ignis__schema_words[IGNIS__SCHEMA_WORDS] = {"type",
-                                                                             "enum",
-                                                                             "const",
-                                                                             "$ref",
-                                                                             "allOf",
-                                                                             "anyOf",
-                                                                             "oneOf",
-                                                                             "properties",
-                                                                             "required",
-                                                                             "additionalProperties",
-                                                                             "prefixItems",
-                                                                             "items",
-                                                                             "additionalItems",
-                                                                             "minItems",
-                                                                             "maxItems",
-                                                                             "uniqueItems",
-                                                                             "minLength",
-                                                                             "maxLength",
-                                                                             "pattern",
-                                                                             "format",
-                                                                             "minimum",
-                                                                             "maximum",
-                                                                             "exclusiveMinimum",
-                                                                             "exclusiveMaximum",
-                                                                             "multipleOf"};
+IGNIS__PRIVATE const char *const ignis__schema_words[IGNIS__SCHEMA_WORDS] = {
+    "type",
+    "enum",
+    "const",
+    "$ref",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "properties",
+    "required",
+    "additionalProperties",
+    "prefixItems",
+    "items",
+    "additionalItems",
+    "minItems",
+    "maxItems",
+    "uniqueItems",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "format",
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+};
 
 IGNIS__PRIVATE const char *const ignis__schema_types[7] = {"object",  "array",   "string", "number",
                                                            "integer", "boolean", "null"};
@@ -288,4 +290,91 @@ IGNIS__PRIVATE const char *ignis__schema_resolve(ignis__schema *schema, const ch
     if (!at)
         ignis__schema_fail_malformed(schema, ref, "there is nothing that $ref refers to");
     return schema->grammar->diagnostic ? NULL : at;
+}
+
+/*  Writes a value as a literal: strings with the fewest escapes, without white space. */
+IGNIS__PRIVATE void ignis__schema_write_literal(ignis__schema *schema, ignis__bytes *to, const char *value)
+{
+    const char *end = ignis__schema_value_end(value), *text;
+    ignis__bytes copy = IGNIS__ZERO;
+    ignis__json json = IGNIS__ZERO;
+    size_t size = 0, i;
+    ignis__schema_write(schema, to, "\"");
+    for (; value < end && !schema->grammar->diagnostic; value++) {
+        if (*value == '"') { /* a string: its escapes are replaced and written again */
+            text = ignis__schema_value_end(value);
+            copy.size = 0;
+            if (!ignis__bytes_add(&copy, value, (size_t)(text - value))) {
+                ignis__grammar_fail(schema->grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+                break;
+            }
+            json.start = json.at = copy.data;
+            json.end = copy.data + copy.size;
+            value = text - 1;
+            text = ignis__json_string(&json, &size);
+            ignis__schema_write(schema, to, "\\\"");
+            for (i = 0; i < size; i++)
+                if (text[i] == '"' || text[i] == '\\')
+                    ignis__schema_write(schema, to, "\\\\\\%c", text[i]);
+                else if (text[i] == '\n')
+                    ignis__schema_write(schema, to, "\\\\n");
+                else if ((unsigned char)text[i] < ' ')
+                    ignis__schema_write(schema, to, "\\\\u%04x", (unsigned)text[i]);
+                else
+                    ignis__schema_write(schema, to, "%c", text[i]);
+            ignis__schema_write(schema, to, "\\\"");
+        } else if (!strchr(" \t\r\n", *value)) {
+            ignis__schema_write(schema, to, "%c", *value);
+        }
+    }
+    ignis__free(copy.data);
+    ignis__schema_write(schema, to, "\"");
+}
+
+/*  Writes the name of the rule of a set of schemas that hold together. The rule is written later if it is new. */
+IGNIS__PRIVATE void ignis__schema_write_name(ignis__schema *schema, ignis__bytes *to,
+                                             const ignis__schema_element *elements, int count)
+{
+    const ignis__schema_set *sets = (const ignis__schema_set *)(const void *)schema->sets.items;
+    ignis__schema_set *set;
+    ignis__schema_element *element;
+    bool alone = count == 1 && elements[0] % 8 == 0;
+    int64_t number = alone ? schema->set_of[elements[0] / 8] - 1 : 0;
+    int i;
+    if (count == 0) {
+        ignis__schema_write(schema, to, "value");
+        return;
+    }
+    if (!alone) {
+        for (; number < schema->sets.count; number++)
+            if (sets[number].count == count &&
+                memcmp((const ignis__schema_element *)(const void *)schema->elements.items + sets[number].first,
+                       elements, sizeof *elements * (size_t)count) == 0)
+                break;
+        ignis__schema_count_work(schema, number);
+    }
+    if (number < 0 || number == schema->sets.count) {
+        number = schema->sets.count;
+        if ((set = (ignis__schema_set *)ignis__grammar_add(schema->grammar, &schema->sets)) == NULL)
+            return;
+        set->first = schema->elements.count;
+        set->count = count;
+        for (i = 0; i < count; i++) {
+            if ((element = (ignis__schema_element *)ignis__grammar_add(schema->grammar, &schema->elements)) == NULL)
+                return;
+            *element = elements[i];
+        }
+        if (alone)
+            schema->set_of[elements[0] / 8] = (int32_t)number + 1;
+    }
+    ignis__schema_write(schema, to, "v%lld", (long long)number);
+}
+
+/*  Writes {least,most}, a repetition of the item before it. */
+IGNIS__PRIVATE void ignis__schema_write_times(ignis__schema *schema, ignis__bytes *to, int least, int most)
+{
+    if (most >= 0)
+        ignis__schema_write(schema, to, "{%d,%d}", least, most);
+    else
+        ignis__schema_write(schema, to, "{%d,}", least);
 }

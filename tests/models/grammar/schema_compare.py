@@ -3,12 +3,13 @@
 """Random JSON schemas of each feature that the grammars have, and random texts of each, against a validator in here.
 
     schema_compare.py PROGRAM [TEXTS [SEED]]     PROGRAM is schema_fits; TEXTS texts in all, 10000 unless given
-    schema_compare.py PROGRAM --write            writes schema_cases.h, a few of each feature, for test_grammar.c
+    schema_compare.py PROGRAM --write            writes schema_cases.h for test_grammar.c; then `make format`
     schema_compare.py PROGRAM --jsonschema ...   asks the Python package jsonschema, too
 
 Three things must hold. Each random text of a grammar is valid. Each text that was changed at random and still fits is
-valid. Each valid value that is made from the schema fits, when it is written in the canonical form that ignis_grammar_check
-promises. A schema may be refused, with a reason: the report has the share of those that are accepted, by feature.
+valid. Each valid value that is made from the schema fits, when it is written in the canonical form that
+ignis_grammar_check promises. A schema may be refused, with a reason: the report has the share of those that are
+accepted, by feature.
 """
 import datetime
 import ipaddress
@@ -230,8 +231,9 @@ def valid(value, schema, root):
 
 # schemas ------------------------------------------------------------------------------------------------------------
 
-PATTERNS = ["^[a-z]{2,5}$", "^(foo|ba[rz])+$", "^\\d{3}-\\d{4}$", "b", "^a", "z$", "^.{1,3}$", "^[^\"\\\\]*$", "^\\S+ \\S+$",
-            "^(?:x|y{2,3})?z*$", "^$", "^[\\u00e0-\\u00ff]+$", "^\\w+@\\w+\\.(com|org)$", "^(?<a>q)\\/r$", "a|^b|c$", "[^a-z]",
+PATTERNS = ["^[a-z]{2,5}$", "^(foo|ba[rz])+$", "^\\d{3}-\\d{4}$", "b", "^a", "z$", "^.{1,3}$", "^[^\"\\\\]*$",
+            "^\\S+ \\S+$", "^(?:x|y{2,3})?z*$", "^$", "^[\\u00e0-\\u00ff]+$", "^\\w+@\\w+\\.(com|org)$",
+            "^(?<a>q)\\/r$", "a|^b|c$", "[^a-z]",
             "^-?[0-9]+(\\.[0-9]+)?$", "^#([0-9a-f]{3}|[0-9a-f]{6})$", "(ab){2,}", "^\\x41\\u{1F600}?$", "^[\\]\\-x]$"]
 UNUSABLE = ["(?=a)b", "\\bword\\b", "(a)\\1", "a**", "(", "[b-a]", "\\p{L}"]
 NAMES = ["a", "b", "ab", "key", "n\u00e4me", "with \"quote\"", "x/y", "t~", "\u20ac", "", "\U0001F600"]
@@ -255,8 +257,8 @@ class Maker:
 
     def number(self):
         r = self.r
-        return r.choice([0, 1, -1, r.randrange(-20, 20), r.randrange(-5000, 5000), Decimal(r.randrange(-999, 999)) / 100,
-                         r.randrange(-10**17, 10**17), Decimal("0.001")])
+        return r.choice([0, 1, -1, r.randrange(-20, 20), r.randrange(-5000, 5000),
+                         Decimal(r.randrange(-999, 999)) / 100, r.randrange(-10**17, 10**17), Decimal("0.001")])
 
     def bounds(self, s):
         r = self.r
@@ -282,10 +284,12 @@ class Maker:
         inner = lambda: self.feature(r.choice(FEATURES if depth else PLAIN), max(depth - 1, 0))
         if name == "plain":
             return r.choice([{"type": t} for t in ("string", "number", "integer", "boolean", "null")] +
-                            [{}, True, {"type": ["integer", "null"]}, {"title": "x", "x-unit": 3, "readonly": True, "example": 5}])
+                            [{}, True, {"type": ["integer", "null"]}, {"title": "x", "x-unit": 3, "readonly": True,
+                                                                       "example": 5}])
         if name == "enum":
             s = {"enum": [self.any_value() for _ in range(r.randrange(1, 5))]}
-            return r.choice([s, {"const": self.any_value()}, dict(s, type=r.choice(["string", "integer", "number", "object"])),
+            return r.choice([s, {"const": self.any_value()},
+                             dict(s, type=r.choice(["string", "integer", "number", "object"])),
                              dict(s, minLength=2, type=["string", "null"]), dict(s, minimum=0)])
         if name == "length":
             return self.lengths({"type": "string"}, "minLength", "maxLength", 6)
@@ -312,7 +316,8 @@ class Maker:
                 "items": row, "additionalItems": r.choice([False, inner()])}
             return self.lengths(s, "minItems", "maxItems", 5) if r.random() < 0.5 else s
         if name == "unique":
-            s = {"type": "array", "uniqueItems": True, "items": {"enum": [self.any_value() for _ in range(r.randrange(1, 6))]}}
+            s = {"type": "array", "uniqueItems": True, "items": {"enum": [self.any_value()
+                                                                          for _ in range(r.randrange(1, 6))]}}
             return self.lengths(s, "minItems", "maxItems", 4) if r.random() < 0.5 else s
         if name in ("object", "additional"):
             names = r.sample(NAMES, r.randrange(0 if name == "object" else 1, 4))
@@ -343,7 +348,8 @@ class Maker:
                 return s
             return {"$ref": "#/$defs/a~1b"} if depth < 2 else {
                 "type": "array", "items": {"$ref": "#/$defs/a~1b", "minimum": 2}, "$defs": {"a/b": inner()}}
-        return {"refused": True, r.choice(["not", "if", "contains", "patternProperties", "minProperties", "dependentRequired"]):
+        return {"refused": True, r.choice(["not", "if", "contains", "patternProperties", "minProperties",
+                                           "dependentRequired"]):
                 {"type": "string"}} if r.random() < 0.7 else {"type": "string", "pattern": r.choice(UNUSABLE)}
 
     def schema(self, name):
@@ -398,10 +404,7 @@ class Maker:
         if types is None:
             types = set()
             for node in nodes:
-                types |= {{"pro": "object", "req": "object", "add": "object", "ite": "array", "pre": "array", "uni": "array",
-                           "pat": "string", "for": "string", "min": "number", "max": "number", "exc": "number",
-                           "mul": "number"}.get(word[:3]) if word[3:] not in ("Items", "Length", "itionalItems") else
-                          "string" if "L" in word else "array" for word in node} - {None}
+                types |= {TYPE_OF[word] for word in node if word in TYPE_OF}
         if not types:
             return self.any_value()
         kind = r.choice(sorted(types))
@@ -449,10 +452,12 @@ class Maker:
         if kind == "string":
             return self.string(nodes, merged)
         if kind in ("number", "integer"):
-            ends = [0, 10**15] + sum((merged.get(k, []) for k in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")), [])
+            ends = [0, 10**15] + sum((merged.get(k, []) for k in ("minimum", "maximum", "exclusiveMinimum",
+                                                                  "exclusiveMaximum")), [])
             step = max([1] + merged.get("multipleOf", []))
-            n = r.choice([e for e in ends if is_number(e)]) + r.choice([0, 0, 1, -1, r.randrange(-50, 50), Decimal("0.01"),
-                                                                           -Decimal("0.5"), r.randrange(10**6)])
+            n = r.choice([e for e in ends if is_number(e)])
+            n += r.choice([0, 0, 1, -1, r.randrange(-50, 50), Decimal("0.01"), -Decimal("0.5"),
+                           r.randrange(10**6)])
             n = n // step * step if r.random() < 0.7 else n
             n = int(n) if kind == "integer" or n == int(n) else n
             return n if abs(n) < 10**16 else 0
@@ -463,12 +468,14 @@ class Maker:
         if "format" in merged:
             tries = SAMPLES.get(merged["format"][0], ["abc"])
         elif "pattern" in merged:
-            tries = ["abc", "foobarbaz", "555-1234", "b", "a", "xz", "yyz", "z", "", "\u00e0\u00ff", "me@x.com", "q/r", "cab", "bc", "-12.5",
-                     "#0af", "#00ffAA", "#00ffaa", "abab", "ababab", "A", "A\U0001F600", "]", "-", "x", "x y", "\u00e9 \"", "\\ \n\""]
+            tries = ["abc", "foobarbaz", "555-1234", "b", "a", "xz", "yyz", "z", "", "\u00e0\u00ff", "me@x.com", "q/r",
+                     "cab", "bc", "-12.5", "#0af", "#00ffAA", "#00ffaa", "abab", "ababab", "A", "A\U0001F600",
+                     "]", "-", "x", "x y", "\u00e9 \"", "\\ \n\""]
         for _ in range(40):
             text = r.choice(tries) if tries else self.text()
             text = text + self.text() if r.random() < 0.2 and "format" not in merged else text
-            if all(valid(text, {k: v for k, v in node.items() if k in ("minLength", "maxLength", "pattern", "format")}, {})
+            if all(valid(text, {k: v for k, v in node.items() if k in ("minLength", "maxLength", "pattern", "format")},
+                         {})
                    for node in nodes):
                 return text
         raise ValueError
@@ -499,7 +506,8 @@ class Maker:
             return r.choice([value[:at] + value[at + 1:], value[:at] + self.text() + value[at:], value[:at],
                              value[:at] + r.choice("09az-:Z/.") + value[at + 1:]])
         if is_number(value) and r.random() < 0.7:
-            return r.choice([value + 1, value - 1, -value, value * 10, value + Decimal("0.5"), value + Decimal("0.001")])
+            return r.choice([value + 1, value - 1, -value, value * 10, value + Decimal("0.5"),
+                             value + Decimal("0.001")])
         return self.any_value()
 
 
@@ -513,10 +521,15 @@ SAMPLES = {
     "ipv6": ["::", "::1", "1:2:3:4:5:6:7:8", "fe80::1:2", "1::", "1:2:3:4:5:6:7::", "2001:DB8::8:800:200C:417A"],
     "email": ["a@b.c", "first.last+tag@sub-domain.example.com"],
     "hostname": ["example.com", "a", "x-y.z0"],
-    "uri": ["http://example.com/a/b?c=d#e", "mailto:a@b.c", "urn:x:y", "ftp://u:p@h:21/", "file:///etc", "x:?", "a:b%20c"],
+    "uri": ["http://example.com/a/b?c=d#e", "mailto:a@b.c", "urn:x:y", "ftp://u:p@h:21/", "file:///etc", "x:?",
+            "a:b%20c"],
     "json-pointer": ["", "/a/b", "/~0~1", "/\u00e9 \""],
     "relative-json-pointer": ["0", "1#", "12/a"],
 }
+TYPE_OF = {word: name for name, words in (
+    ("object", "properties required additionalProperties"), ("string", "minLength maxLength pattern format"),
+    ("array", "prefixItems items additionalItems minItems maxItems uniqueItems"),
+    ("number", "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf")) for word in words.split()}
 PLAIN = ["plain", "enum", "length", "pattern", "format", "integer", "number", "multiple"]
 FEATURES = PLAIN + ["array", "row", "unique", "object", "additional", "allOf", "anyOf", "oneOf", "ref"]
 ALL = FEATURES + ["refused"]
@@ -629,7 +642,8 @@ def main():
         compare(program, 1500, 1, cases)
         lines = ["// SPDX-License-Identifier: MIT",
                  "/*  schema_cases.h - written by schema_compare.py --write: schemas, and texts that fit or do not */",
-                 "static const struct schema_case {", "    const char *schema, *text;", "    bool fits;", "} schema_cases[] = {"]
+                 "static const struct schema_case {", "    const char *schema, *text;", "    bool fits;",
+                 "} schema_cases[] = {"]
         for schema, kept in cases:
             if len(write(schema)) > 400:
                 continue
@@ -649,8 +663,9 @@ def main():
         print("  %-12s %6d schemas: %6d accepted, %6d that no text fits" % (name, made, taken, empty))
     taken, made = (sum(c[0] + i * (c[1] - c[2] - c[0]) for n, c in counts.items() if n != "refused") for i in (0, 1))
     print("  refused for:", ", ".join("%s (%d)" % r for r in sorted(reasons.items(), key=lambda r: -r[1])[:8]))
-    print("schema_compare: %d of %d schemas accepted (%.1f %%), of those that texts fit and that have no unsupported keyword; %d texts: %d of "
-          "walks, %d changed, %d made; all sound" % (taken, made, 100.0 * taken / made, sum(sums.values()), sums["walked"],
+    print("schema_compare: %d of %d schemas accepted (%.1f %%), of those that texts fit and that have no unsupported "
+          "keyword; %d texts: %d of walks, %d changed, %d made; all sound" % (taken, made, 100.0 * taken / made,
+                                                                              sum(sums.values()), sums["walked"],
                                                      sums["changed"], sums["made"]))
 
 
