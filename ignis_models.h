@@ -19174,7 +19174,7 @@ IGNIS__PRIVATE const char *ignis__string_set_of_pattern(ignis__string_set *set, 
     return fault;
 }
 
-/*  models/grammar/schema_text.c - reads the text of a JSON schema: members, strings, counts, references; writes literals
+/*  models/grammar/schema_text.c - the text of a JSON schema: members, strings, counts, references; literals of rules
 
     The text was checked to be valid JSON before.
     May use: grammar.c, base/json.c, tokenizer/byte_buffer.c. Locks: none. */

@@ -183,18 +183,22 @@ def resolve(ref, root):
     return root
 
 
-def valid(value, schema, root):
+def valid(value, schema, root, followed=()):
+    """followed: references on the way to this schema. One that leads back to itself allows no value of its own."""
     if isinstance(schema, bool):
         return schema
     def holds(part, inner=value):
-        return valid(inner, part, root)
+        return valid(inner, part, root, followed if inner is value else ())
     s = schema
     types = s.get("type", [])
     if types and not any(has_type(value, name) for name in ([types] if isinstance(types, str) else types)):
         return False
     if "enum" in s and not any(equal(value, one) for one in s["enum"]) or "const" in s and not equal(value, s["const"]):
         return False
-    if "$ref" in s and not holds(resolve(s["$ref"], root)) or not all(map(holds, s.get("allOf", []))):
+    if "$ref" in s and (s["$ref"] in followed or
+                        not valid(value, resolve(s["$ref"], root), root, followed + (s["$ref"],))):
+        return False
+    if not all(map(holds, s.get("allOf", []))):
         return False
     if "anyOf" in s and not any(map(holds, s["anyOf"])) or "oneOf" in s and sum(map(holds, s["oneOf"])) != 1:
         return False
@@ -391,7 +395,7 @@ class Maker:
             for word in ("anyOf", "oneOf"):
                 if word in node:
                     rest = {k: v for k, v in node.items() if k != word}
-                    return self.value(nodes[:i] + [rest] + nodes[i + 1:] + [r.choice(node[word])], root, depth)
+                    return self.value(nodes[:i] + [rest] + nodes[i + 1:] + [r.choice(node[word])], root, depth - 1)
         for node in nodes:
             if "enum" in node or "const" in node:
                 return r.choice(node.get("enum", [node.get("const")]) if "const" not in node else [node["const"]])
