@@ -18458,15 +18458,17 @@ IGNIS__PRIVATE bool ignis__string_set_of_lengths(ignis__string_set *set, int lea
     return true;
 }
 
+/*  The names that a state goes on with: of the list the first and the end, and bytes of them that were read. */
+typedef struct ignis__string_set_place {
+    int first, end;
+    size_t at;
+} ignis__string_set_place;
+
 /*  Makes the set of all strings except `count` names, which are sorted by their bytes and different. The states are
     a tree of their beginnings; the last state is that of strings that no name begins with. */
 IGNIS__PRIVATE bool ignis__string_set_of_others(ignis__string_set *set, const ignis__string_name *names, int count)
 {
-    ignis__list places = IGNIS__ZERO; /* of each state: the first and the end of its names, and bytes that are read */
-    typedef struct ignis__string_set_place {
-        int first, end;
-        size_t at;
-    } ignis__string_set_place;
+    ignis__list places = IGNIS__ZERO; /* of each state */
     ignis__string_set_place *place, now;
     ignis__string_set_state *state;
     int64_t i;
