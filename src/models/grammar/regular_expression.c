@@ -100,18 +100,18 @@ static void ignis__regex_add_class(ignis__regex *regex, char letter)
                                     spaces[] = {{9, 13},          {32, 32},         {0xA0, 0xA0},     {0x1680, 0x1680},
                                                 {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
                                                 {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
-    char small = (char)(letter | 32);
-    const ignis__regex_range *known = small == 'd' ? digits : small == 'w' ? words : spaces;
-    int count = small == 'd' ? 1 : small == 'w' ? 4 : IGNIS__COUNT(spaces), i;
+    char lower = (char)(letter | 32);
+    const ignis__regex_range *known = lower == 'd' ? digits : lower == 'w' ? words : spaces;
+    int count = lower == 'd' ? 1 : lower == 'w' ? 4 : IGNIS__COUNT(spaces), i;
     uint32_t next = 0;
     for (i = 0; i < count; i++) {
-        if (letter == small)
+        if (letter == lower)
             ignis__regex_add_range(regex, known[i].low, known[i].high);
         else
             ignis__regex_add_range(regex, next, known[i].low - 1);
         next = known[i].high + 1;
     }
-    if (letter != small)
+    if (letter != lower)
         ignis__regex_add_range(regex, next, IGNIS__STRING_SET_CODES - 1);
 }
 
