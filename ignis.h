@@ -25997,205 +25997,6 @@ typedef struct ignis__op {
     ignis__array *saved[IGNIS__OP_SAVED]; /* for its backward function */
 } ignis__op;
 
-/*  A product of row-major matrices: out [batch, m, n] = op(a) op(b). */
-typedef struct ignis__product {
-    int64_t m, n, k, batch;
-    int64_t batch_a, batch_b;     /* elements between the matrices of a batch; 0: one matrix for all */
-    int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
-    int dtype, epilogue;          /* one of cuBLASLt's */
-    int alignment;                /* of all addresses, in bytes: 16, 8, 4 or 2 */
-    int operands;                 /* the dtype of a and b if it differs from dtype; else 0 */
-} ignis__product;
-
-/*  An ignis_activation of products only, the second of a gated layer: silu(gate) * product. pre holds the
-    gate and after it the products, which are written if `keeps`, and read by a gradient. Its out is [2, m, n]
-    too: of the gate and the product. There are no batches, and no other epilogue. */
-#define IGNIS__ACTIVATION_GATED 3
-
-/*  An ignis_activation of products only: the result [m, n / 2] is silu of the first half of the columns,
-    times the second half. For products that ignis__gemm_supports_paired takes. */
-#define IGNIS__ACTIVATION_PAIRED 4
-
-/*  The epilogue of a product, in this order. A NULL array leaves its step out. Sums need a product without
-    batches. */
-typedef struct ignis__epilogue {
-    double factor;      /* of the product; 0: 1 */
-    ignis__array *bias; /* [n], added to each row */
-    int activation;     /* an ignis_activation, or one of those above; 0: none */
-    bool gradient;      /* the product is multiplied by the derivative of the activation at pre */
-    /* Like out: receives the product with its bias; of a gradient, what was kept. Gated: [2, m, n], see
-       above. */
-    ignis__array *pre;
-    bool keeps;                      /* of gated ones that are not a gradient */
-    ignis__array *residual;          /* like out, added */
-    ignis__array *column_sums;       /* [n]: the sums of the results over m */
-    bool accumulate;                 /* the result is added to out */
-    ignis__array *row_sums;          /* [m]: the sums of op(a) over k */
-    ignis__array *scale_a, *scale_b; /* of operands of 8 bits, f32: [1] or [m], [1] or [n] */
-} ignis__epilogue;
-
-/*  Params of the kernels that multiply matrices. Kernels define T, the type of the result, Operand, that of a and b,
-    and Wide, that of sums. Null pointers leave their part out. */
-
-/*  The patches of an array of images [image, height, width, pixel elements]: a row of the matrix is a pixel of a grid,
-    a column is an element of a patch. The patch of grid pixel (r, c) has tap (i, j) at row
-    first[0] + r * stride[0] + i * step[0] of the image, and the same for columns. Outside of the image it is zero.
-    Volumes [image, depth, height, width, pixel elements] have planes as well, with -DIGNIS_VOLUMES=1. */
-typedef struct ignis__patches {
-    ignis__divisor rows, columns;     /* of the grid */
-    ignis__divisor channels, across;  /* of a tap, and taps in a row of a patch */
-    int height, width;                /* of the array */
-    int first[3], stride[3], step[3]; /* of rows, of columns, of planes */
-    int apart;                        /* of patches of a: the pixels of out are not contiguous */
-    /* of patches of a with b by columns: tap (i, j) is tap weight + i * weight_step[0] + j * weight_step[1] of b */
-    int weight, weight_step[3];
-    int weight_channels;                      /* [weight_channels, taps, n], as it is stored */
-    long long weight_row;                     /* elements from one of these channels to the next */
-    long long pixel;                          /* elements between the pixels of the array */
-    long long out_image, out_row, out_column; /* of patches of a: elements of out between images, rows and columns */
-    long long out_plane;
-    ignis__divisor planes, down; /* planes of the grid, and rows of taps in a plane of a patch */
-    int depth;                   /* of the array */
-} ignis__patches;
-IGNIS__ASSERT_SIZE(ignis__patches, 200);
-
-/*  A product: out = what the epilogue makes of factor * op(a) op(b). */
-typedef struct ignis__gemm_params {
-    IGNIS__POINTER(const Operand) a, b;
-    IGNIS__POINTER(T) out;        /* of a gradient of a gated activation [2, m, n]: of the gate, of the multiplicand */
-    IGNIS__POINTER(const T) bias; /* [n], added to each row */
-    /* Like out: the input of the activation; a forward product writes it, a gradient reads it. Gated: [2, m, n], the
-       gate, which both read, and the multiplicand, which a forward product writes if `keeps`. */
-    IGNIS__POINTER(T) pre;
-    IGNIS__POINTER(const T) residual; /* like out, added after the activation */
-    /* Wide [split, batch, m, n]: sums over parts of k, for ignis_gemm_finish, which does the rest */
-    IGNIS__POINTER(void) partial;
-    /* [split, m], by wgmma [split, tile column, m]: the sums of op(a) over its rows, of a product without batches */
-    IGNIS__POINTER(Wide) row_sums;
-    IGNIS__POINTER(Wide) column_sums; /* [row tile, n]: the sums of the results of a tile over its columns */
-    IGNIS__POINTER(const float) scale_a, scale_b; /* of operands of 8 bits: [1] or [m], [1] or [n] */
-    long long m, n, k, batch;
-    long long batch_a, batch_b; /* elements between the matrices of a batch */
-    long long row_a, row_b;     /* elements between the rows of a and b, as they are stored */
-    long long split_k;          /* elements of k of a split, a multiple of 32 */
-    double factor;
-    int splits, transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
-    int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */
-    int scales_a, scales_b;               /* elements from one scale to the next: 0 if one is for all */
-    int accumulate, keeps;                /* out is added to the result; see pre */
-    /* Rows are full packs of 16 bytes. IGNIS__HALF_PACKED: taps of patches, and weights, are packs of 8 bytes. */
-    int packed_a, packed_b, packed_out;
-    int box_a, box_b;     /* kernels/gemm_hopper.cu: rows of an operand that are loaded at a time */
-#ifndef IGNIS__NO_PATCHES /* kernels of plain products end here */
-    ignis__patches patches;
-} ignis__gemm_params;
-IGNIS__ASSERT_SIZE(ignis__gemm_params, 424);
-#else
-} ignis__gemm_params;
-IGNIS__ASSERT_SIZE(ignis__gemm_params, 224);
-#endif
-
-enum { IGNIS__HALF_PACKED = 2 };
-
-/*  A copy of an operand whose rows are made of packs, or are half of one or less: `row` elements, then zeros. */
-typedef struct ignis__gemm_copy {
-    IGNIS__POINTER(T) to;
-    IGNIS__POINTER(const T) from;
-    long long row, stride, rows;
-} ignis__gemm_copy;
-IGNIS__ASSERT_SIZE(ignis__gemm_copy, 40);
-
-/*  kernels/unfold.cu: patches of images as rows of a matrix. Of sides in the order of those of patches. */
-enum { IGNIS__UNFOLD_ROWS, IGNIS__UNFOLD_COLUMNS, IGNIS__UNFOLD_PLANES };
-
-typedef struct ignis__unfolding {
-    ignis__patches patches;
-    ignis__divisor packs;     /* of a row of the matrix (ignis_unfold), of a pixel (ignis_fold) */
-    ignis__divisor size[3];   /* of the image */
-    ignis__divisor stride[3]; /* from one patch to the next */
-    int taps, packed;         /* packed: channels are a multiple of a pack, and both arrays are aligned */
-    long long count;          /* packs of the result, or elements */
-} ignis__unfolding;
-IGNIS__ASSERT_SIZE(ignis__unfolding, 304);
-
-/*  kernels/grouped_mma.cu: tiles of the grid, and the pixels of the array that one reads. */
-typedef struct ignis__conv_tiles {
-    ignis__divisor across, down;  /* tiles in a row of an image, and rows of tiles */
-    ignis__divisor columns, halo; /* columns of a tile, and of the pixels that it reads */
-    int rows, halo_rows, count;
-} ignis__conv_tiles;
-IGNIS__ASSERT_SIZE(ignis__conv_tiles, 60);
-
-/*  A product, and what its launch depends on. */
-typedef struct ignis__gemm {
-    ignis__gemm_params params; /* of the kernel; of a plain product up to the patches */
-    /* The operand with patches: 1 is a, 2 is b; 0: a plain product. */
-    int patches_of;
-    /* Of a product with patches: the k of wgmma; 0: it cannot be used. */
-    int64_t wgmma_k;
-    int64_t images, weights;     /* of these; and the channels of the weights */
-    bool volumes;                /* images have planes */
-    bool folded;                 /* pairs of pixels are one with twice the channels */
-    ignis_dtype dtype, operands; /* of the result; of a and b */
-    int rows;                    /* of a wgmma tile; 0: as ignis__gemm_rows finds */
-    /* The operand that pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: no pairs. */
-    int pairs;
-} ignis__gemm;
-
-enum { IGNIS__SHARE_A = 1, IGNIS__SHARE_B };
-
-/*  A kernel: the tile of a block, its threads, blocks of an SM at a time, and nanoseconds: of 64 elements of
-    k of a tile for an SM, and for a block at least; between two tiles; before the first. On an H200, of
-    16-bit elements, and of f32 in plain CUDA C. */
-typedef struct ignis__gemm_tile {
-    ignis__builtin builtin;
-    int rows, columns;
-    unsigned threads;
-    int blocks, step, latency, between, before;
-} ignis__gemm_tile;
-
-/*  A kernel, and how it is launched for a product. */
-typedef struct ignis__gemm_kernel {
-    ignis__builtin builtin;
-    int rows, columns, summed_rows; /* of a tile; summed_rows of it are one row of column_sums */
-    bool sums_rows;                 /* it computes row_sums */
-    bool stays;                     /* a block computes one tile after the other */
-    bool packs;                     /* operands whose rows are no full packs are copied first */
-    bool transposes;                /* operands that are not contiguous along k are transposed first */
-    int64_t splits;                 /* of k */
-    unsigned threads, shared;
-    int blocks;                  /* of an SM at a time */
-    char define[IGNIS__DEFINES]; /* of its variant; "": none */
-} ignis__gemm_kernel;
-
-/*  A tiny product that waits to be launched together with another one. */
-typedef struct ignis__gemm_pending {
-    ignis__gemm p;
-    ignis_dtype dtype;
-    int64_t blocks; /* 0: there is no product */
-} ignis__gemm_pending;
-
-/*  Matrices [count, rows, columns] in memory. */
-typedef struct ignis__gemm_matrix {
-    ignis__address at;
-    int64_t count, rows, columns;
-    int64_t row, batch; /* elements from a row to the next, and from a matrix to the next; batch 0: one for all */
-    int packed;         /* rows are full packs, of 16 bytes, or of 8: IGNIS__HALF_PACKED */
-} ignis__gemm_matrix;
-
-typedef struct ignis__autotune {
-    uint64_t key;
-    bool own;
-    struct ignis__autotune *next;
-} ignis__autotune;
-
-struct ignis__measurements_type {
-    ignis__mutex
-        lock; /* never held while measuring: the work that is waited for may wait for another thread's product */
-    bool is_read;
-    ignis__autotune *first;
-};
-
 typedef struct ignis__binary_params {
     ignis__axis axis;     /* of the second operand; n = 1 for equal shapes */
     ignis_shape shape;    /* of the second operand */
@@ -26371,11 +26172,6 @@ IGNIS__ASSERT_SIZE(ignis__select_sizes, 72);
     `bins` + 1 sorted ones. The last bin has its upper edge, too. */
 enum { IGNIS__COUNT_BY_VALUE, IGNIS__COUNT_BY_WIDTH, IGNIS__COUNT_BY_EDGES };
 
-/*  The gradients of a linear layer; NULL: not needed. */
-typedef struct ignis__linear_grads {
-    ignis__array *x, *w, *bias;
-} ignis__linear_grads;
-
 /*  Rows are distributed as by ignis_row in kernels/ignis.cuh: a warp has 4 packs a lane, or without packs a
     block has 8 elements a thread. */
 #define IGNIS__ROW_PACKS 4
@@ -26387,44 +26183,6 @@ typedef struct ignis__rows {
     int64_t blocks;
     size_t shared;
 } ignis__rows;
-
-/*  A convolution along the rows, the columns or the planes of its images. */
-typedef struct ignis__conv_side {
-    int64_t in, out, kernel, stride, padding, dilation;
-} ignis__conv_side;
-
-enum { IGNIS__ROWS, IGNIS__COLUMNS, IGNIS__PLANES, IGNIS__SIDES };
-
-/*  A convolution; channels and outs are of one group. It is patches of x, [images * out * out * out, kernel * kernel *
-    kernel * channels], times weights. */
-typedef struct ignis__conv {
-    int64_t images, channels, outs, groups;
-    ignis__conv_side side[IGNIS__SIDES];
-    ignis_dtype dtype;
-    int sides;    /* of the call: 1 of a signal */
-    bool volumes; /* there are planes; else one */
-} ignis__conv;
-
-/*  How a grid of pixels and the taps of its patches step along a side of an array, as in kernels/gemm.cuh,
-    and along the taps of the weights. */
-typedef struct ignis__conv_grid {
-    int64_t grid, taps, first, stride, step, weight, weight_step;
-} ignis__conv_grid;
-
-/*  An array of pixels or weights that is an operand: rows of `channels` channels. */
-typedef struct ignis__conv_operand {
-    ignis__address at;
-    int64_t channels; /* as stored */
-    int packed;       /* they are full packs: 1: of 16 bytes, 2: of 8 */
-} ignis__conv_operand;
-
-/*  The plan of a product by kernels/grouped_mma.cu: a slab of groups for a block, in chunks of 8 channels. */
-typedef struct ignis__grouped {
-    ignis__conv_tiles tiles;
-    int channels, outs, taps, slab, slabs;
-    int64_t shared;
-    char define[IGNIS__DEFINES];
-} ignis__grouped;
 
 /*  Kernels of layer_norm or rms_norm. Kernels of rms_norm take the same parameters, and ignore what they do
     not need. */
@@ -26665,204 +26423,6 @@ typedef struct ignis__cross_entropy_results {
     ignis__array *loss, *scale, *log_sums;
 } ignis__cross_entropy_results;
 
-/*  Params of the kernels of attention. Kernels define T, the type of elements, Bias, that of
-    a bias, and Wide, that of statistics. */
-
-/*  Rows of the heads of a tensor: head h of row r of batch b starts at data + b * batch + r * row + h * head. So a
-    tensor may be a block of columns of a wider one, such as the q of a fused qkv. */
-IGNIS__TEMPLATE(E) struct ignis__attention_rows {
-    IGNIS__POINTER(E) data;
-    long long row, head, batch; /* elements */
-};
-
-/*  Forward reads q, k, v and writes out and lse. Backward reads all of these and grad_out, and writes delta, then
-    grad_q, grad_k, grad_v. Unused members may be null. Query head h attends to key head h / (heads / kv_heads). */
-typedef struct ignis__attention_params {
-    IGNIS__OF(ignis__attention_rows, const T) q, k, v;
-    IGNIS__OF(ignis__attention_rows, T) out; /* [batch, sq, heads * head_dim] */
-    IGNIS__OF(ignis__attention_rows, const T) grad_out;
-    IGNIS__OF(ignis__attention_rows, T) grad_q, grad_k, grad_v;
-    /* [batch, heads, sq]: log of the sum of exp(scale * score) over the keys that the query sees; +infinity if it sees
-       none. With a bias: a bound of the scores, then, after all of these, log 2 of the sum of exp(score - bound):
-       together they would lose digits, or the sum. */
-    IGNIS__POINTER(Wide) lse;
-    IGNIS__POINTER(Wide) delta; /* [batch, heads, sq]: sum of out * grad_out */
-    int batches, heads, kv_heads, head_dim;
-    int sq, sk;   /* queries and keys, below 2^30 */
-    int causal;   /* query i sees the keys before i + sk - sq + 1, so the last query sees all; else every query does */
-    double scale; /* of the scores, positive */
-    double softcap;
-    /* [batch, heads, sq, sk], steps of 0 where it is broadcast: row, head, batch */
-    IGNIS__OF(ignis__attention_rows, const Bias) bias;
-    IGNIS__OF(ignis__attention_rows, Bias) grad_bias;
-    IGNIS__POINTER(const int) lengths; /* of the sequences, [batch]; or null: each has all keys */
-    /* Of documents, [batch, sk + 1, 2], or null; with them sq is sk. For each row the first row of its document, and
-       the row after its last one; kernels/attention_bounds.cu says what it is for a row in none. Then the same of all
-       documents together. */
-    IGNIS__POINTER(const int) bounds;
-    int window; /* keys at this distance from the query's own, or farther, are not seen; max(sq, sk): all are seen */
-} ignis__attention_params;
-IGNIS__ASSERT_SIZE(ignis__attention_params, 408);
-
-/*  kernels/attention_hopper.cu: how the items of the forward pass are distributed. */
-typedef struct ignis__forward_plan {
-    IGNIS__POINTER(unsigned) counter; /* of items that were handed out; 0, and left 0 */
-    /* with splits: [splits][batches * heads * sq][D] sums, then for each a bound and a sum of weights */
-    IGNIS__POINTER(float) parts;
-    int section;       /* heads whose items are processed together */
-    int splits, tiles; /* of the keys of an item, and tiles of keys of a split */
-} ignis__forward_plan;
-IGNIS__ASSERT_SIZE(ignis__forward_plan, 32);
-
-/*  kernels/attention_hopper_backward.cu: scratch that the kernels pass on. Rows of a head are filled up to full tiles.
-    */
-typedef struct ignis__attention_scratch {
-    IGNIS__POINTER(float) lse, delta; /* [batch, heads, rows]: lse in units of log 2, infinity after the last query */
-    /* [batch, heads, tiles][QUERIES * D]: chunks of 8 columns, as the 128 threads of a group hold them;
-       FEW: [parts of the keys][batch, heads, sq][D] */
-    IGNIS__POINTER(float) grad_q;
-    IGNIS__POINTER(uint32_t) turns; /* [batch, heads, tiles][TURNS]: number of blocks that have added to the tile */
-    IGNIS__POINTER(uint32_t) next;  /* the place in the order for the next block */
-    /* of columns, of SUMMED rows each: [batch, parts of the rows][heads of keys, of values][HEAD_DIM]; or null */
-    IGNIS__POINTER(float) sums;
-    int rows;
-    /* key heads per section, so that what they read again stays in the L2 cache; FEW: tiles of keys of a part, which a
-       block loops over */
-    int section;
-} ignis__attention_scratch;
-IGNIS__ASSERT_SIZE(ignis__attention_scratch, 56);
-
-typedef struct ignis__attention_rows ignis__attention_rows;
-
-/*  How the caller says where documents begin. */
-typedef enum ignis__documents {
-    IGNIS__DOCUMENTS_NONE,
-    IGNIS__DOCUMENTS_IDS,
-    IGNIS__DOCUMENTS_OFFSETS
-} ignis__documents;
-
-/*  An attention, and what its launch depends on. */
-typedef struct ignis__attention {
-    ignis__attention_params params;
-    int bias_dtype, has_lengths; /* 0: none. This and the next are for the host: no kernel has them */
-    ignis__documents documents;
-    int windowed; /* the caller has set a window, which longer rows exceed */
-} ignis__attention;
-
-/*  How a kernel is launched: rows of a block, rows that it steps over at a time, threads and dynamic shared
-    memory. */
-typedef struct ignis__attention_shape {
-    int rows, walk, threads, shared;
-} ignis__attention_shape;
-
-typedef struct ignis__attention_variant {
-    char define[96];
-    ignis__builtin forward_kernel, delta_kernel, kv_kernel, q_kernel, bias_kernel;
-    ignis__attention_shape forward, kv, q, bias;
-} ignis__attention_variant;
-
-/*  Geometry of kernels/attention_hopper.cu by the largest head size: teams of a block, groups of 64 queries
-    of a team, keys of a tile, and tiles of k and of v that are loaded or on their way. */
-typedef struct ignis__attention_hopper_shape {
-    int head_dim, teams, groups, keys, stages;
-} ignis__attention_hopper_shape;
-
-/*  Fourier transforms of signals in memory. A signal is one of:
-
-        COMPLEX     complex numbers
-        REAL        real numbers
-        PAIRS       real numbers, of which two are one complex number: a real transform of even length 2 N is
-                    a complex one of length N
-        MERGED      the first half of the spectrum of a real signal of even length 2 N: N + 1 complex numbers,
-                    which are made of, or become, the N numbers of the transform of its pairs
-        HERMITIAN   the same of a real signal of odd length N: (N + 1) / 2 complex numbers
-
-    An inverse transform exchanges real and imaginary parts before and after a forward one. */
-enum { IGNIS__FFT_COMPLEX, IGNIS__FFT_REAL, IGNIS__FFT_PAIRS, IGNIS__FFT_MERGED, IGNIS__FFT_HERMITIAN };
-
-/*  How a pass reads and writes. CHIRP: numbers are multiplied by those of Bluestein's algorithm. SWAP_LAST: parts are
-    exchanged once more after that. PACKED: of PAIRS, at even addresses. */
-enum {
-    IGNIS__FFT_SWAP_IN = 1,
-    IGNIS__FFT_CHIRP_IN = 2,
-    IGNIS__FFT_SWAP_OUT = 4,
-    IGNIS__FFT_CHIRP_OUT = 8,
-    IGNIS__FFT_SWAP_LAST = 16,
-    IGNIS__FFT_PACKED_IN = 32,
-    IGNIS__FFT_PACKED_OUT = 64
-};
-
-/*  How signals are stored. A signal has the indices a, b and c, of which a is the fastest. Element j of a transform is
-    number a * first_a + b * first_b + j * step of the signal. */
-typedef struct ignis__fft_side {
-    long long a, b, c; /* numbers of memory between signals; real ones in REAL and PAIRS, else complex ones */
-    long long stride;  /* between elements of a signal; 1, but for COMPLEX */
-    int first_a, first_b, step;
-    int length; /* numbers of a signal in memory: elements from there on are read as 0, and not written */
-} ignis__fft_side;
-IGNIS__ASSERT_SIZE(ignis__fft_side, 48);
-
-typedef struct ignis__fft_params {
-    IGNIS__POINTER(void) out;
-    IGNIS__POINTER(const void) in;
-    IGNIS__POINTER(const void)
-    chirp, filter; /* complex numbers of Bluestein's algorithm; results are times the filter */
-    ignis__fft_side from, to;
-    long long count_a, turn;           /* turn: results are multiplied by exp(-2 pi i a k / turn); 0: they are not */
-    double scale, inner;               /* inner: of numbers inside a MERGED or HERMITIAN spectrum */
-    int count_b, tiles_a, points, how; /* points: elements of the whole transform */
-} ignis__fft_params;
-IGNIS__ASSERT_SIZE(ignis__fft_params, 176);
-
-/*  Transforms of n complex numbers that wait for their launches. */
-typedef struct ignis__fft_work {
-    ignis__fft_params params;
-    ignis_dtype dtype;
-    int64_t n, count_c; /* count_c: indices c */
-    int load, store;    /* kinds of signals */
-} ignis__fft_work;
-
-/*  The transform along one dimension: [outer, in, inner] becomes [outer, out, inner]. Signals are cut or filled to n
-    points, and results are cut or filled to `out`. */
-typedef struct ignis__fft_step {
-    int64_t outer, in, n, out, inner; /* in and out: real numbers on the side of real signals, else complex ones */
-    int load, store;
-    bool is_inverse;
-    double scale, inner_weight; /* inner_weight: of numbers inside a half spectrum, each of which represents two */
-} ignis__fft_step;
-
-#define IGNIS__FFT_LONGEST ((int64_t)1 << 29)
-
-#define IGNIS__LETTERS 52
-#define IGNIS__LABELS (IGNIS__LETTERS + IGNIS_MAX_DIMS) /* letters, and the dimensions of dots */
-
-/*  A tensor of ignis_einsum, with a label for each of its dimensions. */
-typedef struct ignis__term {
-    ignis_tensor tensor;
-    bool is_made; /* by ignis_einsum, which releases it */
-    bool has_dots;
-    int count;
-    uint8_t label[IGNIS_MAX_DIMS];
-    int64_t size[IGNIS_MAX_DIMS];
-} ignis__term;
-
-typedef struct ignis__einsum {
-    ignis__op *op; /* of the checks */
-    const char *equation;
-    int count;
-    int64_t size[IGNIS__LABELS]; /* -1: no operand has the label */
-    ignis__term terms[IGNIS_MAX_OPERANDS], result;
-} ignis__einsum;
-
-/*  q, k and v as three tensors; in one tensor; or of one query, where num_kv_heads follows from the shapes. */
-typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
-
-/*  Values that the backward of q, k and v in one tensor needs besides the saved arrays. */
-typedef struct ignis__sdpa_packed {
-    ignis__attention attention;
-    ignis__rope rope; /* of q and k; no heads: they are not rotated */
-} ignis__sdpa_packed;
-
 /*  A linear operation of one tensor, and its adjoint, for vjp functions: computes from op->in[0] the result, or with
     `back` the gradient. */
 typedef ignis__array *(*ignis__linear_fn)(ignis__op *op, const void *params, bool back);
@@ -26905,6 +26465,216 @@ enum { IGNIS__SAVED_OUTPUT = -1, IGNIS__SAVED_CONSTANT = -2, IGNIS__SAVED_AGAIN 
 
 
 /*  linalg - linear algebra of batches of matrices: factors, systems, eigenvalues, singular values. */
+
+/*  ops/matmul - products: the choice of a kernel, its launch, cuBLASLt, layers. */
+
+/*  A product of row-major matrices: out [batch, m, n] = op(a) op(b). */
+typedef struct ignis__product {
+    int64_t m, n, k, batch;
+    int64_t batch_a, batch_b;     /* elements between the matrices of a batch; 0: one matrix for all */
+    int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
+    int dtype, epilogue;          /* one of cuBLASLt's */
+    int alignment;                /* of all addresses, in bytes: 16, 8, 4 or 2 */
+    int operands;                 /* the dtype of a and b if it differs from dtype; else 0 */
+} ignis__product;
+
+/*  An ignis_activation of products only, the second of a gated layer: silu(gate) * product. pre holds the
+    gate and after it the products, which are written if `keeps`, and read by a gradient. Its out is [2, m, n]
+    too: of the gate and the product. There are no batches, and no other epilogue. */
+#define IGNIS__ACTIVATION_GATED 3
+
+/*  An ignis_activation of products only: the result [m, n / 2] is silu of the first half of the columns,
+    times the second half. For products that ignis__gemm_supports_paired takes. */
+#define IGNIS__ACTIVATION_PAIRED 4
+
+/*  The epilogue of a product, in this order. A NULL array leaves its step out. Sums need a product without
+    batches. */
+typedef struct ignis__epilogue {
+    double factor;      /* of the product; 0: 1 */
+    ignis__array *bias; /* [n], added to each row */
+    int activation;     /* an ignis_activation, or one of those above; 0: none */
+    bool gradient;      /* the product is multiplied by the derivative of the activation at pre */
+    /* Like out: receives the product with its bias; of a gradient, what was kept. Gated: [2, m, n], see
+       above. */
+    ignis__array *pre;
+    bool keeps;                      /* of gated ones that are not a gradient */
+    ignis__array *residual;          /* like out, added */
+    ignis__array *column_sums;       /* [n]: the sums of the results over m */
+    bool accumulate;                 /* the result is added to out */
+    ignis__array *row_sums;          /* [m]: the sums of op(a) over k */
+    ignis__array *scale_a, *scale_b; /* of operands of 8 bits, f32: [1] or [m], [1] or [n] */
+} ignis__epilogue;
+
+/*  The sides of an image, whose patches may be an operand. */
+enum { IGNIS__ROWS, IGNIS__COLUMNS, IGNIS__PLANES, IGNIS__SIDES };
+
+/*  Params of the kernels that multiply matrices. Kernels define T, the type of the result, Operand, that of a and b,
+    and Wide, that of sums. Null pointers leave their part out. */
+
+/*  The patches of an array of images [image, height, width, pixel elements]: a row of the matrix is a pixel of a grid,
+    a column is an element of a patch. The patch of grid pixel (r, c) has tap (i, j) at row
+    first[0] + r * stride[0] + i * step[0] of the image, and the same for columns. Outside of the image it is zero.
+    Volumes [image, depth, height, width, pixel elements] have planes as well, with -DIGNIS_VOLUMES=1. */
+typedef struct ignis__patches {
+    ignis__divisor rows, columns;     /* of the grid */
+    ignis__divisor channels, across;  /* of a tap, and taps in a row of a patch */
+    int height, width;                /* of the array */
+    int first[3], stride[3], step[3]; /* of rows, of columns, of planes */
+    int apart;                        /* of patches of a: the pixels of out are not contiguous */
+    /* of patches of a with b by columns: tap (i, j) is tap weight + i * weight_step[0] + j * weight_step[1] of b */
+    int weight, weight_step[3];
+    int weight_channels;                      /* [weight_channels, taps, n], as it is stored */
+    long long weight_row;                     /* elements from one of these channels to the next */
+    long long pixel;                          /* elements between the pixels of the array */
+    long long out_image, out_row, out_column; /* of patches of a: elements of out between images, rows and columns */
+    long long out_plane;
+    ignis__divisor planes, down; /* planes of the grid, and rows of taps in a plane of a patch */
+    int depth;                   /* of the array */
+} ignis__patches;
+IGNIS__ASSERT_SIZE(ignis__patches, 200);
+
+/*  A product: out = what the epilogue makes of factor * op(a) op(b). */
+typedef struct ignis__gemm_params {
+    IGNIS__POINTER(const Operand) a, b;
+    IGNIS__POINTER(T) out;        /* of a gradient of a gated activation [2, m, n]: of the gate, of the multiplicand */
+    IGNIS__POINTER(const T) bias; /* [n], added to each row */
+    /* Like out: the input of the activation; a forward product writes it, a gradient reads it. Gated: [2, m, n], the
+       gate, which both read, and the multiplicand, which a forward product writes if `keeps`. */
+    IGNIS__POINTER(T) pre;
+    IGNIS__POINTER(const T) residual; /* like out, added after the activation */
+    /* Wide [split, batch, m, n]: sums over parts of k, for ignis_gemm_finish, which does the rest */
+    IGNIS__POINTER(void) partial;
+    /* [split, m], by wgmma [split, tile column, m]: the sums of op(a) over its rows, of a product without batches */
+    IGNIS__POINTER(Wide) row_sums;
+    IGNIS__POINTER(Wide) column_sums; /* [row tile, n]: the sums of the results of a tile over its columns */
+    IGNIS__POINTER(const float) scale_a, scale_b; /* of operands of 8 bits: [1] or [m], [1] or [n] */
+    long long m, n, k, batch;
+    long long batch_a, batch_b; /* elements between the matrices of a batch */
+    long long row_a, row_b;     /* elements between the rows of a and b, as they are stored */
+    long long split_k;          /* elements of k of a split, a multiple of 32 */
+    double factor;
+    int splits, transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
+    int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */
+    int scales_a, scales_b;               /* elements from one scale to the next: 0 if one is for all */
+    int accumulate, keeps;                /* out is added to the result; see pre */
+    /* Rows are full packs of 16 bytes. IGNIS__HALF_PACKED: taps of patches, and weights, are packs of 8 bytes. */
+    int packed_a, packed_b, packed_out;
+    int box_a, box_b;     /* kernels/gemm_hopper.cu: rows of an operand that are loaded at a time */
+#ifndef IGNIS__NO_PATCHES /* kernels of plain products end here */
+    ignis__patches patches;
+} ignis__gemm_params;
+IGNIS__ASSERT_SIZE(ignis__gemm_params, 424);
+#else
+} ignis__gemm_params;
+IGNIS__ASSERT_SIZE(ignis__gemm_params, 224);
+#endif
+
+enum { IGNIS__HALF_PACKED = 2 };
+
+/*  A copy of an operand whose rows are made of packs, or are half of one or less: `row` elements, then zeros. */
+typedef struct ignis__gemm_copy {
+    IGNIS__POINTER(T) to;
+    IGNIS__POINTER(const T) from;
+    long long row, stride, rows;
+} ignis__gemm_copy;
+IGNIS__ASSERT_SIZE(ignis__gemm_copy, 40);
+
+/*  kernels/unfold.cu: patches of images as rows of a matrix. Of sides in the order of those of patches. */
+enum { IGNIS__UNFOLD_ROWS, IGNIS__UNFOLD_COLUMNS, IGNIS__UNFOLD_PLANES };
+
+typedef struct ignis__unfolding {
+    ignis__patches patches;
+    ignis__divisor packs;     /* of a row of the matrix (ignis_unfold), of a pixel (ignis_fold) */
+    ignis__divisor size[3];   /* of the image */
+    ignis__divisor stride[3]; /* from one patch to the next */
+    int taps, packed;         /* packed: channels are a multiple of a pack, and both arrays are aligned */
+    long long count;          /* packs of the result, or elements */
+} ignis__unfolding;
+IGNIS__ASSERT_SIZE(ignis__unfolding, 304);
+
+/*  kernels/grouped_mma.cu: tiles of the grid, and the pixels of the array that one reads. */
+typedef struct ignis__conv_tiles {
+    ignis__divisor across, down;  /* tiles in a row of an image, and rows of tiles */
+    ignis__divisor columns, halo; /* columns of a tile, and of the pixels that it reads */
+    int rows, halo_rows, count;
+} ignis__conv_tiles;
+IGNIS__ASSERT_SIZE(ignis__conv_tiles, 60);
+
+/*  A product, and what its launch depends on. */
+typedef struct ignis__gemm {
+    ignis__gemm_params params; /* of the kernel; of a plain product up to the patches */
+    /* The operand with patches: 1 is a, 2 is b; 0: a plain product. */
+    int patches_of;
+    /* Of a product with patches: the k of wgmma; 0: it cannot be used. */
+    int64_t wgmma_k;
+    int64_t images, weights;     /* of these; and the channels of the weights */
+    bool volumes;                /* images have planes */
+    bool folded;                 /* pairs of pixels are one with twice the channels */
+    ignis_dtype dtype, operands; /* of the result; of a and b */
+    int rows;                    /* of a wgmma tile; 0: as ignis__gemm_rows finds */
+    /* The operand that pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: no pairs. */
+    int pairs;
+} ignis__gemm;
+
+enum { IGNIS__SHARE_A = 1, IGNIS__SHARE_B };
+
+/*  A kernel: the tile of a block, its threads, blocks of an SM at a time, and nanoseconds: of 64 elements of
+    k of a tile for an SM, and for a block at least; between two tiles; before the first. On an H200, of
+    16-bit elements, and of f32 in plain CUDA C. */
+typedef struct ignis__gemm_tile {
+    ignis__builtin builtin;
+    int rows, columns;
+    unsigned threads;
+    int blocks, step, latency, between, before;
+} ignis__gemm_tile;
+
+/*  A kernel, and how it is launched for a product. */
+typedef struct ignis__gemm_kernel {
+    ignis__builtin builtin;
+    int rows, columns, summed_rows; /* of a tile; summed_rows of it are one row of column_sums */
+    bool sums_rows;                 /* it computes row_sums */
+    bool stays;                     /* a block computes one tile after the other */
+    bool packs;                     /* operands whose rows are no full packs are copied first */
+    bool transposes;                /* operands that are not contiguous along k are transposed first */
+    int64_t splits;                 /* of k */
+    unsigned threads, shared;
+    int blocks;                  /* of an SM at a time */
+    char define[IGNIS__DEFINES]; /* of its variant; "": none */
+} ignis__gemm_kernel;
+
+/*  A tiny product that waits to be launched together with another one. */
+typedef struct ignis__gemm_pending {
+    ignis__gemm p;
+    ignis_dtype dtype;
+    int64_t blocks; /* 0: there is no product */
+} ignis__gemm_pending;
+
+/*  Matrices [count, rows, columns] in memory. */
+typedef struct ignis__gemm_matrix {
+    ignis__address at;
+    int64_t count, rows, columns;
+    int64_t row, batch; /* elements from a row to the next, and from a matrix to the next; batch 0: one for all */
+    int packed;         /* rows are full packs, of 16 bytes, or of 8: IGNIS__HALF_PACKED */
+} ignis__gemm_matrix;
+
+typedef struct ignis__autotune {
+    uint64_t key;
+    bool own;
+    struct ignis__autotune *next;
+} ignis__autotune;
+
+struct ignis__measurements_type {
+    ignis__mutex
+        lock; /* never held while measuring: the work that is waited for may wait for another thread's product */
+    bool is_read;
+    ignis__autotune *first;
+};
+
+/*  The gradients of a linear layer; NULL: not needed. */
+typedef struct ignis__linear_grads {
+    ignis__array *x, *w, *bias;
+} ignis__linear_grads;
+
 
 /*  A batch of matrices of T by strides, in elements, which may be negative: exchanged strides are a transpose. */
 typedef struct ignis__matrix_view {
@@ -32909,6 +32679,45 @@ IGNIS__PRIVATE void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, i
     patches by the gradient. Patches are never stored: kernels compute their addresses from the grids here,
     which kernels/gemm.cuh has as well. */
 
+/*  ops/conv - convolutions, and patches of images. */
+
+/*  A convolution along the rows, the columns or the planes of its images. */
+typedef struct ignis__conv_side {
+    int64_t in, out, kernel, stride, padding, dilation;
+} ignis__conv_side;
+
+/*  A convolution; channels and outs are of one group. It is patches of x, [images * out * out * out, kernel * kernel *
+    kernel * channels], times weights. */
+typedef struct ignis__conv {
+    int64_t images, channels, outs, groups;
+    ignis__conv_side side[IGNIS__SIDES];
+    ignis_dtype dtype;
+    int sides;    /* of the call: 1 of a signal */
+    bool volumes; /* there are planes; else one */
+} ignis__conv;
+
+/*  How a grid of pixels and the taps of its patches step along a side of an array, as in kernels/gemm.cuh,
+    and along the taps of the weights. */
+typedef struct ignis__conv_grid {
+    int64_t grid, taps, first, stride, step, weight, weight_step;
+} ignis__conv_grid;
+
+/*  An array of pixels or weights that is an operand: rows of `channels` channels. */
+typedef struct ignis__conv_operand {
+    ignis__address at;
+    int64_t channels; /* as stored */
+    int packed;       /* they are full packs: 1: of 16 bytes, 2: of 8 */
+} ignis__conv_operand;
+
+/*  The plan of a product by kernels/grouped_mma.cu: a slab of groups for a block, in chunks of 8 channels. */
+typedef struct ignis__grouped {
+    ignis__conv_tiles tiles;
+    int channels, outs, taps, slab, slabs;
+    int64_t shared;
+    char define[IGNIS__DEFINES];
+} ignis__grouped;
+
+
 IGNIS__PRIVATE ignis__conv_grid ignis__conv_forward_grid(const ignis__conv_side *side)
 {
     ignis__conv_grid walk;
@@ -35717,6 +35526,75 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
     transforms of n2 numbers along j2 end (Bailey 1990).
     Uses: operation; kernels FFT. */
 
+/*  ops/fft - Fourier transforms. */
+
+/*  Fourier transforms of signals in memory. A signal is one of:
+
+        COMPLEX     complex numbers
+        REAL        real numbers
+        PAIRS       real numbers, of which two are one complex number: a real transform of even length 2 N is
+                    a complex one of length N
+        MERGED      the first half of the spectrum of a real signal of even length 2 N: N + 1 complex numbers,
+                    which are made of, or become, the N numbers of the transform of its pairs
+        HERMITIAN   the same of a real signal of odd length N: (N + 1) / 2 complex numbers
+
+    An inverse transform exchanges real and imaginary parts before and after a forward one. */
+enum { IGNIS__FFT_COMPLEX, IGNIS__FFT_REAL, IGNIS__FFT_PAIRS, IGNIS__FFT_MERGED, IGNIS__FFT_HERMITIAN };
+
+/*  How a pass reads and writes. CHIRP: numbers are multiplied by those of Bluestein's algorithm. SWAP_LAST: parts are
+    exchanged once more after that. PACKED: of PAIRS, at even addresses. */
+enum {
+    IGNIS__FFT_SWAP_IN = 1,
+    IGNIS__FFT_CHIRP_IN = 2,
+    IGNIS__FFT_SWAP_OUT = 4,
+    IGNIS__FFT_CHIRP_OUT = 8,
+    IGNIS__FFT_SWAP_LAST = 16,
+    IGNIS__FFT_PACKED_IN = 32,
+    IGNIS__FFT_PACKED_OUT = 64
+};
+
+/*  How signals are stored. A signal has the indices a, b and c, of which a is the fastest. Element j of a transform is
+    number a * first_a + b * first_b + j * step of the signal. */
+typedef struct ignis__fft_side {
+    long long a, b, c; /* numbers of memory between signals; real ones in REAL and PAIRS, else complex ones */
+    long long stride;  /* between elements of a signal; 1, but for COMPLEX */
+    int first_a, first_b, step;
+    int length; /* numbers of a signal in memory: elements from there on are read as 0, and not written */
+} ignis__fft_side;
+IGNIS__ASSERT_SIZE(ignis__fft_side, 48);
+
+typedef struct ignis__fft_params {
+    IGNIS__POINTER(void) out;
+    IGNIS__POINTER(const void) in;
+    IGNIS__POINTER(const void)
+    chirp, filter; /* complex numbers of Bluestein's algorithm; results are times the filter */
+    ignis__fft_side from, to;
+    long long count_a, turn;           /* turn: results are multiplied by exp(-2 pi i a k / turn); 0: they are not */
+    double scale, inner;               /* inner: of numbers inside a MERGED or HERMITIAN spectrum */
+    int count_b, tiles_a, points, how; /* points: elements of the whole transform */
+} ignis__fft_params;
+IGNIS__ASSERT_SIZE(ignis__fft_params, 176);
+
+/*  Transforms of n complex numbers that wait for their launches. */
+typedef struct ignis__fft_work {
+    ignis__fft_params params;
+    ignis_dtype dtype;
+    int64_t n, count_c; /* count_c: indices c */
+    int load, store;    /* kinds of signals */
+} ignis__fft_work;
+
+/*  The transform along one dimension: [outer, in, inner] becomes [outer, out, inner]. Signals are cut or filled to n
+    points, and results are cut or filled to `out`. */
+typedef struct ignis__fft_step {
+    int64_t outer, in, n, out, inner; /* in and out: real numbers on the side of real signals, else complex ones */
+    int load, store;
+    bool is_inverse;
+    double scale, inner_weight; /* inner_weight: of numbers inside a half spectrum, each of which represents two */
+} ignis__fft_step;
+
+#define IGNIS__FFT_LONGEST ((int64_t)1 << 29)
+
+
 #define IGNIS__FFT_MOST_RADIX 16
 #define IGNIS__FFT_SHARED (128 << 10) /* bytes of shared memory that a block takes at most */
 
@@ -36622,6 +36500,30 @@ IGNIS_API ignis_tensor ignis_fft_conv(ignis_tensor x, ignis_tensor w, int ndim)
     Labels are numbers: letters in ASCII order, then the dimensions of the dots. The last one of those is
     always the same label.
     Uses: operation. */
+
+/*  ops/einsum - products by an equation of labels. */
+
+#define IGNIS__LETTERS 52
+#define IGNIS__LABELS (IGNIS__LETTERS + IGNIS_MAX_DIMS) /* letters, and the dimensions of dots */
+
+/*  A tensor of ignis_einsum, with a label for each of its dimensions. */
+typedef struct ignis__term {
+    ignis_tensor tensor;
+    bool is_made; /* by ignis_einsum, which releases it */
+    bool has_dots;
+    int count;
+    uint8_t label[IGNIS_MAX_DIMS];
+    int64_t size[IGNIS_MAX_DIMS];
+} ignis__term;
+
+typedef struct ignis__einsum {
+    ignis__op *op; /* of the checks */
+    const char *equation;
+    int count;
+    int64_t size[IGNIS__LABELS]; /* -1: no operand has the label */
+    ignis__term terms[IGNIS_MAX_OPERANDS], result;
+} ignis__einsum;
+
 
 /*  Reports a fault at a character of the equation, beside the operation's other checks. */
 IGNIS__PRINTF(3, 4)
@@ -40524,6 +40426,120 @@ IGNIS__PRIVATE void ignis__vjp_of_linear_cross_entropy(const ignis_vjp_args *arg
     _HOPPER (wgmma).
     Uses: the ops operation and row_launch. Invariant: shapes, options and device decide the kernel, never the
     data. */
+
+/*  ops/attention - scaled dot-product attention. */
+
+/*  Params of the kernels of attention. Kernels define T, the type of elements, Bias, that of
+    a bias, and Wide, that of statistics. */
+
+/*  Rows of the heads of a tensor: head h of row r of batch b starts at data + b * batch + r * row + h * head. So a
+    tensor may be a block of columns of a wider one, such as the q of a fused qkv. */
+IGNIS__TEMPLATE(E) struct ignis__attention_rows {
+    IGNIS__POINTER(E) data;
+    long long row, head, batch; /* elements */
+};
+
+/*  Forward reads q, k, v and writes out and lse. Backward reads all of these and grad_out, and writes delta, then
+    grad_q, grad_k, grad_v. Unused members may be null. Query head h attends to key head h / (heads / kv_heads). */
+typedef struct ignis__attention_params {
+    IGNIS__OF(ignis__attention_rows, const T) q, k, v;
+    IGNIS__OF(ignis__attention_rows, T) out; /* [batch, sq, heads * head_dim] */
+    IGNIS__OF(ignis__attention_rows, const T) grad_out;
+    IGNIS__OF(ignis__attention_rows, T) grad_q, grad_k, grad_v;
+    /* [batch, heads, sq]: log of the sum of exp(scale * score) over the keys that the query sees; +infinity if it sees
+       none. With a bias: a bound of the scores, then, after all of these, log 2 of the sum of exp(score - bound):
+       together they would lose digits, or the sum. */
+    IGNIS__POINTER(Wide) lse;
+    IGNIS__POINTER(Wide) delta; /* [batch, heads, sq]: sum of out * grad_out */
+    int batches, heads, kv_heads, head_dim;
+    int sq, sk;   /* queries and keys, below 2^30 */
+    int causal;   /* query i sees the keys before i + sk - sq + 1, so the last query sees all; else every query does */
+    double scale; /* of the scores, positive */
+    double softcap;
+    /* [batch, heads, sq, sk], steps of 0 where it is broadcast: row, head, batch */
+    IGNIS__OF(ignis__attention_rows, const Bias) bias;
+    IGNIS__OF(ignis__attention_rows, Bias) grad_bias;
+    IGNIS__POINTER(const int) lengths; /* of the sequences, [batch]; or null: each has all keys */
+    /* Of documents, [batch, sk + 1, 2], or null; with them sq is sk. For each row the first row of its document, and
+       the row after its last one; kernels/attention_bounds.cu says what it is for a row in none. Then the same of all
+       documents together. */
+    IGNIS__POINTER(const int) bounds;
+    int window; /* keys at this distance from the query's own, or farther, are not seen; max(sq, sk): all are seen */
+} ignis__attention_params;
+IGNIS__ASSERT_SIZE(ignis__attention_params, 408);
+
+/*  kernels/attention_hopper.cu: how the items of the forward pass are distributed. */
+typedef struct ignis__forward_plan {
+    IGNIS__POINTER(unsigned) counter; /* of items that were handed out; 0, and left 0 */
+    /* with splits: [splits][batches * heads * sq][D] sums, then for each a bound and a sum of weights */
+    IGNIS__POINTER(float) parts;
+    int section;       /* heads whose items are processed together */
+    int splits, tiles; /* of the keys of an item, and tiles of keys of a split */
+} ignis__forward_plan;
+IGNIS__ASSERT_SIZE(ignis__forward_plan, 32);
+
+/*  kernels/attention_hopper_backward.cu: scratch that the kernels pass on. Rows of a head are filled up to full tiles.
+    */
+typedef struct ignis__attention_scratch {
+    IGNIS__POINTER(float) lse, delta; /* [batch, heads, rows]: lse in units of log 2, infinity after the last query */
+    /* [batch, heads, tiles][QUERIES * D]: chunks of 8 columns, as the 128 threads of a group hold them;
+       FEW: [parts of the keys][batch, heads, sq][D] */
+    IGNIS__POINTER(float) grad_q;
+    IGNIS__POINTER(uint32_t) turns; /* [batch, heads, tiles][TURNS]: number of blocks that have added to the tile */
+    IGNIS__POINTER(uint32_t) next;  /* the place in the order for the next block */
+    /* of columns, of SUMMED rows each: [batch, parts of the rows][heads of keys, of values][HEAD_DIM]; or null */
+    IGNIS__POINTER(float) sums;
+    int rows;
+    /* key heads per section, so that what they read again stays in the L2 cache; FEW: tiles of keys of a part, which a
+       block loops over */
+    int section;
+} ignis__attention_scratch;
+IGNIS__ASSERT_SIZE(ignis__attention_scratch, 56);
+
+typedef struct ignis__attention_rows ignis__attention_rows;
+
+/*  How the caller says where documents begin. */
+typedef enum ignis__documents {
+    IGNIS__DOCUMENTS_NONE,
+    IGNIS__DOCUMENTS_IDS,
+    IGNIS__DOCUMENTS_OFFSETS
+} ignis__documents;
+
+/*  An attention, and what its launch depends on. */
+typedef struct ignis__attention {
+    ignis__attention_params params;
+    int bias_dtype, has_lengths; /* 0: none. This and the next are for the host: no kernel has them */
+    ignis__documents documents;
+    int windowed; /* the caller has set a window, which longer rows exceed */
+} ignis__attention;
+
+/*  How a kernel is launched: rows of a block, rows that it steps over at a time, threads and dynamic shared
+    memory. */
+typedef struct ignis__attention_shape {
+    int rows, walk, threads, shared;
+} ignis__attention_shape;
+
+typedef struct ignis__attention_variant {
+    char define[96];
+    ignis__builtin forward_kernel, delta_kernel, kv_kernel, q_kernel, bias_kernel;
+    ignis__attention_shape forward, kv, q, bias;
+} ignis__attention_variant;
+
+/*  Geometry of kernels/attention_hopper.cu by the largest head size: teams of a block, groups of 64 queries
+    of a team, keys of a tile, and tiles of k and of v that are loaded or on their way. */
+typedef struct ignis__attention_hopper_shape {
+    int head_dim, teams, groups, keys, stages;
+} ignis__attention_hopper_shape;
+
+/*  q, k and v as three tensors; in one tensor; or of one query, where num_kv_heads follows from the shapes. */
+typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
+
+/*  Values that the backward of q, k and v in one tensor needs besides the saved arrays. */
+typedef struct ignis__sdpa_packed {
+    ignis__attention attention;
+    ignis__rope rope; /* of q and k; no heads: they are not rotated */
+} ignis__sdpa_packed;
+
 
 /*  For profiles: tells that the next kernel reads or writes like_q tensors as large as q and like_k as large
     as k, and computes `products` products of [sq, sk, head_dim]. Only visible keys count; lengths on the

@@ -15,6 +15,7 @@
 #include "formula/room.h"
 #include "tensor/room.h"
 #include "ops/room.h"
+#include "ops/matmul/room.h"
 #include "train/room.h"
 #include "interop/room.h"
 #include "report/room.h"

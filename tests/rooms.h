@@ -36,6 +36,11 @@
 #include "models/lora/room.h"
 #include "models/tokenizer/room.h"
 #include "models/weights/room.h"
+#include "ops/attention/room.h"
+#include "ops/conv/room.h"
+#include "ops/einsum/room.h"
+#include "ops/fft/room.h"
+#include "ops/matmul/room.h"
 #include "report/room.h"
 #include "train/room.h"
 

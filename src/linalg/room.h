@@ -8,6 +8,7 @@
 #include "../formula/room.h"
 #include "../tensor/room.h"
 #include "../ops/room.h"
+#include "../ops/matmul/room.h"
 
 #include "../shared/linalg.h"
 

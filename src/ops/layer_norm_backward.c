@@ -5,6 +5,7 @@
     Uses: layer_norm_launch, the backward pass (offered column sums). */
 
 #include "room.h"
+#include "matmul/room.h"
 
 static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_work *work, ignis_dtype wide,
                                  int64_t count)

@@ -5,6 +5,7 @@
     Uses: cross_entropy_launch, the matmul folder. f16 computes the logits again in the backward pass. */
 
 #include "room.h"
+#include "matmul/room.h"
 
 #define IGNIS__CHUNK_LOGITS ((int64_t)1 << 27) /* of a chunk, about, by default */
 /* Rows of a chunk, at least: adding up the weight's gradient takes 6 % of its products. */

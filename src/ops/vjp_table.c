@@ -5,6 +5,10 @@
     Uses: vjp, and all operations. Invariant: a rule that is not in the table is refused by its name. */
 
 #include "room.h"
+#include "matmul/room.h"
+#include "conv/room.h"
+#include "fft/room.h"
+#include "attention/room.h"
 
 static void ignis__vjp_of_same(const ignis_vjp_args *args) { args->grad_inputs[0] = args->grad_output; }
 

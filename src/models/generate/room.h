@@ -7,6 +7,8 @@
 #include "../../kernel/room.h"
 #include "../../tensor/room.h"
 #include "../../ops/room.h"
+#include "../../ops/matmul/room.h"
+#include "../../ops/attention/room.h"
 #include "../room.h"
 #include "../tokenizer/room.h"
 #include "../chat/room.h"

@@ -6,6 +6,7 @@
 #include "../../array/room.h"
 #include "../../tensor/room.h"
 #include "../../ops/room.h"
+#include "../../ops/matmul/room.h"
 #include "../../file/room.h"
 #include "../room.h"
 #include "../tokenizer/room.h"

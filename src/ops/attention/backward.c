@@ -4,7 +4,7 @@
     source has the method.
     Uses: select, operands. Invariant: gradients are summed in a fixed order. */
 
-#include "../room.h"
+#include "room.h"
 
 IGNIS__PRIVATE void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *attention)
 {

@@ -3,7 +3,7 @@
     Splits the keys of a sequence over blocks, then combines the splits. Nothing is recorded on the tape.
     Uses: select, operands; kernels ATTENTION_DECODE and ATTENTION_DECODE_MMA. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  How a cache is split over blocks. */
 typedef struct ignis__decode_variant {

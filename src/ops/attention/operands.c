@@ -3,7 +3,7 @@
     Fills the parameter of the attention kernels from shapes and addresses. Uses: operation;
     kernels/attention.cuh has the structs. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Returns the rows of a contiguous tensor [rows, width] or [batch, rows, width]. */
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim,

@@ -3,7 +3,7 @@
     Checks the desc, chooses kernels and launches them. Uses: select, operands, backward.
     Invariant: the same shapes, options and device choose the same kernel, so the bits are the same. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Adds the tensors of a desc to the inputs of an operation, after the first `count`. Returns the number of
     inputs. */

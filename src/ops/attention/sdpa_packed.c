@@ -3,7 +3,8 @@
     not The gradient is one array too, and its column sums go to the projection's bias. Uses: sdpa, backward,
     rope. */
 
-#include "../room.h"
+#include "room.h"
+#include "../matmul/room.h"
 
 /*  Returns where q, k and v are in the rows of one tensor: first the heads of q, then those of k, then those
     of v. */

@@ -3,7 +3,7 @@
     The scores are stored here: [batches, heads, sq, sk]. 16 bits are computed in f32.
     Uses: vjp, and public functions of other parts. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Returns the heads of rows [batches, rows, heads * head_dim] as [batches, all, rows, head_dim]. Each of the `heads`
     serves all / heads of them. */

@@ -5,7 +5,7 @@
     Uses: the ops operation and row_launch. Invariant: shapes, options and device decide the kernel, never the
     data. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  For profiles: tells that the next kernel reads or writes like_q tensors as large as q and like_k as large
     as k, and computes `products` products of [sq, sk, head_dim]. Only visible keys count; lengths on the

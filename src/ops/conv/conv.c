@@ -3,7 +3,7 @@
     Describes the convolution from shapes and desc; implicit_gemm, depthwise and grouped compute it.
     Uses: geometry, the matmul folder. Invariant: all sizes are below 2^30. */
 
-#include "../room.h"
+#include "room.h"
 
 static const char *const ignis__conv_calls[] = {"ignis_conv1d", "ignis_conv2d", "ignis_conv3d"};
 

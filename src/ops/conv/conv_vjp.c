@@ -4,7 +4,7 @@
     result, the gradient of x, that of w - is computed from the other two, and so are the gradients of each.
     Uses: conv, the matmul folder, vjp. */
 
-#include "../room.h"
+#include "room.h"
 
 enum { IGNIS__CONV_X, IGNIS__CONV_W, IGNIS__CONV_RESULT, IGNIS__CONV_OPERANDS };
 

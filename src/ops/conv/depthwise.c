@@ -3,7 +3,7 @@
     Uses: geometry, gemm_params; kernels/depthwise.cu.
     Invariant: sums of the gradient of w have a fixed order. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Runs a depthwise convolution with the parameters of its product. sums: of the gradient of w; NULL: another
     pass. Packs of channels step over strips of pixels if a variant exists: 3, 5 or 7 taps side by side. */

@@ -4,7 +4,7 @@
     patches by the gradient. Patches are never stored: kernels compute their addresses from the grids here,
     which kernels/gemm.cuh has as well. */
 
-#include "../room.h"
+#include "room.h"
 
 IGNIS__PRIVATE ignis__conv_grid ignis__conv_forward_grid(const ignis__conv_side *side)
 {

@@ -3,7 +3,7 @@
     Plans tiles of pixels and slabs of groups, and runs the kernel.
     Uses: geometry, gemm_params. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Plans a product of groups with few channels: tiles of up to 32 columns and as many rows as a k step of
     both operands in 40 KiB has. weights: it is the gradient of w. False if it is not such a product. */

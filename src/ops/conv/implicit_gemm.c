@@ -3,7 +3,7 @@
     Forward, the gradient of x (a product for each phase of the strides) and the gradient of w.
     Uses: geometry, depthwise, grouped, gemm_launch. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Describes a product with patches of all groups, whose first operand has `channels` channels. */
 static ignis__product ignis__conv_product(const ignis__conv *c, int64_t m, int64_t n, int64_t k, int64_t channels)

@@ -3,7 +3,7 @@
     Each is the gradient of the other, and linear. The grid and its patches are those of a convolution without weights.
     Uses: geometry, conv; kernels/unfold.cu. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Values that both directions need. */
 typedef struct ignis__unfold_params {

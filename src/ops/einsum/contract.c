@@ -4,7 +4,7 @@
     broadcast are dropped, labels that no other term and no result has are summed. Then two terms at a time become one.
     Uses: equation, strided_copy, permute, reshape, matmul, map. */
 
-#include "../room.h"
+#include "room.h"
 
 static uint64_t ignis__term_labels(const ignis__term *term)
 {

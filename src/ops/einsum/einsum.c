@@ -4,7 +4,7 @@
     recorded as any others.
     Uses: equation, contract. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Begins the checks. False, and reported, on failure. */
 static bool ignis__einsum_begin(ignis__einsum *e, ignis__op *op, const char *call, const ignis_tensor *operands,

@@ -4,7 +4,7 @@
     always the same label.
     Uses: operation. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Reports a fault at a character of the equation, beside the operation's other checks. */
 IGNIS__PRINTF(3, 4)

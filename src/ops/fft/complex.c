@@ -3,7 +3,7 @@
     The gradients of a product are products by conjugates.
     Uses: operation, expand, pad, slice_step, fft; kernels POINTWISE. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Multiplies arrays of one shape. conjugates: bit 0: of a, bit 1: of b. */
 static ignis__array *ignis__complex_product(ignis__op *op, ignis__array *a, ignis__array *b, int conjugates)

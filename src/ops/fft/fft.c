@@ -5,7 +5,7 @@
     spectrum represent two: they count twice, or half, in the adjoint.
     Uses: passes, rope (square root). */
 
-#include "../room.h"
+#include "room.h"
 
 typedef enum ignis__fft_kind { IGNIS__FFT_C2C, IGNIS__FFT_R2C, IGNIS__FFT_C2R } ignis__fft_kind;
 

@@ -5,7 +5,7 @@
     transposed before and after.
     Uses: plan, transpose; kernels FFT. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Makes scratch for complex numbers; its address, 0 after a failure. */
 static ignis__address ignis__fft_scratch(ignis__op *op, int64_t count, ignis_dtype dtype)

@@ -5,7 +5,7 @@
     transforms of n2 numbers along j2 end (Bailey 1990).
     Uses: operation; kernels FFT. */
 
-#include "../room.h"
+#include "room.h"
 
 #define IGNIS__FFT_MOST_RADIX 16
 #define IGNIS__FFT_SHARED (128 << 10) /* bytes of shared memory that a block takes at most */

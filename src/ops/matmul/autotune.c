@@ -5,7 +5,7 @@
     Uses: cublaslt, gemm_launch. Locks: the table's lock; nobody measures while holding it. A capture never
     measures. */
 
-#include "../room.h"
+#include "room.h"
 
 #define IGNIS__MEASURE_ROUNDS 3 /* the fastest one counts */
 #define IGNIS__MEASURE_RUNS 4   /* in a round */

@@ -5,7 +5,7 @@
     Uses: product, the loader. Locks: a plan's lock while the bias address is in its descriptor; `planning` of
     a device guards its plans, as cuBLASLt may load kernels for one and wait for the device. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  A plan: cuBLASLt's choice for a product, kept for the next product of the same kind. It computes out^T =
     op(b)^T op(a)^T. */

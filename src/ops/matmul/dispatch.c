@@ -3,7 +3,7 @@
     Every product passes here: ignis__matmul_run. The thresholds were measured on an H200.
     Uses: gemm_launch, cublaslt, autotune. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Returns whether a product has few tiny tiles. */
 IGNIS__PRIVATE bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *product)

@@ -4,7 +4,7 @@
     two tiny products.
     Uses: gemm_select, gemm_params. Scratch lives until the operation ends. */
 
-#include "../room.h"
+#include "room.h"
 
 IGNIS__PRIVATE double ignis__gemm_flops(const ignis__gemm *p)
 {

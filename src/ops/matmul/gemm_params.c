@@ -3,7 +3,7 @@
     Fills the struct of kernels/gemm.cuh, and requests kernels while programs are recorded. Uses: product,
     gemm_select. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Returns the matrices of an operand without patches. */
 IGNIS__PRIVATE ignis__gemm_matrix ignis__gemm_operand(const ignis__gemm *gemm, bool is_b)

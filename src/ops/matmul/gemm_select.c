@@ -4,7 +4,7 @@
     options.
     Uses: product. Invariant: the choice depends on shapes, dtypes, alignment and device, never on values. */
 
-#include "../room.h"
+#include "room.h"
 
 IGNIS__PRIVATE int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 {

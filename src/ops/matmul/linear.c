@@ -3,7 +3,7 @@
     The gradient of the bias is summed inside the product of dw, or offered by the layer after. Uses:
     dispatch, matmul. */
 
-#include "../room.h"
+#include "room.h"
 
 IGNIS__PRIVATE ignis__linear_grads ignis__linear_grads_of(ignis__array *x, ignis__array *w, ignis__array *bias)
 {

@@ -4,7 +4,7 @@
     expanded first.
     Uses: dispatch, product, expand. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Returns the product that computes da. y = a b: da = g b^T; y = a b^T: da = g b. */
 IGNIS__PRIVATE ignis__product ignis__matmul_product_a(const ignis__product *p)

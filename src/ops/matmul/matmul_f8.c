@@ -3,7 +3,7 @@
     Needs a device of compute capability 8.9. Nothing is recorded.
     Uses: dispatch, product. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Checks that input i of ignis_matmul_f8 is [1] or has `numel` elements, of a dtype. */
 static void ignis__f8_check_input(ignis__op *op, int i, const char *name, ignis_dtype dtype, int64_t numel, bool one)

@@ -4,7 +4,7 @@
     before it.
     Uses: dispatch, linear, product. */
 
-#include "../room.h"
+#include "room.h"
 
 typedef struct ignis__mlp {
     int count, activation;

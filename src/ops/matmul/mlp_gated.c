@@ -3,7 +3,7 @@
     The epilogue of the up product multiplies by silu(gate).
     Uses: dispatch, linear, product. */
 
-#include "../room.h"
+#include "room.h"
 
 typedef struct ignis__mlp_gated {
     ignis__product up, down; /* the gate's is like up */

@@ -3,7 +3,7 @@
     The structs are those of kernels/gemm.cuh. The parts: product, gemm_select (choice), gemm_params,
     gemm_launch, cublaslt, autotune, dispatch; matmul, linear, mlp are the operations. Matrices are row-major. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Returns a [m, k] times b, which is [k, n], or [n, k] if transposed. */
 IGNIS__PRIVATE ignis__product ignis__product_of(ignis_dtype dtype, int64_t m, int64_t n, int64_t k, int transpose_b)

@@ -4,7 +4,7 @@
     products. Both are never transposed: no gradient needs that.
     Uses: dispatch, product, matmul, vjp. */
 
-#include "../room.h"
+#include "room.h"
 
 /*  Returns the product of a and b, whose leading dimensions are equal, or which have two dimensions. */
 static ignis__product ignis__product_of_shapes(const ignis_shape *a, const ignis_shape *b, ignis_dtype dtype,
