@@ -461,6 +461,32 @@
         With one cache, or without measuring, equal inputs give equal bits. ignis_mlp, ignis_mlp_layers and
         ignis_mlp_gated compute several linear layers in as few passes over memory as possible.
 
+        ignis_grouped_linear multiplies rows that are sorted by group, each by the matrix of its group: the experts of a
+        mixture. Built-in kernels alone compute it; from capability 8.0 on by tensor cores (mma.sync) for f16, bf16 and
+        tf32.
+
+    ---- begin example experts
+        // A mixture of experts: each of 8 tokens goes to 2 of 4 experts, and has the sum of their results
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor_desc trained = {.requires_grad = true};
+        ignis_tensor x = ignis_tensor_randn(IGNIS_SHAPE(8, 16), NULL);
+        ignis_tensor router = ignis_tensor_randn(IGNIS_SHAPE(4, 16), &trained);
+        ignis_tensor experts = ignis_tensor_randn(IGNIS_SHAPE(4, 16, 16), &trained);
+        ignis_tensor ids, order;
+        ignis_tensor best = ignis_topk(ignis_matmul_t(x, router), 2, 1, true, &ids);
+        ignis_tensor shares = ignis_reshape(ignis_softmax(best), IGNIS_SHAPE(16, 1));
+        ignis_tensor sorted = ignis_sort(ignis_reshape(ids, IGNIS_SHAPE(16)), 0, false, &order);
+        ignis_tensor_desc whole = {.dtype = IGNIS_I64, .host_dtype = IGNIS_I64};
+        ignis_tensor numbers = ignis_tensor_from_host((int64_t[]){0, 1, 2, 3, 4}, IGNIS_SHAPE(5), &whole);
+        ignis_tensor offsets = ignis_searchsorted(sorted, numbers, false);
+        ignis_tensor token = ignis_map("floor(order/2)", IGNIS_INPUTS(order));
+        ignis_tensor rows = ignis_grouped_linear(ignis_index_select(x, 0, token), experts, offsets);
+        rows = ignis_map("rows*share", IGNIS_INPUTS(rows, IGNIS_NAMED(share, ignis_index_select(shares, 0, order))));
+        ignis_tensor y = ignis_index_put(ignis_tensor_zeros(IGNIS_SHAPE(8, 16), NULL), &token, 1, rows, true);
+        ignis_backward(ignis_mean(y), IGNIS_NO_ARRAY);       // gradients of the router and of the experts
+        ignis_scope_end(scope);
+    ---- end example
+
     ON LINEAR ALGEBRA (>>linalg)
 
         Matrices are the last two dimensions of a tensor of f32 or f64. The leading dimensions are a batch: each
@@ -2940,6 +2966,23 @@ IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b);
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias);
+
+/*  ignis_grouped_linear - multiply rows that are sorted by group, each by the matrix of its group: experts of a mixture
+    Row r of x belongs to group g if offsets[g] <= r < offsets[g + 1], and gives x[r] w[g]^T. A row of no group gives
+    zeros, and so does the gradient of w[g] if group g has no rows. Offsets are read on the device: nothing waits for
+    the host, and a captured graph computes with those that are in memory when it runs. Offsets that descend give wrong
+    numbers; no memory outside of the tensors is read or written.
+    With the ids of ignis_topk, one for each copy of a token, as a row [rows], ignis_sort gives the sorted ids and the
+    order, ignis_index_select(x, 0, order) the sorted rows, and ignis_searchsorted(sorted ids, 0 to groups, false) the
+    offsets.
+    Shapes: x [rows, in]; w [groups, out, in]; offsets [groups + 1], of i32 or i64; the result [rows, out].
+    f16, bf16 and f32 are summed in f32 (f32 by tf32 with ignis_desc.allow_tf32), f64 in f64, in the order of in; the
+    gradient of w in the order of the rows. A row's result does not depend on other rows.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (an input was never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_grouped_linear(ignis_tensor x, ignis_tensor w, ignis_tensor offsets);
 
 /*  ignis_quantize_f8 - numbers as floats of 8 bits and a scale: q = x / scale
     The scale is what makes the largest of the numbers 448, or 57344 in e5m2, the largest that there are: of
@@ -14385,6 +14428,10 @@ typedef struct ignis__kernel_list {
     X(DEPTHWISE_WEIGHTS_UNPACKED, depthwise_cu, "ignis_depthwise_weights_unpacked", PLAIN)                   \
     X(GROUPED, grouped_mma_cu, "ignis_grouped", PLAIN)                                                       \
     X(GROUPED_WEIGHTS, grouped_mma_cu, "ignis_grouped_weights", PLAIN)                                       \
+    X(GEMM_GROUPED, gemm_grouped_cu, "ignis_gemm_grouped", WAITS)                                            \
+    X(GEMM_GROUPED_SMALL, gemm_grouped_cu, "ignis_gemm_grouped_small", WAITS)                                \
+    X(GEMM_GROUPED_MMA, gemm_grouped_mma_cu, "ignis_gemm_grouped_mma", WAITS)                                \
+    X(GEMM_GROUPED_MMA_SMALL, gemm_grouped_mma_cu, "ignis_gemm_grouped_mma_small", WAITS)                    \
     X(GEMM_FINISH, gemm_cu, "ignis_gemm_finish", WAITS)                                                      \
     X(GEMM_PACK, gemm_cu, "ignis_gemm_pack", WAITS)                                                          \
     X(GEMM_SUMS, gemm_cu, "ignis_gemm_sums", WAITS)                                                          \
@@ -14884,6 +14931,8 @@ static const ignis__kernel_part ignis__parts[] = {
     IGNIS__PART(SDPA_MMA_DECODE, SDPA_MMA_DECODE_COMBINE, "ignis_sdpa_decode"),
     IGNIS__PART(GEMM, GEMM_SMALL, "ignis_gemm"),
     IGNIS__PART(GEMM_MMA, GEMM_MMA_SMALL, "ignis_gemm_mma"),
+    IGNIS__PART(GEMM_GROUPED, GEMM_GROUPED_SMALL, "ignis_gemm_grouped"),
+    IGNIS__PART(GEMM_GROUPED_MMA, GEMM_GROUPED_MMA_SMALL, "ignis_gemm_grouped_mma"),
     IGNIS__PART(DEPTHWISE, DEPTHWISE_UNPACKED, "ignis_depthwise"),
     IGNIS__PART(DEPTHWISE_WEIGHTS, DEPTHWISE_WEIGHTS_UNPACKED, "ignis_depthwise_weights"),
     IGNIS__PART(GEMM_FINISH, GEMM_SUMS, "ignis_gemm_finish"),
@@ -26600,6 +26649,14 @@ typedef struct ignis__conv_tiles {
 } ignis__conv_tiles;
 IGNIS__ASSERT_SIZE(ignis__conv_tiles, 60);
 
+/*  kernels/gemm_grouped.cuh: the groups of the rows of a product. */
+typedef struct ignis__gemm_groups {
+    IGNIS__POINTER(const void) offsets; /* [count + 1] integers that ascend */
+    long long count, rows;
+    int offset_bytes; /* 4 or 8 */
+} ignis__gemm_groups;
+IGNIS__ASSERT_SIZE(ignis__gemm_groups, 32);
+
 /*  A product, and what its launch depends on. */
 typedef struct ignis__gemm {
     ignis__gemm_params params; /* of the kernel; of a plain product up to the patches */
@@ -29313,8 +29370,12 @@ IGNIS__COLD static void ignis__autotune_write(const char *call, const char *line
 static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
                                     ignis__array *b, const ignis__epilogue *epilogue)
 {
-    static const ignis__source *const sources[] = {&ignis__source_gemm_cu, &ignis__source_gemm_cuh,
-                                                   &ignis__source_gemm_mma_cu, &ignis__source_gemm_hopper_cu,
+    static const ignis__source *const sources[] = {&ignis__source_gemm_cu,
+                                                   &ignis__source_gemm_cuh,
+                                                   &ignis__source_gemm_tile_cuh,
+                                                   &ignis__source_gemm_mma_cu,
+                                                   &ignis__source_gemm_mma_cuh,
+                                                   &ignis__source_gemm_hopper_cu,
                                                    &ignis__source_gemm_hopper_ahead_cuh};
     const ignis_device_info *info = &op->work.device->info;
     ignis__product described = *product;
@@ -32178,6 +32239,198 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
     }
     ignis__op_save_inputs(&op, 0, 2);
     return ignis__op_end_recorded(&op, out, "linear", ignis__linear_backward, &product, sizeof product);
+}
+
+/*  >>ops.matmul.grouped_linear - ignis_grouped_linear: rows sorted by group, each times the matrix of its group
+
+    Its gradients are two other products of groups, and the gradients of these are such products again: one table has
+    all three. The kernels read offsets on the device, so nothing waits for the host, and a graph may be launched again
+    with other offsets.
+    Uses: gemm_params, product, vjp; kernels/gemm_grouped.cu, kernels/gemm_grouped_mma.cu. */
+
+/*  Products of groups: rows of a times b [groups, n, k] transposed; rows of a times b [groups, k, n]; and of each group
+    the rows of a, transposed, times those of b. */
+typedef enum ignis__grouped_kind {
+    IGNIS__GROUPED_TRANSPOSED,
+    IGNIS__GROUPED_PLAIN,
+    IGNIS__GROUPED_OUTER
+} ignis__grouped_kind;
+
+/*  Operands of a gradient: that of the result, and the operands of the product. */
+enum { IGNIS__GROUPED_GRAD, IGNIS__GROUPED_A, IGNIS__GROUPED_B };
+
+/*  The gradient of an operand. */
+static const struct {
+    ignis__grouped_kind kind;
+    int left, right;
+} ignis__grouped_gradients[3][2] = {
+    {{IGNIS__GROUPED_PLAIN, IGNIS__GROUPED_GRAD, IGNIS__GROUPED_B},
+     {IGNIS__GROUPED_OUTER, IGNIS__GROUPED_GRAD, IGNIS__GROUPED_A}},
+    {{IGNIS__GROUPED_TRANSPOSED, IGNIS__GROUPED_GRAD, IGNIS__GROUPED_B},
+     {IGNIS__GROUPED_OUTER, IGNIS__GROUPED_A, IGNIS__GROUPED_GRAD}},
+    {{IGNIS__GROUPED_TRANSPOSED, IGNIS__GROUPED_B, IGNIS__GROUPED_GRAD},
+     {IGNIS__GROUPED_PLAIN, IGNIS__GROUPED_A, IGNIS__GROUPED_GRAD}},
+};
+
+/*  Returns the product; of IGNIS__GROUPED_OUTER its batches are the groups. */
+static ignis__product ignis__grouped_product(ignis__grouped_kind kind, const ignis__array *a, const ignis__array *b,
+                                             int64_t groups)
+{
+    const int64_t *of_a = a->shape.dim, *of_b = b->shape.dim;
+    ignis__product product;
+    if (kind == IGNIS__GROUPED_OUTER) {
+        product = ignis__product_of(a->dtype, of_a[1], of_b[1], of_a[0], 0);
+        product.transpose_a = 1;
+        product.batch = groups;
+        product.batch_a = product.batch_b = 0;
+        return product;
+    }
+    return kind == IGNIS__GROUPED_PLAIN ? ignis__product_of(a->dtype, of_a[0], of_b[2], of_b[1], 0)
+                                        : ignis__product_of(a->dtype, of_a[0], of_b[1], of_b[2], 1);
+}
+
+static ignis_shape ignis__grouped_shape(const ignis__product *product)
+{
+    const ignis_shape rows = IGNIS_SHAPE(product->m, product->n),
+                      groups = IGNIS_SHAPE(product->batch, product->m, product->n);
+    return product->transpose_a ? groups : rows;
+}
+
+/*  Launches the kernel. Tiles of 128 x 128 are for groups that fill them on average. */
+static void ignis__grouped_launch(ignis__op *op, const ignis__gemm *gemm, ignis__gemm_groups *groups)
+{
+    const ignis__gemm_params *p = &gemm->params;
+    const bool allows = ignis__gemm_allows_tensor_cores(gemm->dtype),
+               mma = allows && ignis__capability(&op->work.device->info) >= 80, outer = p->transpose_a != 0;
+    const int64_t height = outer ? p->m : p->m / ignis__clamp(groups->count, 1, INT64_MAX);
+    const bool large = height >= 128 && p->n >= 128;
+    const int64_t side = large ? 128 : 64,
+                  blocks = outer ? ignis__gemm_tiles(gemm, (int)side, (int)side)
+                                 : (p->m / side + groups->count + 2) * ignis__ceil_div(p->n, side);
+    ignis__builtin builtin = large ? IGNIS__BUILTIN(GEMM_GROUPED) : IGNIS__BUILTIN(GEMM_GROUPED_SMALL);
+    static const char plain[] = "-DIGNIS_PATCHES=0";
+    char define[IGNIS__DEFINES];
+    void *params[] = {(void *)(uintptr_t)p, groups};
+    ignis__gemm_mma_define(define, sizeof define, gemm);
+    if (ignis__requests.path[0]) {
+        ignis__record_builtin(IGNIS__BUILTIN(GEMM_GROUPED), gemm->dtype, plain, 0, allows ? 79 : IGNIS__EVERY_ARCH);
+        if (allows)
+            ignis__record_builtin(IGNIS__BUILTIN(GEMM_GROUPED_MMA), gemm->dtype, define, 80, IGNIS__EVERY_ARCH);
+    }
+    if (mma)
+        builtin = large ? IGNIS__BUILTIN(GEMM_GROUPED_MMA) : IGNIS__BUILTIN(GEMM_GROUPED_MMA_SMALL);
+    ignis__cost(-1, 2.0 * (double)p->m * (double)p->n * (double)p->k, (int)gemm->dtype);
+    ignis__op_launch(op, builtin, gemm->dtype, mma ? define : plain,
+                     ignis__launch_row(blocks, mma && !large ? 128 : 256, mma ? (size_t)(4 * 64 * 2 * side) : 0),
+                     params);
+}
+
+/*  Computes a product of groups. NULL after a failure. */
+static ignis__array *ignis__grouped_multiply(ignis__op *op, ignis__grouped_kind kind, ignis__array *a, ignis__array *b,
+                                             ignis__array *offsets)
+{
+    const ignis__product product = ignis__grouped_product(kind, a, b, offsets->numel - 1);
+    const ignis_shape shape = ignis__grouped_shape(&product);
+    ignis__array *out = ignis__op_new(op, &shape, a->dtype);
+    ignis__epilogue epilogue = IGNIS__ZERO;
+    ignis__gemm_groups groups = IGNIS__ZERO;
+    ignis__gemm gemm;
+    if (!out || out->numel == 0)
+        return out;
+    if (product.k == 0) {
+        ignis__op_zero(op, out);
+        return out;
+    }
+    gemm = ignis__gemm_describe(op, &product, out, &epilogue);
+    gemm.params.a = ignis__op_read(op, a);
+    gemm.params.b = ignis__op_read(op, b);
+    gemm.params.packed_a = ignis__gemm_packed(gemm.dtype, gemm.params.a, gemm.params.row_a, 0);
+    gemm.params.packed_b = ignis__gemm_packed(gemm.dtype, gemm.params.b, gemm.params.row_b, 0);
+    groups.offsets = ignis__op_read(op, offsets);
+    groups.count = offsets->numel - 1;
+    groups.rows = a->shape.dim[0];
+    groups.offset_bytes = (int)ignis__dtypes[offsets->dtype].size;
+    if (op->ok)
+        ignis__grouped_launch(op, &gemm, &groups);
+    return out;
+}
+
+static ignis_status ignis__grouped_backward(const ignis_backward_args *args)
+{
+    const ignis__grouped_kind kind = *(const ignis__grouped_kind *)args->params;
+    ignis__array *gradients[2] = {NULL, NULL}, *operands[3];
+    ignis__product product;
+    ignis_shape shape;
+    ignis__op op;
+    int i;
+    if (!ignis__op_begin_backward(&op, "ignis_grouped_linear", args))
+        return ignis__failed();
+    product = ignis__grouped_product(kind, op.in[1], op.in[2], op.in[3]->numel - 1);
+    shape = ignis__grouped_shape(&product);
+    operands[IGNIS__GROUPED_GRAD] = ignis__op_view(&op, op.in[0], &shape, op.in[0]->numel, 0);
+    operands[IGNIS__GROUPED_A] = op.in[1];
+    operands[IGNIS__GROUPED_B] = op.in[2];
+    for (i = 0; i < 2; i++)
+        if (args->needed[i] && op.ok)
+            gradients[i] = ignis__grouped_multiply(&op, ignis__grouped_gradients[kind][i].kind,
+                                                   operands[ignis__grouped_gradients[kind][i].left],
+                                                   operands[ignis__grouped_gradients[kind][i].right], op.in[3]);
+    return ignis__op_finish_backward(&op, args, 2, gradients);
+}
+
+/*  Checks the inputs of ignis_grouped_linear. */
+static bool ignis__grouped_check(ignis__op *op)
+{
+    const ignis_shape *x = &op->in[0]->shape, *w = &op->in[1]->shape, *offsets = &op->in[2]->shape;
+    if (!ignis__op_is_float(op, 0, "x") || !ignis__op_same_dtype(op, 1, "w") || !ignis__op_is_index(op, 2, "offsets"))
+        return false;
+    if (x->ndim != 2 || w->ndim != 3 || x->dim[1] != w->dim[2])
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE,
+                              "x is %s, w %s; expected x [rows, in] and w [groups, out, in]",
+                              ignis__shape_write(x).text, ignis__shape_write(w).text);
+    if (offsets->ndim != 1 || offsets->dim[0] != w->dim[0] + 1)
+        return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "offsets is %s; w %s needs [%lld]",
+                              ignis__shape_write(offsets).text, ignis__shape_write(w).text, (long long)(w->dim[0] + 1));
+    return true;
+}
+
+/*  Makes the tensor of a product of groups. checks: the inputs are a caller's. */
+static ignis_tensor ignis__grouped_op(ignis__grouped_kind kind, ignis_tensor a, ignis_tensor b, ignis_tensor offsets,
+                                      bool checks)
+{
+    ignis_tensor inputs[3];
+    ignis__array *out = NULL;
+    ignis__op op;
+    inputs[0] = a;
+    inputs[1] = b;
+    inputs[2] = offsets;
+    if (!ignis__op_begin(&op, "ignis_grouped_linear", 3, inputs))
+        return ignis__no_tensor();
+    if (!checks || ignis__grouped_check(&op))
+        out = ignis__grouped_multiply(&op, kind, op.in[0], op.in[1], op.in[2]);
+    ignis__op_save_inputs(&op, 0, 3);
+    return ignis__op_end_recorded(&op, out, "grouped_linear", ignis__grouped_backward, &kind, sizeof kind);
+}
+
+IGNIS_API ignis_tensor ignis_grouped_linear(ignis_tensor x, ignis_tensor w, ignis_tensor offsets)
+{
+    return ignis__grouped_op(IGNIS__GROUPED_TRANSPOSED, x, w, offsets, true);
+}
+
+IGNIS__PRIVATE void ignis__vjp_of_grouped_linear(const ignis_vjp_args *args)
+{
+    const ignis__grouped_kind kind = *(const ignis__grouped_kind *)args->params;
+    const ignis_tensor offsets = ignis__vjp_constant(args, 2);
+    ignis_tensor operands[3];
+    int i;
+    operands[IGNIS__GROUPED_GRAD] = args->grad_output;
+    operands[IGNIS__GROUPED_A] = ignis__vjp_input(args, 0, 0);
+    operands[IGNIS__GROUPED_B] = ignis__vjp_input(args, 1, 1);
+    for (i = 0; i < 2; i++)
+        if (args->needed[i])
+            args->grad_inputs[i] = ignis__grouped_op(ignis__grouped_gradients[kind][i].kind,
+                                                     operands[ignis__grouped_gradients[kind][i].left],
+                                                     operands[ignis__grouped_gradients[kind][i].right], offsets, false);
 }
 
 /*  >>ops.matmul.product_vjp - gradients of products by products: matmul, matmul_t, linear
@@ -42174,6 +42427,7 @@ static const struct {
     {"matmul_t", ignis__vjp_of_matmul},
     {"product", ignis__vjp_of_product},
     {"linear", ignis__vjp_of_linear},
+    {"grouped_linear", ignis__vjp_of_grouped_linear},
     {"diagonal", ignis__vjp_of_strided},
     {"fft", ignis__vjp_of_fft},
     {"ifft", ignis__vjp_of_fft},
@@ -51926,6 +52180,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_matmul(...) IGNIS__AT(ignis_matmul(__VA_ARGS__))
 #define ignis_matmul_t(...) IGNIS__AT(ignis_matmul_t(__VA_ARGS__))
 #define ignis_linear(...) IGNIS__AT(ignis_linear(__VA_ARGS__))
+#define ignis_grouped_linear(...) IGNIS__AT(ignis_grouped_linear(__VA_ARGS__))
 #define ignis_quantize_f8(...) IGNIS__AT(ignis_quantize_f8(__VA_ARGS__))
 #define ignis_matmul_f8(...) IGNIS__AT(ignis_matmul_f8(__VA_ARGS__))
 #define ignis_mlp(...) IGNIS__AT(ignis_mlp(__VA_ARGS__))

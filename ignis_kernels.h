@@ -32,11 +32,16 @@
         fft.cuh                    163 lines    5326 bytes
         fft_rows.cu                 38 lines     972 bytes
         gather.cu                  292 lines    8083 bytes
-        gemm.cu                    380 lines   11637 bytes
+        gemm.cu                    257 lines    7354 bytes
         gemm.cuh                   357 lines    9993 bytes
+        gemm_grouped.cu             31 lines     646 bytes
+        gemm_grouped.cuh            61 lines    1514 bytes
+        gemm_grouped_mma.cu         31 lines     664 bytes
         gemm_hopper.cu             993 lines   30315 bytes
         gemm_hopper_ahead.cuh      252 lines    7270 bytes
-        gemm_mma.cu                321 lines   10108 bytes
+        gemm_mma.cu                 28 lines     478 bytes
+        gemm_mma.cuh               306 lines    9786 bytes
+        gemm_tile.cuh              141 lines    4444 bytes
         grid_sample.cu             255 lines    6669 bytes
         grouped_mma.cu             293 lines    9923 bytes
         hopper.cuh                 564 lines   19401 bytes
@@ -79,7 +84,7 @@
         shared/divisor.h             7 lines     139 bytes
         shared/embedding.h          20 lines     461 bytes
         shared/fft.h                47 lines     803 bytes
-        shared/gemm.h               92 lines    1940 bytes
+        shared/gemm.h              100 lines    2121 bytes
         shared/image.h              59 lines    1154 bytes
         shared/index.h              27 lines     526 bytes
         shared/linalg.h              7 lines     168 bytes
@@ -150,9 +155,14 @@ enum {
     IGNIS__SOURCE_GATHER_CU,
     IGNIS__SOURCE_GEMM_CU,
     IGNIS__SOURCE_GEMM_CUH,
+    IGNIS__SOURCE_GEMM_GROUPED_CU,
+    IGNIS__SOURCE_GEMM_GROUPED_CUH,
+    IGNIS__SOURCE_GEMM_GROUPED_MMA_CU,
     IGNIS__SOURCE_GEMM_HOPPER_CU,
     IGNIS__SOURCE_GEMM_HOPPER_AHEAD_CUH,
     IGNIS__SOURCE_GEMM_MMA_CU,
+    IGNIS__SOURCE_GEMM_MMA_CUH,
+    IGNIS__SOURCE_GEMM_TILE_CUH,
     IGNIS__SOURCE_GRID_SAMPLE_CU,
     IGNIS__SOURCE_GROUPED_MMA_CU,
     IGNIS__SOURCE_HOPPER_CUH,
@@ -216,7 +226,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x54f0ed392d91f2fcULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x6a3199443162632aULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -250,9 +260,14 @@ extern const ignis__source ignis__source_fft_rows_cu;
 extern const ignis__source ignis__source_gather_cu;
 extern const ignis__source ignis__source_gemm_cu;
 extern const ignis__source ignis__source_gemm_cuh;
+extern const ignis__source ignis__source_gemm_grouped_cu;
+extern const ignis__source ignis__source_gemm_grouped_cuh;
+extern const ignis__source ignis__source_gemm_grouped_mma_cu;
 extern const ignis__source ignis__source_gemm_hopper_cu;
 extern const ignis__source ignis__source_gemm_hopper_ahead_cuh;
 extern const ignis__source ignis__source_gemm_mma_cu;
+extern const ignis__source ignis__source_gemm_mma_cuh;
+extern const ignis__source ignis__source_gemm_tile_cuh;
 extern const ignis__source ignis__source_grid_sample_cu;
 extern const ignis__source ignis__source_grouped_mma_cu;
 extern const ignis__source ignis__source_hopper_cuh;
@@ -8080,133 +8095,19 @@ static const char ignis__text_gemm_cu_0[] =
     "\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
-    "#include \"gemm.cuh\"\n\n\n"
-    "#define KERNEL(blocks) extern \"C\" __global__ void __launch_bounds__(256, blocks)\n\n\n\n"
-    "template <int operand, int rows, int depth> struct Loader {\n"
-    "static constexpr int count = rows * depth / 256, row_step = 256 / depth, k_step = 256 / rows;\n"
-    "const Product &p;\n"
-    "const T *from;\n"
-    "long long stride, k_stride, step, first_row;\n"
-    "int row, k, row_count;\n"
-    "bool by_k;\n\n\n"
-    "__device__ Loader(const Product &p, const T *matrix, long long first_row, long long row_end, bool by_k,\n"
-    "long long row_length)\n"
-    ": p(p), stride(row_length), k_stride(by_k ? 1 : row_length), step((by_k ? row_step : k_step) * row_length),\n"
-    "first_row(first_row), row(by_k ? threadIdx.x / depth : threadIdx.x % rows),\n"
-    "k(by_k ? threadIdx.x % depth : threadIdx.x / rows), row_count((int)min((long long)rows, row_end - first_row)),\n"
-    "by_k(by_k)\n"
-    "{\n"
-    "from = IGNIS_PATCHES ? matrix : matrix + (first_row + row) * (by_k ? row_length : 1) + k * k_stride;\n"
-    "}\n\n"
-    "__device__ long long prepared() const { return (long long)from | step | k_stride | row_count; }\n\n"
-    "__device__ void load(Wide (&x)[count], long long first_k, long long end_k) const\n"
-    "{\n"
-    "const int k_count = (int)min((long long)depth, end_k - first_k);\n"
-    "const T *next = from + first_k * k_stride;\n"
-    "int there;\n"
-    "if (by_k)\n"
-    "there = k < k_count ? (row_count - row + row_step - 1) / row_step : 0;\n"
-    "else\n"
-    "there = row < row_count ? (k_count - k + k_step - 1) / k_step : 0;\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < count; i++, next += step) {\n"
-    "if (IGNIS_PATCHES) {\n"
-    "const int r = row + (by_k ? i * row_step : 0), at = k + (by_k ? 0 : i * k_step);\n"
-    "const T *element = r < row_count && at < k_count\n"
-    "? p.find<operand>(from, by_k, stride, first_row + r, first_k + at)\n"
-    ": nullptr;\n"
-    "x[i] = element ? Wide(*element) : Wide(0);\n"
-    "} else {\n"
-    "x[i] = i < there ? Wide(*next) : Wide(0);\n"
-    "}\n"
-    "}\n"
-    "}\n"
-    "__device__ void store(Wide (*tile)[rows + 4], const Wide (&x)[count]) const\n"
-    "{\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < count; i++)\n"
-    "tile[k + (by_k ? 0 : i * k_step)][row + (by_k ? i * row_step : 0)] = x[i];\n"
-    "}\n"
-    "};\n\n\n\n"
-    "template <int R, int C> __device__ inline void multiply(const Product &p)\n"
+    "#include \"gemm.cuh\"\n"
+    "#include \"gemm_tile.cuh\"\n\n\n"
+    "#define KERNEL(blocks) extern \"C\" __global__ void __launch_bounds__(256, blocks)\n\n\n"
+    "KERNEL(1) ignis_gemm(const Product p)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "constexpr int BM = 16 * R, BN = 16 * C, BK = 64 / sizeof(Wide), strip = 32;\n"
-    "union alignas(16) Shared {\n"
-    "struct {\n"
-    "Wide a[2][BK][BM + 4], b[2][BK][BN + 4];\n"
-    "};\n"
-    "Wide results[strip][BN + 4];\n"
-    "Wide sums[256 / (BN / (16 / sizeof(T)))][BN];\n"
-    "};\n"
-    "__shared__ Shared shared;\n"
-    "const Place place(p, blockIdx.x, BM, BN);\n"
-    "const Loader<PATCHES_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);\n"
-    "const Loader<PATCHES_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);\n"
-    "const int down = threadIdx.x / 16 * 4, across = threadIdx.x % 16 * 4;\n"
-    "const bool sums_rows = p.row_sums && place.column == 0 && threadIdx.x < BM;\n"
-    "Wide next_a[a.count], next_b[b.count], sum[R][C], row_sum = 0;\n\n"
-    "#pragma unroll\n"
-    "for (int r = 0; r < R; r++)\n"
-    "#pragma unroll\n"
-    "for (int c = 0; c < C; c++)\n"
-    "sum[r][c] = 0;\n"
-    "a.load(next_a, place.first_k, place.end_k);\n"
-    "b.load(next_b, place.first_k, place.end_k);\n"
-    "#pragma unroll 1\n"
-    "for (long long k = place.first_k, turn = 0; k < place.end_k; k += BK, turn ^= 1) {\n"
-    "a.store(shared.a[turn], next_a);\n"
-    "b.store(shared.b[turn], next_b);\n"
-    "__syncthreads();\n"
-    "if (k + BK < place.end_k) {\n"
-    "a.load(next_a, k + BK, place.end_k);\n"
-    "b.load(next_b, k + BK, place.end_k);\n"
-    "}\n"
-    "#pragma unroll(sizeof(Wide) == 8 ? 2 : BK)\n"
-    "for (int i = 0; i < BK; i++) {\n"
-    "Wide x[R], y[C];\n"
-    "#pragma unroll\n"
-    "for (int r = 0; r < R; r++)\n"
-    "x[r] = shared.a[turn][i][r / 4 * 64 + down + r % 4];\n"
-    "#pragma unroll\n"
-    "for (int c = 0; c < C; c++)\n"
-    "y[c] = shared.b[turn][i][c / 4 * 64 + across + c % 4];\n"
-    "#pragma unroll\n"
-    "for (int r = 0; r < R; r++)\n"
-    "#pragma unroll\n"
-    "for (int c = 0; c < C; c++)\n"
-    "sum[r][c] += x[r] * y[c];\n"
-    "}\n"
-    "if (sums_rows)\n"
-    "for (int i = 0; i < BK; i++)\n"
-    "row_sum += shared.a[turn][i][threadIdx.x];\n"
-    "}\n"
-    "if (sums_rows && place.row + threadIdx.x < p.m)\n"
-    "p.row_sums[place.split * p.m + place.row + threadIdx.x] = row_sum;\n\n"
-    "Epilogue<256, BN> epilogue(p, place, threadIdx.x);\n";
-static const char ignis__text_gemm_cu_1[] =
-    "#pragma unroll 1\n"
-    "for (int first = 0; first < BM; first += strip) {\n"
-    "const auto result = [&](int r, int c) { return shared.results[r][c]; };\n"
-    "__syncthreads();\n"
-    "#pragma unroll\n"
-    "for (int r = 0; r < R; r++) {\n"
-    "const int row = r / 4 * 64 + down + r % 4 - first;\n"
-    "#pragma unroll\n"
-    "for (int c = 0; c < C; c++)\n"
-    "if (row >= 0 && row < strip)\n"
-    "shared.results[row][c / 4 * 64 + across + c % 4] = sum[r][c];\n"
-    "}\n"
-    "__syncthreads();\n"
-    "if (p.partial)\n"
-    "store_partial<256, BN>(p, place, threadIdx.x, first, strip, result);\n"
-    "else\n"
-    "epilogue.strip(first, strip, result);\n"
-    "}\n"
-    "epilogue.end(BM, shared.sums[0], [] { __syncthreads(); });\n"
+    "multiply<8, 8>(p, Place(p, blockIdx.x, 128, 128));\n"
     "}\n\n"
-    "KERNEL(1) ignis_gemm(const Product p) { multiply<8, 8>(p); }\n"
-    "KERNEL(sizeof(Wide) == 8 ? 1 : 2) ignis_gemm_small(const Product p) { multiply<4, 4>(p); }\n\n\n"
+    "KERNEL(sizeof(Wide) == 8 ? 1 : 2) ignis_gemm_small(const Product p)\n"
+    "{\n"
+    "ignis_grid_dependency();\n"
+    "multiply<4, 4>(p, Place(p, blockIdx.x, 64, 64));\n"
+    "}\n\n\n"
     "struct Products {\n"
     "Product of[IGNIS_PATCHES ? 1 : 2];\n"
     "};\n\n\n\n\n"
@@ -8302,8 +8203,7 @@ static const char ignis__text_gemm_cu_1[] =
     "__device__ inline long long packs_of(const ignis__gemm_copy &p)\n"
     "{\n"
     "return (p.rows * p.stride * (long long)sizeof(T) + 15) / 16;\n"
-    "}\n\n\n";
-static const char ignis__text_gemm_cu_2[] =
+    "}\n\n\n"
     "__device__ inline void copy_pack(const ignis__gemm_copy &p, long long at)\n"
     "{\n"
     "constexpr int N = 16 / sizeof(T);\n"
@@ -8313,7 +8213,8 @@ static const char ignis__text_gemm_cu_2[] =
     "if (across == 0) {\n"
     "const int stride = (int)p.stride;\n"
     "const long long first = at * (N / stride);\n"
-    "ignis_pack<T, N> pack;\n"
+    "ignis_pack<T, N> pack;\n";
+static const char ignis__text_gemm_cu_1[] =
     "#pragma unroll\n"
     "for (int i = 0; i < N; i++) {\n"
     "const long long r = first + i / stride, column = i % stride;\n"
@@ -8420,7 +8321,6 @@ static const char ignis__text_gemm_cu_2[] =
 static const char *const ignis__text_gemm_cu[] = {
     ignis__text_gemm_cu_0,
     ignis__text_gemm_cu_1,
-    ignis__text_gemm_cu_2,
 };
 
 static const char ignis__text_gemm_cuh_0[] =
@@ -8723,6 +8623,112 @@ static const char *const ignis__text_gemm_cuh[] = {
     ignis__text_gemm_cuh_0,
     ignis__text_gemm_cuh_1,
     ignis__text_gemm_cuh_2,
+};
+
+static const char ignis__text_gemm_grouped_cu_0[] =
+    "\n\n\n\n\n"
+    "#include \"ignis.cuh\"\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n"
+    "#include \"gemm.cuh\"\n"
+    "#include \"gemm_tile.cuh\"\n"
+    "#include \"gemm_grouped.cuh\"\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256, 1) ignis_gemm_grouped(const Product p, const Groups groups)\n"
+    "{\n"
+    "Product own = p;\n"
+    "Place place;\n"
+    "ignis_grid_dependency();\n"
+    "if (find_tile<128, 128>(own, place, groups))\n"
+    "multiply<8, 8>(own, place);\n"
+    "}\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256, sizeof(Wide) == 8 ? 1 : 2)\n"
+    "ignis_gemm_grouped_small(const Product p, const Groups groups)\n"
+    "{\n"
+    "Product own = p;\n"
+    "Place place;\n"
+    "ignis_grid_dependency();\n"
+    "if (find_tile<64, 64>(own, place, groups))\n"
+    "multiply<4, 4>(own, place);\n"
+    "}\n";
+static const char *const ignis__text_gemm_grouped_cu[] = {
+    ignis__text_gemm_grouped_cu_0,
+};
+
+static const char ignis__text_gemm_grouped_cuh_0[] =
+    "\n\n\n\n\n\n\n"
+    "#ifndef IGNIS_GEMM_GROUPED_CUH\n"
+    "#define IGNIS_GEMM_GROUPED_CUH\n\n"
+    "struct Groups : ignis__gemm_groups {\n\n\n"
+    "__device__ long long first(long long group) const\n"
+    "{\n"
+    "if (group < 1 || group > count + 1)\n"
+    "return group < 1 ? 0 : rows;\n"
+    "const long long at = offset_bytes == 4 ? ((const int32_t *)offsets)[group - 1]\n"
+    ": (long long)((const int64_t *)offsets)[group - 1];\n"
+    "return max(0LL, min(at, rows));\n"
+    "}\n\n\n\n"
+    "__device__ long long of_tile(long long tile, int tile_rows) const\n"
+    "{\n"
+    "long long low = 0, high = count + 2;\n"
+    "while (high - low > 1) {\n"
+    "const long long middle = (low + high) / 2;\n"
+    "if (first(middle) / tile_rows + middle <= tile)\n"
+    "low = middle;\n"
+    "else\n"
+    "high = middle;\n"
+    "}\n"
+    "return low;\n"
+    "}\n"
+    "};\n\n\n\n"
+    "template <int BM, int BN> __device__ inline bool find_tile(Product &own, Place &place, const Groups &groups)\n"
+    "{\n"
+    "if (own.transpose_a) {\n"
+    "place = Place(own, blockIdx.x, BM, BN);\n"
+    "place.first_k = groups.first(place.batch + 1);\n"
+    "place.end_k = max(place.first_k, groups.first(place.batch + 2));\n"
+    "return true;\n"
+    "}\n"
+    "const unsigned tiles = (unsigned)(groups.rows / BM + groups.count + 2), tile = blockIdx.x % tiles;\n"
+    "const long long group = groups.of_tile(tile, BM), first = groups.first(group);\n"
+    "const bool exists = group > 0 && group <= groups.count;\n"
+    "place.row = first + (tile - (first / BM + group)) * BM;\n"
+    "place.column = (long long)(blockIdx.x / tiles) * BN;\n"
+    "place.batch = place.split = place.first_k = 0;\n"
+    "place.end_k = exists ? own.k : 0;\n"
+    "own.m = groups.first(group + 1);\n"
+    "own.b += exists ? (group - 1) * own.batch_b : 0;\n"
+    "return place.row < own.m;\n"
+    "}\n\n"
+    "#endif\n";
+static const char *const ignis__text_gemm_grouped_cuh[] = {
+    ignis__text_gemm_grouped_cuh_0,
+};
+
+static const char ignis__text_gemm_grouped_mma_cu_0[] =
+    "\n\n\n\n\n"
+    "#include \"ignis.cuh\"\n"
+    "#include \"mma.cuh\"\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n"
+    "#include \"gemm.cuh\"\n"
+    "#include \"gemm_mma.cuh\"\n"
+    "#include \"gemm_grouped.cuh\"\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256, 1) ignis_gemm_grouped_mma(const Product p, const Groups groups)\n"
+    "{\n"
+    "Product own = p;\n"
+    "Place place;\n"
+    "ignis_grid_dependency();\n"
+    "if (find_tile<128, 128>(own, place, groups))\n"
+    "multiply<2, 4, 64, 32>(own, place);\n"
+    "}\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(128, 1) ignis_gemm_grouped_mma_small(const Product p, const Groups groups)\n"
+    "{\n"
+    "Product own = p;\n"
+    "Place place;\n"
+    "ignis_grid_dependency();\n"
+    "if (find_tile<64, 64>(own, place, groups))\n"
+    "multiply<2, 2, 32, 32>(own, place);\n"
+    "}\n";
+static const char *const ignis__text_gemm_grouped_mma_cu[] = {
+    ignis__text_gemm_grouped_mma_cu_0,
 };
 
 static const char ignis__text_gemm_hopper_cu_0[] =
@@ -9834,11 +9840,30 @@ static const char *const ignis__text_gemm_hopper_ahead_cuh[] = {
 };
 
 static const char ignis__text_gemm_mma_cu_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"mma.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
-    "#include \"gemm.cuh\"\n\n"
+    "#include \"gemm.cuh\"\n"
+    "#include \"gemm_mma.cuh\"\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256, 1) ignis_gemm_mma(const Product p)\n"
+    "{\n"
+    "ignis_grid_dependency();\n"
+    "multiply<2, 4, 64, 32>(p, Place(p, blockIdx.x, 128, 128));\n"
+    "}\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(128, 1) ignis_gemm_mma_small(const Product p)\n"
+    "{\n"
+    "ignis_grid_dependency();\n"
+    "multiply<2, 2, 32, 32>(p, Place(p, blockIdx.x, 64, 64));\n"
+    "}\n";
+static const char *const ignis__text_gemm_mma_cu[] = {
+    ignis__text_gemm_mma_cu_0,
+};
+
+static const char ignis__text_gemm_mma_cuh_0[] =
+    "\n\n\n\n\n\n\n\n\n\n"
+    "#ifndef IGNIS_GEMM_MMA_CUH\n"
+    "#define IGNIS_GEMM_MMA_CUH\n\n"
     "constexpr int STAGES = 4, E = 16 / sizeof(Operand),\n"
     "DEPTH = 64 / sizeof(Operand);\n"
     "constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;\n"
@@ -9935,9 +9960,9 @@ static const char ignis__text_gemm_mma_cu_0[] =
     "private:\n\n"
     "__device__ void copy_any(int stage) const\n"
     "{\n"
-    "const uint32_t base = shared_address();\n";
-static const char ignis__text_gemm_mma_cu_1[] =
-    "#pragma unroll\n"
+    "const uint32_t base = shared_address();\n"
+    "#pragma unroll\n";
+static const char ignis__text_gemm_mma_cuh_1[] =
     "for (int i = 0; i < count; i++) {\n"
     "const long long row = this->row + (by_k ? i * lines : 0), k = this->k + (by_k ? 0 : i * lines),\n"
     "left = by_k ? end_k - k : end_row - row;\n"
@@ -9983,14 +10008,12 @@ static const char ignis__text_gemm_mma_cu_1[] =
     "else\n"
     "ignis_mma<T>(c, a, b0, b1);\n"
     "}\n\n\n"
-    "template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(const Product &p)\n"
+    "template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(const Product &p, const Place &place)\n"
     "{\n"
-    "ignis_grid_dependency();\n"
     "constexpr int threads = 32 * DOWN * ACROSS, BM = DOWN * WM, BN = ACROSS * WN, strip = 32,\n"
     "width = BN + 8;\n"
     "typedef Tile<PATCHES_A, BM, WM, A_BY_K, threads> A;\n"
     "typedef Tile<PATCHES_B, BN, WN, B_BY_K, threads> B;\n"
-    "const Place place(p, blockIdx.x, BM, BN);\n"
     "const int steps = (int)((place.end_k - place.first_k + DEPTH - 1) / DEPTH);\n"
     "const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warp_row = warp / ACROSS * WM,\n"
     "warp_column = warp % ACROSS * WN;\n"
@@ -10054,10 +10077,10 @@ static const char ignis__text_gemm_mma_cu_1[] =
     "wait();\n"
     "load(step + 1, 0);\n"
     "}\n"
-    "#pragma unroll\n";
-static const char ignis__text_gemm_mma_cu_2[] =
-    "for (int m = 0; m < WM / 16; m++)\n"
     "#pragma unroll\n"
+    "for (int m = 0; m < WM / 16; m++)\n"
+    "#pragma unroll\n";
+static const char ignis__text_gemm_mma_cuh_2[] =
     "for (int n = 0; n < WN / 8; n++)\n"
     "mma(sum[m][n], x[half][m], y[half][n / 2][n % 2 * 2], y[half][n / 2][n % 2 * 2 + 1]);\n"
     "if (sums_rows) {\n"
@@ -10112,16 +10135,143 @@ static const char ignis__text_gemm_mma_cu_2[] =
     "epilogue.strip(first, strip, result);\n"
     "}\n"
     "epilogue.end(BM, results, [] { __syncthreads(); });\n"
-    "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256, 1) ignis_gemm_mma(const Product p) { multiply<2, 4, 64, 32>(p); }\n"
-    "extern \"C\" __global__ void __launch_bounds__(128, 1) ignis_gemm_mma_small(const Product p)\n"
+    "}\n\n"
+    "#endif\n";
+static const char *const ignis__text_gemm_mma_cuh[] = {
+    ignis__text_gemm_mma_cuh_0,
+    ignis__text_gemm_mma_cuh_1,
+    ignis__text_gemm_mma_cuh_2,
+};
+
+static const char ignis__text_gemm_tile_cuh_0[] =
+    "\n\n\n\n\n"
+    "#ifndef IGNIS_GEMM_TILE_CUH\n"
+    "#define IGNIS_GEMM_TILE_CUH\n\n\n\n"
+    "template <int operand, int rows, int depth> struct Loader {\n"
+    "static constexpr int count = rows * depth / 256, row_step = 256 / depth, k_step = 256 / rows;\n"
+    "const Product &p;\n"
+    "const T *from;\n"
+    "long long stride, k_stride, step, first_row;\n"
+    "int row, k, row_count;\n"
+    "bool by_k;\n\n\n"
+    "__device__ Loader(const Product &p, const T *matrix, long long first_row, long long row_end, bool by_k,\n"
+    "long long row_length)\n"
+    ": p(p), stride(row_length), k_stride(by_k ? 1 : row_length), step((by_k ? row_step : k_step) * row_length),\n"
+    "first_row(first_row), row(by_k ? threadIdx.x / depth : threadIdx.x % rows),\n"
+    "k(by_k ? threadIdx.x % depth : threadIdx.x / rows), row_count((int)min((long long)rows, row_end - first_row)),\n"
+    "by_k(by_k)\n"
     "{\n"
-    "multiply<2, 2, 32, 32>(p);\n"
-    "}\n";
-static const char *const ignis__text_gemm_mma_cu[] = {
-    ignis__text_gemm_mma_cu_0,
-    ignis__text_gemm_mma_cu_1,
-    ignis__text_gemm_mma_cu_2,
+    "from = IGNIS_PATCHES ? matrix : matrix + (first_row + row) * (by_k ? row_length : 1) + k * k_stride;\n"
+    "}\n\n"
+    "__device__ long long prepared() const { return (long long)from | step | k_stride | row_count; }\n\n"
+    "__device__ void load(Wide (&x)[count], long long first_k, long long end_k) const\n"
+    "{\n"
+    "const int k_count = (int)min((long long)depth, end_k - first_k);\n"
+    "const T *next = from + first_k * k_stride;\n"
+    "int there;\n"
+    "if (by_k)\n"
+    "there = k < k_count ? (row_count - row + row_step - 1) / row_step : 0;\n"
+    "else\n"
+    "there = row < row_count ? (k_count - k + k_step - 1) / k_step : 0;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < count; i++, next += step) {\n"
+    "if (IGNIS_PATCHES) {\n"
+    "const int r = row + (by_k ? i * row_step : 0), at = k + (by_k ? 0 : i * k_step);\n"
+    "const T *element = r < row_count && at < k_count\n"
+    "? p.find<operand>(from, by_k, stride, first_row + r, first_k + at)\n"
+    ": nullptr;\n"
+    "x[i] = element ? Wide(*element) : Wide(0);\n"
+    "} else {\n"
+    "x[i] = i < there ? Wide(*next) : Wide(0);\n"
+    "}\n"
+    "}\n"
+    "}\n"
+    "__device__ void store(Wide (*tile)[rows + 4], const Wide (&x)[count]) const\n"
+    "{\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < count; i++)\n"
+    "tile[k + (by_k ? 0 : i * k_step)][row + (by_k ? i * row_step : 0)] = x[i];\n"
+    "}\n"
+    "};\n\n\n\n"
+    "template <int R, int C> __device__ inline void multiply(const Product &p, const Place &place)\n"
+    "{\n"
+    "constexpr int BM = 16 * R, BN = 16 * C, BK = 64 / sizeof(Wide), strip = 32;\n"
+    "union alignas(16) Shared {\n"
+    "struct {\n"
+    "Wide a[2][BK][BM + 4], b[2][BK][BN + 4];\n"
+    "};\n"
+    "Wide results[strip][BN + 4];\n"
+    "Wide sums[256 / (BN / (16 / sizeof(T)))][BN];\n"
+    "};\n"
+    "__shared__ Shared shared;\n"
+    "const Loader<PATCHES_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);\n"
+    "const Loader<PATCHES_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);\n"
+    "const int down = threadIdx.x / 16 * 4, across = threadIdx.x % 16 * 4;\n"
+    "const bool sums_rows = p.row_sums && place.column == 0 && threadIdx.x < BM;\n"
+    "Wide next_a[a.count], next_b[b.count], sum[R][C], row_sum = 0;\n\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < R; r++)\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < C; c++)\n"
+    "sum[r][c] = 0;\n"
+    "a.load(next_a, place.first_k, place.end_k);\n"
+    "b.load(next_b, place.first_k, place.end_k);\n"
+    "#pragma unroll 1\n"
+    "for (long long k = place.first_k, turn = 0; k < place.end_k; k += BK, turn ^= 1) {\n"
+    "a.store(shared.a[turn], next_a);\n"
+    "b.store(shared.b[turn], next_b);\n"
+    "__syncthreads();\n"
+    "if (k + BK < place.end_k) {\n"
+    "a.load(next_a, k + BK, place.end_k);\n"
+    "b.load(next_b, k + BK, place.end_k);\n"
+    "}\n"
+    "#pragma unroll(sizeof(Wide) == 8 ? 2 : BK)\n"
+    "for (int i = 0; i < BK; i++) {\n"
+    "Wide x[R], y[C];\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < R; r++)\n"
+    "x[r] = shared.a[turn][i][r / 4 * 64 + down + r % 4];\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < C; c++)\n"
+    "y[c] = shared.b[turn][i][c / 4 * 64 + across + c % 4];\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < R; r++)\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < C; c++)\n"
+    "sum[r][c] += x[r] * y[c];\n"
+    "}\n"
+    "if (sums_rows)\n"
+    "for (int i = 0; i < BK; i++)\n"
+    "row_sum += shared.a[turn][i][threadIdx.x];\n"
+    "}\n"
+    "if (sums_rows && place.row + threadIdx.x < p.m)\n"
+    "p.row_sums[place.split * p.m + place.row + threadIdx.x] = row_sum;\n\n"
+    "Epilogue<256, BN> epilogue(p, place, threadIdx.x);\n"
+    "#pragma unroll 1\n"
+    "for (int first = 0; first < BM; first += strip) {\n"
+    "const auto result = [&](int r, int c) { return shared.results[r][c]; };\n"
+    "__syncthreads();\n";
+static const char ignis__text_gemm_tile_cuh_1[] =
+    "#pragma unroll\n"
+    "for (int r = 0; r < R; r++) {\n"
+    "const int row = r / 4 * 64 + down + r % 4 - first;\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < C; c++)\n"
+    "if (row >= 0 && row < strip)\n"
+    "shared.results[row][c / 4 * 64 + across + c % 4] = sum[r][c];\n"
+    "}\n"
+    "__syncthreads();\n"
+    "if (p.partial)\n"
+    "store_partial<256, BN>(p, place, threadIdx.x, first, strip, result);\n"
+    "else\n"
+    "epilogue.strip(first, strip, result);\n"
+    "}\n"
+    "epilogue.end(BM, shared.sums[0], [] { __syncthreads(); });\n"
+    "}\n\n"
+    "#endif\n";
+static const char *const ignis__text_gemm_tile_cuh[] = {
+    ignis__text_gemm_tile_cuh_0,
+    ignis__text_gemm_tile_cuh_1,
 };
 
 static const char ignis__text_grid_sample_cu_0[] =
@@ -16288,7 +16438,13 @@ static const char ignis__text_shared_gemm_h_0[] =
     "ignis__divisor columns, halo;\n"
     "int rows, halo_rows, count;\n"
     "} ignis__conv_tiles;\n"
-    "IGNIS__ASSERT_SIZE(ignis__conv_tiles, 60);\n";
+    "IGNIS__ASSERT_SIZE(ignis__conv_tiles, 60);\n\n\n"
+    "typedef struct ignis__gemm_groups {\n"
+    "IGNIS__POINTER(const void) offsets;\n"
+    "long long count, rows;\n"
+    "int offset_bytes;\n"
+    "} ignis__gemm_groups;\n"
+    "IGNIS__ASSERT_SIZE(ignis__gemm_groups, 32);\n";
 static const char *const ignis__text_shared_gemm_h[] = {
     ignis__text_shared_gemm_h_0,
 };
@@ -17989,7 +18145,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_activation_cu = {
 static const ignis__source *const ignis__includes_shared_attention_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_attention_h = {
-    "shared/attention.h", 0xade0050f1c077428ULL, IGNIS__PIECES_OF_TENSORS(shared_attention_h), ignis__includes_shared_attention_h, 67};
+    "shared/attention.h", 0xade0050f1c077428ULL, IGNIS__PIECES_OF_TENSORS(shared_attention_h), ignis__includes_shared_attention_h, 72};
 
 static const ignis__source *const ignis__includes_attention_cuh[] = {
     &ignis__source_shared_attention_h,
@@ -18030,7 +18186,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_tiles_cuh = {
 static const ignis__source *const ignis__includes_mma_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_mma_cuh = {
-    "mma.cuh", 0xa47b120954174bbfULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 42};
+    "mma.cuh", 0xa47b120954174bbfULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 47};
 
 static const ignis__source *const ignis__includes_attention_decode_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18046,13 +18202,13 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_mma_cu = {
 static const ignis__source *const ignis__includes_shared_tensor_map_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_tensor_map_h = {
-    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 85};
+    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 90};
 
 static const ignis__source *const ignis__includes_hopper_cuh[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_hopper_cuh = {
-    "hopper.cuh", 0x2c30b4366c0ff6dcULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 34};
+    "hopper.cuh", 0x2c30b4366c0ff6dcULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 39};
 
 static const ignis__source *const ignis__includes_attention_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18068,13 +18224,13 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_hopper_cu = {
 static const ignis__source *const ignis__includes_shared_rope_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_rope_h = {
-    "shared/rope.h", 0x11017c6c7b96d939ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 81};
+    "shared/rope.h", 0x11017c6c7b96d939ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 86};
 
 static const ignis__source *const ignis__includes_rope_cuh[] = {
     &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cuh = {
-    "rope.cuh", 0x595f0a6597cf4c3dULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 62};
+    "rope.cuh", 0x595f0a6597cf4c3dULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 67};
 
 static const ignis__source *const ignis__includes_attention_hopper_backward_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18103,7 +18259,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_mma_cu = {
 static const ignis__source *const ignis__includes_shared_divisor_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_divisor_h = {
-    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 71};
+    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 76};
 
 static const ignis__source *const ignis__includes_divisor_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18116,7 +18272,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_divisor_cuh = {
 static const ignis__source *const ignis__includes_shared_border_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_border_h = {
-    "shared/border.h", 0xf95f91bfb608d387ULL, IGNIS__PIECES_OF_TENSORS(shared_border_h), ignis__includes_shared_border_h, 68};
+    "shared/border.h", 0xf95f91bfb608d387ULL, IGNIS__PIECES_OF_TENSORS(shared_border_h), ignis__includes_shared_border_h, 73};
 
 static const ignis__source *const ignis__includes_border_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18131,7 +18287,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_border_cu = {
 static const ignis__source *const ignis__includes_shared_channel_norm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_channel_norm_h = {
-    "shared/channel_norm.h", 0xda10e8a496b82105ULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 69};
+    "shared/channel_norm.h", 0xda10e8a496b82105ULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 74};
 
 static const ignis__source *const ignis__includes_channel_norm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18153,7 +18309,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_channel_norm_wide_cu = {
 static const ignis__source *const ignis__includes_shared_collective_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_collective_h = {
-    "shared/collective.h", 0x08b3cfd1c82b98c6ULL, IGNIS__PIECES(shared_collective_h), ignis__includes_shared_collective_h, 70};
+    "shared/collective.h", 0x08b3cfd1c82b98c6ULL, IGNIS__PIECES(shared_collective_h), ignis__includes_shared_collective_h, 75};
 
 static const ignis__source *const ignis__includes_collective_cuh[] = {
     &ignis__source_shared_collective_h,
@@ -18173,7 +18329,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_collective_cu = {
 static const ignis__source *const ignis__includes_shared_gemm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_gemm_h = {
-    "shared/gemm.h", 0xfb2f7c09b7696b28ULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 74};
+    "shared/gemm.h", 0xe9d49681fdff0e95ULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 79};
 
 static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18208,7 +18364,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_distribution_cu = {
 static const ignis__source *const ignis__includes_shared_addends_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_addends_h = {
-    "shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h), ignis__includes_shared_addends_h, 66};
+    "shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h), ignis__includes_shared_addends_h, 71};
 
 static const ignis__source *const ignis__includes_elementwise_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18221,7 +18377,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_elementwise_cu = {
 static const ignis__source *const ignis__includes_shared_embedding_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_embedding_h = {
-    "shared/embedding.h", 0xb2c0394bd8f6629eULL, IGNIS__PIECES_OF_TENSORS(shared_embedding_h), ignis__includes_shared_embedding_h, 72};
+    "shared/embedding.h", 0xb2c0394bd8f6629eULL, IGNIS__PIECES_OF_TENSORS(shared_embedding_h), ignis__includes_shared_embedding_h, 77};
 
 static const ignis__source *const ignis__includes_embedding_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18234,7 +18390,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_embedding_cu = {
 static const ignis__source *const ignis__includes_shared_fft_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_fft_h = {
-    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 73};
+    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 78};
 
 static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18265,12 +18421,12 @@ IGNIS__PRIVATE const ignis__source ignis__source_fft_rows_cu = {
 static const ignis__source *const ignis__includes_shared_index_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_index_h = {
-    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 76};
+    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 81};
 
 static const ignis__source *const ignis__includes_shared_strided_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_strided_h = {
-    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 84};
+    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 89};
 
 static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18278,7 +18434,7 @@ static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_shared_strided_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_strided_cuh = {
-    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 89};
+    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 94};
 
 static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18290,22 +18446,67 @@ static const ignis__source *const ignis__includes_gather_cu[] = {
 IGNIS__PRIVATE const ignis__source ignis__source_gather_cu = {
     "gather.cu", 0x7993c8a1780b97e8ULL, IGNIS__PIECES_OF_TENSORS(gather_cu), ignis__includes_gather_cu, 26};
 
+static const ignis__source *const ignis__includes_gemm_tile_cuh[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_gemm_tile_cuh = {
+    "gemm_tile.cuh", 0xc4e8bbeab23b9e53ULL, IGNIS__PIECES_OF_TENSORS(gemm_tile_cuh), ignis__includes_gemm_tile_cuh, 36};
+
 static const ignis__source *const ignis__includes_gemm_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_activation_cuh,
     &ignis__source_divisor_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_gemm_cuh,
+    &ignis__source_gemm_tile_cuh,
     &ignis__source_shared_divisor_h,
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_cu = {
-    "gemm.cu", 0x1175a9bc99750e61ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu), ignis__includes_gemm_cu, 27};
+    "gemm.cu", 0xedf7b5126a12440bULL, IGNIS__PIECES_OF_TENSORS(gemm_cu), ignis__includes_gemm_cu, 27};
+
+static const ignis__source *const ignis__includes_gemm_grouped_cuh[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_gemm_grouped_cuh = {
+    "gemm_grouped.cuh", 0x42f947aed09e334dULL, IGNIS__PIECES_OF_TENSORS(gemm_grouped_cuh), ignis__includes_gemm_grouped_cuh, 30};
+
+static const ignis__source *const ignis__includes_gemm_grouped_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_divisor_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_gemm_cuh,
+    &ignis__source_gemm_grouped_cuh,
+    &ignis__source_gemm_tile_cuh,
+    &ignis__source_shared_divisor_h,
+    &ignis__source_shared_gemm_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_gemm_grouped_cu = {
+    "gemm_grouped.cu", 0xf474e258e012347aULL, IGNIS__PIECES_OF_TENSORS(gemm_grouped_cu), ignis__includes_gemm_grouped_cu, 29};
+
+static const ignis__source *const ignis__includes_gemm_mma_cuh[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_gemm_mma_cuh = {
+    "gemm_mma.cuh", 0x7a129815e9043836ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cuh), ignis__includes_gemm_mma_cuh, 35};
+
+static const ignis__source *const ignis__includes_gemm_grouped_mma_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_divisor_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_gemm_cuh,
+    &ignis__source_gemm_grouped_cuh,
+    &ignis__source_gemm_mma_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_shared_divisor_h,
+    &ignis__source_shared_gemm_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_gemm_grouped_mma_cu = {
+    "gemm_grouped_mma.cu", 0xee9fe0e3a1d3c383ULL, IGNIS__PIECES_OF_TENSORS(gemm_grouped_mma_cu), ignis__includes_gemm_grouped_mma_cu, 31};
 
 static const ignis__source *const ignis__includes_gemm_hopper_ahead_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_ahead_cuh = {
-    "gemm_hopper_ahead.cuh", 0x3d812ef915ac856dULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 30};
+    "gemm_hopper_ahead.cuh", 0x3d812ef915ac856dULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 33};
 
 static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18321,7 +18522,7 @@ static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_cu = {
-    "gemm_hopper.cu", 0x24a4188b4f920abfULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 29};
+    "gemm_hopper.cu", 0x24a4188b4f920abfULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 32};
 
 static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18329,17 +18530,18 @@ static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_divisor_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_gemm_cuh,
+    &ignis__source_gemm_mma_cuh,
     &ignis__source_mma_cuh,
     &ignis__source_shared_divisor_h,
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_mma_cu = {
-    "gemm_mma.cu", 0x8b7984e47b424da3ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cu), ignis__includes_gemm_mma_cu, 31};
+    "gemm_mma.cu", 0x204438242b3d182fULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cu), ignis__includes_gemm_mma_cu, 34};
 
 static const ignis__source *const ignis__includes_shared_image_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_image_h = {
-    "shared/image.h", 0xf12db4361cefe97bULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 75};
+    "shared/image.h", 0xf12db4361cefe97bULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 80};
 
 static const ignis__source *const ignis__includes_grid_sample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18349,7 +18551,7 @@ static const ignis__source *const ignis__includes_grid_sample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_grid_sample_cu = {
-    "grid_sample.cu", 0xf8b9aca0834d0b3aULL, IGNIS__PIECES_OF_TENSORS(grid_sample_cu), ignis__includes_grid_sample_cu, 32};
+    "grid_sample.cu", 0xf8b9aca0834d0b3aULL, IGNIS__PIECES_OF_TENSORS(grid_sample_cu), ignis__includes_grid_sample_cu, 37};
 
 static const ignis__source *const ignis__includes_grouped_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18362,7 +18564,7 @@ static const ignis__source *const ignis__includes_grouped_mma_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_grouped_mma_cu = {
-    "grouped_mma.cu", 0x1fa37192168f69dbULL, IGNIS__PIECES_OF_TENSORS(grouped_mma_cu), ignis__includes_grouped_mma_cu, 33};
+    "grouped_mma.cu", 0x1fa37192168f69dbULL, IGNIS__PIECES_OF_TENSORS(grouped_mma_cu), ignis__includes_grouped_mma_cu, 38};
 
 static const ignis__source *const ignis__includes_image_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18372,18 +18574,18 @@ static const ignis__source *const ignis__includes_image_cuh[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_image_cuh = {
-    "image.cuh", 0x35ae778d2d3a4bedULL, IGNIS__PIECES_OF_TENSORS(image_cuh), ignis__includes_image_cuh, 35};
+    "image.cuh", 0x35ae778d2d3a4bedULL, IGNIS__PIECES_OF_TENSORS(image_cuh), ignis__includes_image_cuh, 40};
 
 static const ignis__source *const ignis__includes_shared_linalg_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_linalg_h = {
-    "shared/linalg.h", 0x917ab097fb62cea1ULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 77};
+    "shared/linalg.h", 0x917ab097fb62cea1ULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 82};
 
 static const ignis__source *const ignis__includes_linalg_cuh[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cuh = {
-    "linalg.cuh", 0xba003889828b5c66ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh), ignis__includes_linalg_cuh, 37};
+    "linalg.cuh", 0xba003889828b5c66ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh), ignis__includes_linalg_cuh, 42};
 
 static const ignis__source *const ignis__includes_linalg_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18392,7 +18594,7 @@ static const ignis__source *const ignis__includes_linalg_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cu = {
-    "linalg.cu", 0x828958a7cdbc9e6eULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 36};
+    "linalg.cu", 0x828958a7cdbc9e6eULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 41};
 
 static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18401,7 +18603,7 @@ static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_jacobi_cu = {
-    "linalg_jacobi.cu", 0xd0d59ecd33a2321eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 38};
+    "linalg_jacobi.cu", 0xd0d59ecd33a2321eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 43};
 
 static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18410,14 +18612,14 @@ static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_qr_cu = {
-    "linalg_qr.cu", 0x0cd7b3a1f4a49aa9ULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu), ignis__includes_linalg_qr_cu, 39};
+    "linalg_qr.cu", 0x0cd7b3a1f4a49aa9ULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu), ignis__includes_linalg_qr_cu, 44};
 
 static const ignis__source *const ignis__includes_softmax_cuh[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cuh = {
-    "softmax.cuh", 0x11c1c60fc8b10ae2ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 87};
+    "softmax.cuh", 0x11c1c60fc8b10ae2ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 92};
 
 static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18425,18 +18627,18 @@ static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_log_softmax_cu = {
-    "log_softmax.cu", 0x948c4a68263bbb75ULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu), ignis__includes_log_softmax_cu, 40};
+    "log_softmax.cu", 0x948c4a68263bbb75ULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu), ignis__includes_log_softmax_cu, 45};
 
 static const ignis__source *const ignis__includes_map_cuh[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_map_cuh = {
-    "map.cuh", 0xde85397e06e08f62ULL, IGNIS__PIECES_OF_TENSORS(map_cuh), ignis__includes_map_cuh, 41};
+    "map.cuh", 0xde85397e06e08f62ULL, IGNIS__PIECES_OF_TENSORS(map_cuh), ignis__includes_map_cuh, 46};
 
 static const ignis__source *const ignis__includes_shared_norm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_norm_h = {
-    "shared/norm.h", 0x1a4f7e73366ee1eeULL, IGNIS__PIECES_OF_TENSORS(shared_norm_h), ignis__includes_shared_norm_h, 78};
+    "shared/norm.h", 0x1a4f7e73366ee1eeULL, IGNIS__PIECES_OF_TENSORS(shared_norm_h), ignis__includes_shared_norm_h, 83};
 
 static const ignis__source *const ignis__includes_norm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18444,7 +18646,7 @@ static const ignis__source *const ignis__includes_norm_cuh[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_cuh = {
-    "norm.cuh", 0x90424f68b08c8f53ULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 44};
+    "norm.cuh", 0x90424f68b08c8f53ULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 49};
 
 static const ignis__source *const ignis__includes_norm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18453,7 +18655,7 @@ static const ignis__source *const ignis__includes_norm_cu[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_cu = {
-    "norm.cu", 0x92cf776081a13746ULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 43};
+    "norm.cu", 0x92cf776081a13746ULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 48};
 
 static const ignis__source *const ignis__includes_norm_add_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18462,7 +18664,7 @@ static const ignis__source *const ignis__includes_norm_add_cu[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_add_cu = {
-    "norm_add.cu", 0x8868e002cff6422cULL, IGNIS__PIECES_OF_TENSORS(norm_add_cu), ignis__includes_norm_add_cu, 45};
+    "norm_add.cu", 0x8868e002cff6422cULL, IGNIS__PIECES_OF_TENSORS(norm_add_cu), ignis__includes_norm_add_cu, 50};
 
 static const ignis__source *const ignis__includes_norm_add_wide_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18472,7 +18674,7 @@ static const ignis__source *const ignis__includes_norm_add_wide_cu[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_add_wide_cu = {
-    "norm_add_wide.cu", 0x6309f94cabf7c970ULL, IGNIS__PIECES_OF_TENSORS(norm_add_wide_cu), ignis__includes_norm_add_wide_cu, 46};
+    "norm_add_wide.cu", 0x6309f94cabf7c970ULL, IGNIS__PIECES_OF_TENSORS(norm_add_wide_cu), ignis__includes_norm_add_wide_cu, 51};
 
 static const ignis__source *const ignis__includes_norm_unaligned_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18482,7 +18684,7 @@ static const ignis__source *const ignis__includes_norm_unaligned_cuh[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cuh = {
-    "norm_unaligned.cuh", 0x31d3fe9e7c40c4a9ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 50};
+    "norm_unaligned.cuh", 0x31d3fe9e7c40c4a9ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 55};
 
 static const ignis__source *const ignis__includes_norm_grad_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18493,7 +18695,7 @@ static const ignis__source *const ignis__includes_norm_grad_cu[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_grad_cu = {
-    "norm_grad.cu", 0xf6eca237dbc235a3ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_cu), ignis__includes_norm_grad_cu, 47};
+    "norm_grad.cu", 0xf6eca237dbc235a3ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_cu), ignis__includes_norm_grad_cu, 52};
 
 static const ignis__source *const ignis__includes_norm_grad_wide_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18505,7 +18707,7 @@ static const ignis__source *const ignis__includes_norm_grad_wide_cu[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_grad_wide_cu = {
-    "norm_grad_wide.cu", 0x93b82cdbadd8c3c7ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_wide_cu), ignis__includes_norm_grad_wide_cu, 48};
+    "norm_grad_wide.cu", 0x93b82cdbadd8c3c7ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_wide_cu), ignis__includes_norm_grad_wide_cu, 53};
 
 static const ignis__source *const ignis__includes_norm_unaligned_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18516,7 +18718,7 @@ static const ignis__source *const ignis__includes_norm_unaligned_cu[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cu = {
-    "norm_unaligned.cu", 0xfe3d48986a05cf45ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cu), ignis__includes_norm_unaligned_cu, 49};
+    "norm_unaligned.cu", 0xfe3d48986a05cf45ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cu), ignis__includes_norm_unaligned_cu, 54};
 
 static const ignis__source *const ignis__includes_norm_unaligned_wide_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18528,7 +18730,7 @@ static const ignis__source *const ignis__includes_norm_unaligned_wide_cu[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_wide_cu = {
-    "norm_unaligned_wide.cu", 0x3cd11f965ce54f5eULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_wide_cu), ignis__includes_norm_unaligned_wide_cu, 51};
+    "norm_unaligned_wide.cu", 0x3cd11f965ce54f5eULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_wide_cu), ignis__includes_norm_unaligned_wide_cu, 56};
 
 static const ignis__source *const ignis__includes_norm_wide_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18538,12 +18740,12 @@ static const ignis__source *const ignis__includes_norm_wide_cu[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_wide_cu = {
-    "norm_wide.cu", 0x74bddc0bc7419a48ULL, IGNIS__PIECES_OF_TENSORS(norm_wide_cu), ignis__includes_norm_wide_cu, 52};
+    "norm_wide.cu", 0x74bddc0bc7419a48ULL, IGNIS__PIECES_OF_TENSORS(norm_wide_cu), ignis__includes_norm_wide_cu, 57};
 
 static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
-    "shared/optimizer.h", 0x8d57a59845791487ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 79};
+    "shared/optimizer.h", 0x8d57a59845791487ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 84};
 
 static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18551,7 +18753,7 @@ static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_shared_optimizer_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_optim_cu = {
-    "optim.cu", 0x771c84749d44c250ULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 53};
+    "optim.cu", 0x771c84749d44c250ULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 58};
 
 static const ignis__source *const ignis__includes_optim_extra_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18560,21 +18762,21 @@ static const ignis__source *const ignis__includes_optim_extra_cu[] = {
     &ignis__source_shared_optimizer_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_optim_extra_cu = {
-    "optim_extra.cu", 0x0079de24d4af8f6aULL, IGNIS__PIECES_OF_TENSORS(optim_extra_cu), ignis__includes_optim_extra_cu, 54};
+    "optim_extra.cu", 0x0079de24d4af8f6aULL, IGNIS__PIECES_OF_TENSORS(optim_extra_cu), ignis__includes_optim_extra_cu, 59};
 
 static const ignis__source *const ignis__includes_pattern_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pattern_cu = {
-    "pattern.cu", 0x1b0136f8342e6564ULL, IGNIS__PIECES_OF_TENSORS(pattern_cu), ignis__includes_pattern_cu, 55};
+    "pattern.cu", 0x1b0136f8342e6564ULL, IGNIS__PIECES_OF_TENSORS(pattern_cu), ignis__includes_pattern_cu, 60};
 
 static const ignis__source *const ignis__includes_pointwise_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pointwise_cu = {
-    "pointwise.cu", 0x408dd45d85d143c5ULL, IGNIS__PIECES_OF_TENSORS(pointwise_cu), ignis__includes_pointwise_cu, 56};
+    "pointwise.cu", 0x408dd45d85d143c5ULL, IGNIS__PIECES_OF_TENSORS(pointwise_cu), ignis__includes_pointwise_cu, 61};
 
 static const ignis__source *const ignis__includes_pool_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18585,26 +18787,26 @@ static const ignis__source *const ignis__includes_pool_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pool_cu = {
-    "pool.cu", 0x0b78b84157430b17ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 57};
+    "pool.cu", 0x0b78b84157430b17ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 62};
 
 static const ignis__source *const ignis__includes_quantize_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_quantize_cu = {
-    "quantize.cu", 0x7b4af8e96807fdc5ULL, IGNIS__PIECES_OF_TENSORS(quantize_cu), ignis__includes_quantize_cu, 58};
+    "quantize.cu", 0x7b4af8e96807fdc5ULL, IGNIS__PIECES_OF_TENSORS(quantize_cu), ignis__includes_quantize_cu, 63};
 
 static const ignis__source *const ignis__includes_random_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_random_cu = {
-    "random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu), ignis__includes_random_cu, 59};
+    "random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu), ignis__includes_random_cu, 64};
 
 static const ignis__source *const ignis__includes_shared_reduce_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_reduce_h = {
-    "shared/reduce.h", 0x3c016b01a1b3eb2cULL, IGNIS__PIECES_OF_TENSORS(shared_reduce_h), ignis__includes_shared_reduce_h, 80};
+    "shared/reduce.h", 0x3c016b01a1b3eb2cULL, IGNIS__PIECES_OF_TENSORS(shared_reduce_h), ignis__includes_shared_reduce_h, 85};
 
 static const ignis__source *const ignis__includes_reduce_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18612,7 +18814,7 @@ static const ignis__source *const ignis__includes_reduce_cu[] = {
     &ignis__source_shared_reduce_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_reduce_cu = {
-    "reduce.cu", 0x07d1173510aa9050ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 60};
+    "reduce.cu", 0x07d1173510aa9050ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 65};
 
 static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18621,12 +18823,12 @@ static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cu = {
-    "rope.cu", 0x3045e4414c4f81e3ULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 61};
+    "rope.cu", 0x3045e4414c4f81e3ULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 66};
 
 static const ignis__source *const ignis__includes_shared_scan_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_scan_h = {
-    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 82};
+    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 87};
 
 static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18634,7 +18836,7 @@ static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_shared_scan_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_scan_cu = {
-    "scan.cu", 0x794add176142d765ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 63};
+    "scan.cu", 0x794add176142d765ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 68};
 
 static const ignis__source *const ignis__includes_select_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18642,7 +18844,7 @@ static const ignis__source *const ignis__includes_select_cu[] = {
     &ignis__source_shared_index_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_select_cu = {
-    "select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu), ignis__includes_select_cu, 64};
+    "select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu), ignis__includes_select_cu, 69};
 
 static const ignis__source *const ignis__includes_shape_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18651,12 +18853,12 @@ static const ignis__source *const ignis__includes_shape_cu[] = {
     &ignis__source_strided_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shape_cu = {
-    "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 65};
+    "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 70};
 
 static const ignis__source *const ignis__includes_shared_sort_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_sort_h = {
-    "shared/sort.h", 0x863218b266515ff9ULL, IGNIS__PIECES_OF_TENSORS(shared_sort_h), ignis__includes_shared_sort_h, 83};
+    "shared/sort.h", 0x863218b266515ff9ULL, IGNIS__PIECES_OF_TENSORS(shared_sort_h), ignis__includes_shared_sort_h, 88};
 
 static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18664,7 +18866,7 @@ static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cu = {
-    "softmax.cu", 0x2d5064fa7002144cULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 86};
+    "softmax.cu", 0x2d5064fa7002144cULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 91};
 
 static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18672,7 +18874,7 @@ static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_shared_sort_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_sort_cu = {
-    "sort.cu", 0x5c59c9dcd695e400ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 88};
+    "sort.cu", 0x5c59c9dcd695e400ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 93};
 
 static const ignis__source *const ignis__includes_unfold_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18684,7 +18886,7 @@ static const ignis__source *const ignis__includes_unfold_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_unfold_cu = {
-    "unfold.cu", 0x6459bca4f72f0a71ULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 90};
+    "unfold.cu", 0x6459bca4f72f0a71ULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 95};
 
 static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18695,7 +18897,7 @@ static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_upsample_cu = {
-    "upsample.cu", 0x822ce9bde2f3171cULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 91};
+    "upsample.cu", 0x822ce9bde2f3171cULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 96};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -18731,9 +18933,14 @@ IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
     &ignis__source_gather_cu,
     &ignis__source_gemm_cu,
     &ignis__source_gemm_cuh,
+    &ignis__source_gemm_grouped_cu,
+    &ignis__source_gemm_grouped_cuh,
+    &ignis__source_gemm_grouped_mma_cu,
     &ignis__source_gemm_hopper_cu,
     &ignis__source_gemm_hopper_ahead_cuh,
     &ignis__source_gemm_mma_cu,
+    &ignis__source_gemm_mma_cuh,
+    &ignis__source_gemm_tile_cuh,
     &ignis__source_grid_sample_cu,
     &ignis__source_grouped_mma_cu,
     &ignis__source_hopper_cuh,

@@ -16,8 +16,8 @@ LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_documents sdpa_masks ops_ro
     formula formula_reduce formula_table second_derivatives training)
 KERNEL_TESTS := $(addprefix %/test_,optimizers groups clip init averages lbfgs losses gemm layers conv formula_results \
     bundle model model_refused families generate generate_kernels generate_text lora fft linalg_eigen linalg_norms random)
-MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul linear conv3d conv_transpose einsum scan select \
-    grid_sample patches)
+MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul linear grouped_linear conv3d conv_transpose einsum \
+    scan select grid_sample patches)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_ops_failures comm_model)
 HOST_TESTS := $(addprefix %/test_,channel channel_strangers chat comm_model comm_ops comm_ops_failures grammar picture \
     text)

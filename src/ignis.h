@@ -253,6 +253,7 @@ extern "C" {
 #include "ops/expand.c"
 #include "ops/tril.c"
 #include "ops/matmul/linear.c"
+#include "ops/matmul/grouped_linear.c"
 #include "ops/matmul/product_vjp.c"
 #include "ops/matmul/mlp.c"
 #include "ops/matmul/mlp_gated.c"

@@ -519,11 +519,14 @@ static bool call_number(int which, const bench_of_calls *on)
         ok = made_now.id && ignis_parameter(made_now, IGNIS_SHAPE(4, 2), NULL).id != 0;
         return made_now.id ? fine(ignis_optimizer_free(made_now)) && ok : ok;
     }
+    case 53:
+        made = ignis_slice(on->ids, 0, 0, 2);
+        return walked(ignis_grouped_linear(*x, ignis_reshape(on->w, IGNIS_SHAPE(1, 8, 8)), made));
     default: return true;
     }
 }
 
-enum { CALLS = 53 };
+enum { CALLS = 54 };
 
 static int left_behind; /* objects of the driver that it was not allowed to destroy */
 

@@ -390,6 +390,8 @@ static const char *const gemm[] = {"-DIGNIS_T=1",
 static const char *const gemm_mma_eights[] = {"-DIGNIS_T=2 -DIGNIS_OPERANDS=8" TRANSPOSED(0, 1),
                                               "-DIGNIS_T=3 -DIGNIS_OPERANDS=9" TRANSPOSED(0, 1),
                                               "-DIGNIS_T=1 -DIGNIS_OPERANDS=8" TRANSPOSED(0, 1), NULL};
+static const char *const gemm_grouped_mma[] = {"-DIGNIS_T=2" TRANSPOSED(0, 1), "-DIGNIS_T=2" TRANSPOSED(0, 0),
+                                               "-DIGNIS_T=2" TRANSPOSED(1, 0), "-DIGNIS_T=3" TRANSPOSED(1, 0), NULL};
 static const char *const gemm_mma[] = {"-DIGNIS_T=2" TRANSPOSED(0, 0),
                                        "-DIGNIS_T=2" TRANSPOSED(0, 1),
                                        "-DIGNIS_T=2" TRANSPOSED(1, 0),
@@ -566,6 +568,8 @@ static const struct {
     {IGNIS__SOURCE_DEPTHWISE_CU, depthwise, 0, 0, {0}},
     {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma, 80, 0, {0}},
     {IGNIS__SOURCE_GEMM_MMA_CU, gemm_mma_eights, 89, 0, {0, 0, 20}}, /* where such a product is several instructions */
+    {IGNIS__SOURCE_GEMM_GROUPED_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_GEMM_GROUPED_MMA_CU, gemm_grouped_mma, 80, 0, {0}},
     {IGNIS__SOURCE_GROUPED_MMA_CU, grouped, 80, 0, {0}},
     {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper, 90, 90, {0}},
     {IGNIS__SOURCE_GEMM_HOPPER_CU, gemm_hopper_large, 90, 90, {0, 0, 16}}, /* between tiles */

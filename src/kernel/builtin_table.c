@@ -19,6 +19,8 @@ static const ignis__kernel_part ignis__parts[] = {
     IGNIS__PART(SDPA_MMA_DECODE, SDPA_MMA_DECODE_COMBINE, "ignis_sdpa_decode"),
     IGNIS__PART(GEMM, GEMM_SMALL, "ignis_gemm"),
     IGNIS__PART(GEMM_MMA, GEMM_MMA_SMALL, "ignis_gemm_mma"),
+    IGNIS__PART(GEMM_GROUPED, GEMM_GROUPED_SMALL, "ignis_gemm_grouped"),
+    IGNIS__PART(GEMM_GROUPED_MMA, GEMM_GROUPED_MMA_SMALL, "ignis_gemm_grouped_mma"),
     IGNIS__PART(DEPTHWISE, DEPTHWISE_UNPACKED, "ignis_depthwise"),
     IGNIS__PART(DEPTHWISE_WEIGHTS, DEPTHWISE_WEIGHTS_UNPACKED, "ignis_depthwise_weights"),
     IGNIS__PART(GEMM_FINISH, GEMM_SUMS, "ignis_gemm_finish"),

@@ -185,6 +185,10 @@ typedef struct ignis__kernel_list {
     X(DEPTHWISE_WEIGHTS_UNPACKED, depthwise_cu, "ignis_depthwise_weights_unpacked", PLAIN)                   \
     X(GROUPED, grouped_mma_cu, "ignis_grouped", PLAIN)                                                       \
     X(GROUPED_WEIGHTS, grouped_mma_cu, "ignis_grouped_weights", PLAIN)                                       \
+    X(GEMM_GROUPED, gemm_grouped_cu, "ignis_gemm_grouped", WAITS)                                            \
+    X(GEMM_GROUPED_SMALL, gemm_grouped_cu, "ignis_gemm_grouped_small", WAITS)                                \
+    X(GEMM_GROUPED_MMA, gemm_grouped_mma_cu, "ignis_gemm_grouped_mma", WAITS)                                \
+    X(GEMM_GROUPED_MMA_SMALL, gemm_grouped_mma_cu, "ignis_gemm_grouped_mma_small", WAITS)                    \
     X(GEMM_FINISH, gemm_cu, "ignis_gemm_finish", WAITS)                                                      \
     X(GEMM_PACK, gemm_cu, "ignis_gemm_pack", WAITS)                                                          \
     X(GEMM_SUMS, gemm_cu, "ignis_gemm_sums", WAITS)                                                          \

@@ -283,6 +283,7 @@ static const struct {
     {"matmul_t", ignis__vjp_of_matmul},
     {"product", ignis__vjp_of_product},
     {"linear", ignis__vjp_of_linear},
+    {"grouped_linear", ignis__vjp_of_grouped_linear},
     {"diagonal", ignis__vjp_of_strided},
     {"fft", ignis__vjp_of_fft},
     {"ifft", ignis__vjp_of_fft},

@@ -90,3 +90,11 @@ typedef struct ignis__conv_tiles {
     int rows, halo_rows, count;
 } ignis__conv_tiles;
 IGNIS__ASSERT_SIZE(ignis__conv_tiles, 60);
+
+/*  kernels/gemm_grouped.cuh: the groups of the rows of a product. */
+typedef struct ignis__gemm_groups {
+    IGNIS__POINTER(const void) offsets; /* [count + 1] integers that ascend */
+    long long count, rows;
+    int offset_bytes; /* 4 or 8 */
+} ignis__gemm_groups;
+IGNIS__ASSERT_SIZE(ignis__gemm_groups, 32);

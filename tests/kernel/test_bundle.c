@@ -938,6 +938,7 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     WALK(ignis_matmul(x, w));
     WALK(ignis_matmul_t(x, w));
     WALK(ignis_linear(x, w, row));
+    WALK(ignis_grouped_linear(x, cube, ones(IGNIS_SHAPE(3), IGNIS_I32, false)));
     WALK(ignis_mlp(x, w, row, w, row, IGNIS_ACTIVATION_GELU));
     WALK(ignis_mlp_gated(x, w, w, w));
     WALK(ignis_add(x, y));

@@ -195,6 +195,12 @@ OPERATION(op_matmul, ignis_matmul(x[0], x[1]))
 OPERATION(op_matmul_t, ignis_matmul_t(x[0], x[1]))
 OPERATION(op_linear, ignis_linear(x[0], x[1], x[2]))
 OPERATION(op_linear_alone, ignis_linear(x[0], x[1], no_tensor()))
+static ignis_tensor op_grouped_linear(const ignis_tensor *x)
+{
+    static const double offsets[] = {0, 2, 2, 5};
+    return ignis_grouped_linear(x[0], x[1], tensor_of(offsets, IGNIS_SHAPE(4), IGNIS_I64, false));
+}
+
 OPERATION(op_mlp, ignis_mlp(x[0], x[1], x[2], x[3], no_tensor(), IGNIS_ACTIVATION_GELU))
 OPERATION(op_mlp_relu, ignis_mlp(x[0], x[1], no_tensor(), x[2], x[3], IGNIS_ACTIVATION_RELU))
 OPERATION(op_mlp_gated, ignis_mlp_gated(x[0], x[1], x[2], x[3]))
@@ -210,6 +216,7 @@ TEST(products)
         {"matmul_t, batch", op_matmul_t, 2, {{3, {2, 3, 4}}, {3, {2, 2, 4}}}, 0, 1},
         {"linear", op_linear, 3, {{3, {2, 2, 3}}, {2, {2, 3}}, {1, {2}}}, 0, 1},
         {"linear, no bias", op_linear_alone, 2, {{2, {4, 3}}, {2, {2, 3}}}, 0, 1},
+        {"grouped_linear", op_grouped_linear, 2, {{2, {6, 3}}, {3, {3, 2, 3}}}, 0, 1},
         {"mlp", op_mlp, 4, {{2, {3, 2}}, {2, {4, 2}}, {1, {4}}, {2, {2, 4}}}, 0, 1},
         {"mlp, relu", op_mlp_relu, 4, {{2, {3, 2}}, {2, {4, 2}}, {2, {2, 4}}, {1, {2}}}, 0, 1},
         {"mlp_gated", op_mlp_gated, 4, {{2, {3, 2}}, {2, {3, 2}}, {2, {3, 2}}, {2, {2, 3}}}, 0, 1},

@@ -81,8 +81,12 @@ IGNIS__COLD static void ignis__autotune_write(const char *call, const char *line
 static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
                                     ignis__array *b, const ignis__epilogue *epilogue)
 {
-    static const ignis__source *const sources[] = {&ignis__source_gemm_cu, &ignis__source_gemm_cuh,
-                                                   &ignis__source_gemm_mma_cu, &ignis__source_gemm_hopper_cu,
+    static const ignis__source *const sources[] = {&ignis__source_gemm_cu,
+                                                   &ignis__source_gemm_cuh,
+                                                   &ignis__source_gemm_tile_cuh,
+                                                   &ignis__source_gemm_mma_cu,
+                                                   &ignis__source_gemm_mma_cuh,
+                                                   &ignis__source_gemm_hopper_cu,
                                                    &ignis__source_gemm_hopper_ahead_cuh};
     const ignis_device_info *info = &op->work.device->info;
     ignis__product described = *product;

@@ -25,6 +25,23 @@ IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias);
 
+/*  ignis_grouped_linear - multiply rows that are sorted by group, each by the matrix of its group: experts of a mixture
+    Row r of x belongs to group g if offsets[g] <= r < offsets[g + 1], and gives x[r] w[g]^T. A row of no group gives
+    zeros, and so does the gradient of w[g] if group g has no rows. Offsets are read on the device: nothing waits for
+    the host, and a captured graph computes with those that are in memory when it runs. Offsets that descend give wrong
+    numbers; no memory outside of the tensors is read or written.
+    With the ids of ignis_topk, one for each copy of a token, as a row [rows], ignis_sort gives the sorted ids and the
+    order, ignis_index_select(x, 0, order) the sorted rows, and ignis_searchsorted(sorted ids, 0 to groups, false) the
+    offsets.
+    Shapes: x [rows, in]; w [groups, out, in]; offsets [groups + 1], of i32 or i64; the result [rows, out].
+    f16, bf16 and f32 are summed in f32 (f32 by tf32 with ignis_desc.allow_tf32), f64 in f64, in the order of in; the
+    gradient of w in the order of the rows. A row's result does not depend on other rows.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (an input was never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_grouped_linear(ignis_tensor x, ignis_tensor w, ignis_tensor offsets);
+
 /*  ignis_quantize_f8 - numbers as floats of 8 bits and a scale: q = x / scale
     The scale is what makes the largest of the numbers 448, or 57344 in e5m2, the largest that there are: of
     all of them, or of each row; 1 where all are zero. 4 significant bits are left, or 3. NaN stays

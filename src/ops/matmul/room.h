@@ -230,3 +230,4 @@ IGNIS__PRIVATE void ignis__vjp_of_mlp_gated(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_product(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_matmul(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_linear(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__vjp_of_grouped_linear(const ignis_vjp_args *args);
