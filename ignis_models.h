@@ -394,6 +394,10 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_COHERE,  /* Command-R */
     IGNIS_MODEL_COHERE2, /* Command R7B, Command A */
     IGNIS_MODEL_NEOX,    /* GPT-NeoX, Pythia */
+    IGNIS_MODEL_QWEN3_MOE,
+    IGNIS_MODEL_MIXTRAL, /* GGUF files of it say llama, and have experts */
+    IGNIS_MODEL_OLMOE,
+    IGNIS_MODEL_QWEN2_MOE, /* and Qwen1.5-MoE */
     IGNIS_MODEL_FAMILY_COUNT
 } ignis_model_family;
 
@@ -1064,6 +1068,11 @@ static inline ignis_status ignis_model_warmup(ignis_model model, const ignis_mod
     X(PAGED_2, attention_paged_cu, "ignis_attention_paged_2", WAITS)                   \
     X(PAGED_MMA, attention_paged_mma_cu, "ignis_attention_paged_mma", WAITS)           \
     X(PAGED_MANY, attention_paged_many_cu, "ignis_attention_paged_many", WAITS)        \
+    X(EXPERTS_ROUTER, experts_cu, "ignis_experts_router", WAITS)                       \
+    X(EXPERTS_CHOOSE, experts_cu, "ignis_experts_choose", WAITS)                       \
+    X(EXPERTS_SHARED, experts_cu, "ignis_experts_shared", WAITS)                       \
+    X(EXPERTS_UP, experts_cu, "ignis_experts_up", WAITS)                               \
+    X(EXPERTS_DOWN, experts_cu, "ignis_experts_down", WAITS)                           \
     X(GENERATE_STEP, generate_step_cu, "ignis_generate_step", TOGETHER)
 
 enum {
@@ -1229,6 +1238,7 @@ enum {
     IGNIS__SOURCE_ATTENTION_PAGED_TEAM_CUH,
     IGNIS__SOURCE_BLOCKS_CU,
     IGNIS__SOURCE_BLOCKS_CUH,
+    IGNIS__SOURCE_EXPERTS_CU,
     IGNIS__SOURCE_GEMV_CU,
     IGNIS__SOURCE_GEMV_CUH,
     IGNIS__SOURCE_GEMV_BLOCKS_CU,
@@ -1254,7 +1264,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x5724770247a04237ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xe986391f30bc19d3ULL /* of them all */
 
 static const char ignis__text_attention_paged_cu_0[] =
     "\n\n\n\n\n\n\n"
@@ -2520,6 +2530,135 @@ static const char ignis__text_blocks_cuh_1[] =
 static const char *const ignis__text_blocks_cuh[] = {
     ignis__text_blocks_cuh_0,
     ignis__text_blocks_cuh_1,
+};
+
+static const char ignis__text_experts_cu_0[] =
+    "\n\n\n\n\n\n"
+    "#include \"ignis.cuh\"\n"
+    "#include \"activation.cuh\"\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n"
+    "typedef ignis_wide<T> Wide;\n\n"
+    "constexpr int WARPS = 8, N = 16 / sizeof(T);\n\n\n"
+    "__device__ inline Wide dot(const T *a, const T *b, int n)\n"
+    "{\n"
+    "const int lane = threadIdx.x % 32;\n"
+    "Wide sum = 0;\n"
+    "if (n % N == 0) {\n"
+    "#pragma unroll 4\n"
+    "for (int i = lane * N; i < n; i += 32 * N) {\n"
+    "const auto x = ignis_load<N>(a + i), y = ignis_load<N>(b + i);\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < N; j++)\n"
+    "sum += Wide(x[j]) * Wide(y[j]);\n"
+    "}\n"
+    "} else {\n"
+    "for (int i = lane; i < n; i += 32)\n"
+    "sum += Wide(a[i]) * Wide(b[i]);\n"
+    "}\n"
+    "return ignis_warp_sum(sum);\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS)\n"
+    "ignis_experts_router(Wide *logits, const T *x, const T *w, int experts, int hidden)\n"
+    "{\n"
+    "const int expert = blockIdx.x * WARPS + threadIdx.x / 32;\n"
+    "ignis_grid_dependency();\n"
+    "if (expert >= experts)\n"
+    "return;\n"
+    "const Wide sum = dot(x + (long long)blockIdx.y * hidden, w + (long long)expert * hidden, hidden);\n"
+    "if (threadIdx.x % 32 == 0)\n"
+    "logits[(long long)blockIdx.y * experts + expert] = sum;\n"
+    "}\n\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(32)\n"
+    "ignis_experts_choose(int32_t *chosen, Wide *shares, const Wide *logits, int experts, int slots, int normalises)\n"
+    "{\n"
+    "const int lane = threadIdx.x;\n"
+    "const Wide *const row = logits + (long long)blockIdx.x * experts;\n"
+    "uint32_t taken = 0;\n"
+    "int own_expert = 0;\n"
+    "Wide own = 0, first = 0, sum = 0;\n"
+    "ignis_grid_dependency();\n"
+    "for (int slot = 0; slot < slots; slot++) {\n"
+    "int best = -1;\n"
+    "Wide value = 0;\n"
+    "for (int i = lane, j = 0; i < experts; i += 32, j++)\n"
+    "if (!(taken >> j & 1) && (best < 0 || row[i] > value)) {\n"
+    "best = i;\n"
+    "value = row[i];\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int step = 16; step; step /= 2) {\n"
+    "const int other = __shfl_xor_sync(0xffffffff, best, step);\n"
+    "const Wide other_value = __shfl_xor_sync(0xffffffff, value, step);\n"
+    "if (other >= 0 && (best < 0 || other_value > value || (!(value > other_value) && other < best))) {\n"
+    "best = other;\n"
+    "value = other_value;\n"
+    "}\n"
+    "}\n"
+    "if (best % 32 == lane)\n"
+    "taken |= 1u << best / 32;\n"
+    "first = slot == 0 ? value : first;\n"
+    "if (slot == lane) {\n"
+    "own_expert = best;\n"
+    "own = exp(value - first);\n"
+    "}\n"
+    "}\n"
+    "if (normalises)\n"
+    "sum = lane < slots ? own : Wide(0);\n"
+    "else\n"
+    "for (int i = lane; i < experts; i += 32)\n"
+    "sum += exp(row[i] - first);\n"
+    "sum = ignis_warp_sum(sum);\n"
+    "if (lane < slots) {\n"
+    "chosen[blockIdx.x * slots + lane] = own_expert;\n"
+    "shares[blockIdx.x * slots + lane] = own / sum;\n"
+    "}\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS)\n"
+    "ignis_experts_shared(T *inner, const T *x, const T *w, int n, int hidden)\n"
+    "{\n"
+    "ignis_grid_dependency();\n"
+    "const Wide share = sigmoid(dot(x + (long long)blockIdx.x * hidden, w, hidden));\n"
+    "for (int i = threadIdx.x; i < n; i += 32 * WARPS)\n"
+    "inner[(long long)blockIdx.x * n + i] = T(Wide(inner[(long long)blockIdx.x * n + i]) * share);\n"
+    "}\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS)\n"
+    "ignis_experts_up(T *inner, const T *x, const T *gate, const T *up, const int32_t *chosen, int slots, int n,\n"
+    "int hidden)\n"
+    "{\n"
+    "const int element = blockIdx.x * WARPS + threadIdx.x / 32;\n"
+    "ignis_grid_dependency();\n"
+    "if (element >= n)\n"
+    "return;\n"
+    "const long long at = ((long long)chosen[blockIdx.y] * n + element) * hidden;\n"
+    "const T *const row = x + (long long)(blockIdx.y / slots) * hidden;\n"
+    "const Wide a = dot(row, gate + at, hidden), b = dot(row, up + at, hidden);\n"
+    "if (threadIdx.x % 32 == 0)\n"
+    "inner[(long long)blockIdx.y * n + element] = T(silu(a) * b);\n"
+    "}\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS)\n"
+    "ignis_experts_down(Wide *sum, T *result, const T *inner, const T *down, const int32_t *chosen, const Wide *shares,\n"
+    "int slots, int n, int hidden)\n"
+    "{\n"
+    "const int element = blockIdx.x * WARPS + threadIdx.x / 32;\n"
+    "ignis_grid_dependency();\n"
+    "if (element >= hidden)\n"
+    "return;\n"
+    "Wide total = 0;\n"
+    "for (int s = 0; s < slots; s++) {\n"
+    "const int slot = blockIdx.y * slots + s;\n"
+    "total +=\n"
+    "shares[slot] * dot(inner + (long long)slot * n, down + ((long long)chosen[slot] * hidden + element) * n, n);\n"
+    "}\n"
+    "const long long to = (long long)blockIdx.y * hidden + element;\n"
+    "if (threadIdx.x % 32 == 0 && result)\n"
+    "result[to] = T(total);\n";
+static const char ignis__text_experts_cu_1[] =
+    "else if (threadIdx.x % 32 == 0)\n"
+    "sum[to] += total;\n"
+    "}\n";
+static const char *const ignis__text_experts_cu[] = {
+    ignis__text_experts_cu_0,
+    ignis__text_experts_cu_1,
 };
 
 static const char ignis__text_gemv_cu_0[] =
@@ -6852,18 +6991,18 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0x3279dc7ada1e92b6ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 23};
+    "shared/models/generate.h", 0x3279dc7ada1e92b6ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 24};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_generate_cuh = {
-    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 15};
+    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 16};
 
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0xfdcc50af4e47dd77ULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 24};
+    "shared/models/kv_cache.h", 0xfdcc50af4e47dd77ULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 25};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -6942,7 +7081,7 @@ static const ignis__source ignis__source_attention_paged_mma_cu = {
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_weights_h = {
-    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 26};
+    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 27};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
@@ -6961,10 +7100,18 @@ static const ignis__source *const ignis__includes_blocks_cu[] = {
 static const ignis__source ignis__source_blocks_cu = {
     "blocks.cu", 0xdd84da279470fc4cULL, IGNIS__PIECES(blocks_cu), ignis__includes_blocks_cu, 5};
 
+static const ignis__source *const ignis__includes_experts_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    NULL};
+static const ignis__source ignis__source_experts_cu = {
+    "experts.cu", 0x926964e671aa06aeULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 7};
+
 static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_gemv_h = {
-    "shared/models/gemv.h", 0xadd7af96d97da839ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 22};
+    "shared/models/gemv.h", 0xadd7af96d97da839ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 23};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
@@ -6973,7 +7120,7 @@ static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_shared_models_gemv_h,
     NULL};
 static const ignis__source ignis__source_gemv_cu = {
-    "gemv.cu", 0xd150b09350a13573ULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 7};
+    "gemv.cu", 0xd150b09350a13573ULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 8};
 
 static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -6986,7 +7133,7 @@ static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cuh = {
-    "gemv.cuh", 0xf8af38bf8cca8bd8ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 8};
+    "gemv.cuh", 0xf8af38bf8cca8bd8ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 9};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -6994,7 +7141,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 28};
+    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 29};
 
 static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7014,7 +7161,7 @@ static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_blocks_cu = {
-    "gemv_blocks.cu", 0x1b650c5f8a9ce9bbULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 9};
+    "gemv_blocks.cu", 0x1b650c5f8a9ce9bbULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 10};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7030,13 +7177,13 @@ static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cuh = {
-    "gemv_cluster.cuh", 0x1b35210efa0f56a8ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 11};
+    "gemv_cluster.cuh", 0x1b35210efa0f56a8ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 12};
 
 static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
     NULL};
 static const ignis__source ignis__source_weights_cuh = {
-    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 27};
+    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 28};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7055,7 +7202,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cu = {
-    "gemv_cluster.cu", 0xa7fb6a8578c87a26ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 10};
+    "gemv_cluster.cu", 0xa7fb6a8578c87a26ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 11};
 
 static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7076,7 +7223,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_blocks_cu = {
-    "gemv_cluster_blocks.cu", 0xfdf8981c5789b01bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 12};
+    "gemv_cluster_blocks.cu", 0xfdf8981c5789b01bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 13};
 
 static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7094,7 +7241,7 @@ static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_mma_cu = {
-    "gemv_mma.cu", 0xc41d7eefe8bfa140ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 13};
+    "gemv_mma.cu", 0xc41d7eefe8bfa140ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 14};
 
 static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7107,12 +7254,12 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0x59e14d81f7d752feULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 14};
+    "generate.cu", 0x59e14d81f7d752feULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 15};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_sampling_h = {
-    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 25};
+    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 26};
 
 static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7122,12 +7269,12 @@ static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_shared_models_sampling_h,
     NULL};
 static const ignis__source ignis__source_generate_draw_cu = {
-    "generate_draw.cu", 0x2cbec1655596f0c5ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 16};
+    "generate_draw.cu", 0x2cbec1655596f0c5ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 17};
 
 static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_fused_step_h = {
-    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 21};
+    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 22};
 
 static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7145,7 +7292,7 @@ static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_generate_step_cuh = {
-    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 18};
+    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 19};
 
 static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7167,7 +7314,7 @@ static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_blocks_cuh = {
-    "generate_step_blocks.cuh", 0x8dc483a31b0e143bULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 19};
+    "generate_step_blocks.cuh", 0x8dc483a31b0e143bULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 20};
 
 static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7188,7 +7335,7 @@ static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_dense_cuh = {
-    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 20};
+    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 21};
 
 static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7218,7 +7365,7 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_cu = {
-    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 17};
+    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 18};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -7232,6 +7379,7 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_attention_paged_team_cuh,
     &ignis__source_blocks_cu,
     &ignis__source_blocks_cuh,
+    &ignis__source_experts_cu,
     &ignis__source_gemv_cu,
     &ignis__source_gemv_cuh,
     &ignis__source_gemv_blocks_cu,
@@ -7267,6 +7415,7 @@ static const ignis__kernel_part ignis__model_kernel_parts[] = {
     IGNIS__PART(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_64, "ignis_gemv_blocks_rows"),
     IGNIS__PART(GEMV_MMA_NORM, GEMV_MMA_8, "ignis_gemv_mma_norm"),
     IGNIS__PART(GEMV_MMA_16, GEMV_MMA_64, "ignis_gemv_mma_16"),
+    IGNIS__PART(EXPERTS_ROUTER, EXPERTS_DOWN, "ignis_experts_router"),
     IGNIS__PART(PAGED_1, PAGED_2, "ignis_attention_paged_1"),
 };
 
@@ -21157,6 +21306,10 @@ typedef struct ignis__layer {
     ignis_tensor mlp_norm, mlp_norm_bias;
     ignis_tensor up, up_bias; /* gated: the rows of gate, then those of up */
     ignis_tensor down, down_bias;
+    /* Of a mixture of experts, instead of up and down or besides them. The rows of an expert follow those of the one
+       before. */
+    ignis_tensor router, gate_experts, up_experts, down_experts;
+    ignis_tensor shared_gate;                       /* of an expert for all tokens, which is up and down */
     ignis_tensor attn_norm_behind, mlp_norm_behind; /* of the results of attention and MLP, before they are added */
     int window;                                     /* keys that a token sees, its own included; 0: all */
     ignis__rope_kind rope;
@@ -21177,8 +21330,10 @@ typedef struct ignis__model {
     ignis__slot slot; /* has to be the first member */
     ignis_model_family family;
     int layers, heads, kv_heads, head_dim, hidden, inner, vocab,
-        context;                   /* heads, kv_heads, inner: of this rank's share */
-    ignis_model_parallel parallel; /* size: at least 1 */
+        context;                       /* heads, kv_heads, inner: of this rank's share */
+    int experts, chosen, expert_inner; /* experts of a layer, those of a token, their inner elements; 0: no experts */
+    bool normalises;                   /* the shares of a token's experts add up to 1 */
+    ignis_model_parallel parallel;     /* size: at least 1 */
     double attention_scale;
     bool rms, rope, gelu; /* otherwise: layer norms, learned positions, an MLP with a gate */
     /* exact_gelu: gelu is by erf; gelu_gate: the gate is gelu, not silu; parallel_blocks: attention and MLP have the
@@ -21318,7 +21473,10 @@ enum {
     IGNIS__LOCAL_ROPE = 2048,          /* windowed layers rotate by frequencies of their own, without scaling */
     IGNIS__ONLY_WINDOWS_ROTATE = 4096, /* layers without a window do not rotate */
     IGNIS__EXACT_GELU = 16384,         /* with IGNIS__PLAIN_GELU: by erf, not by tanh */
-    IGNIS__DEPTH_SCALE = 8192          /* the residual scale is divided by the square root of the layers */
+    IGNIS__DEPTH_SCALE = 8192,         /* the residual scale is divided by the square root of the layers */
+    /* the shares of a token's experts add up to 1: always, or in GGUF files, where folders say it */
+    IGNIS__NORMALISED = 32768,
+    IGNIS__GGUF_NORMALISED = 65536
 };
 
 /*  The layout of a tensor in the file, if it differs, and whether it exists. */
@@ -21328,12 +21486,16 @@ enum {
     IGNIS__MODEL_NORM = 16,    /* of an RMS norm: see IGNIS__ONE_PLUS */
     IGNIS__MODEL_GROUPED = 32, /* in a folder each head of k follows its heads of q, and precedes its head of v */
     IGNIS__MODEL_HEAD = 4,     /* only if the head is not tied */
-    IGNIS__MODEL_OPTIONAL = 8  /* only if the files have it, or another part of its weight */
+    /* of each expert, whose number is @ in the name; in a GGUF file one tensor [experts, rows, columns] */
+    IGNIS__MODEL_EXPERTS = 64,
+    IGNIS__MODEL_DENSE = 128, /* never quantised on the device, as IGNIS__MODEL_EXPERTS */
+    IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
 };
 
 /*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
     same member. # is the layer. Letters of sizes: V vocabulary, P positions, H hidden, Q and K heads of
-    queries and keys, D a head, I inner, 3 three times hidden, F queries, keys and values, G twice inner. hf or gguf
+    queries and keys, D a head, I inner, 3 three times hidden, F queries, keys and values, G twice inner,
+    E experts, X the inner elements of an expert. hf or gguf
     is NULL if such files do not have the tensor. */
 typedef struct ignis__model_row {
     bool in_layer;
@@ -21368,6 +21530,10 @@ typedef enum ignis__number {
     IGNIS__NUMBER_LOGIT_WIDTH, /* logits are divided by the width / this */
     IGNIS__NUMBER_SOFTCAP,     /* of the scores of attention */
     IGNIS__NUMBER_LOGIT_SOFTCAP,
+    IGNIS__NUMBER_EXPERTS,
+    IGNIS__NUMBER_CHOSEN,       /* experts of a token */
+    IGNIS__NUMBER_EXPERT_INNER, /* of an expert; missing: inner */
+    IGNIS__NUMBER_SHARED_INNER, /* of the expert for all tokens */
     IGNIS__NUMBERS
 } ignis__number;
 
@@ -21420,7 +21586,7 @@ typedef struct ignis__model_name {
 /*  An entry of the table for one layer. */
 typedef struct ignis__model_part {
     const ignis__model_row *row;
-    int layer;
+    int layer, expert;
     int64_t first, rows, columns; /* of the weight */
     int64_t total;                /* at a weight's first part: its rows; else 0 */
     int64_t file_rows, file_columns, run,
@@ -22048,6 +22214,98 @@ static const ignis__model_row ignis__neox_rows[] = {
 static const ignis__unused_tensor ignis__neox_unused[] = {
     {"rotary_emb.inv_freq", 1}, {".attention.bias", 4}, {".attention.masked_bias", -1}, {NULL, 0}};
 
+/* --- mixtures of experts: Qwen2-MoE and others --------------------------------------------------------------- */
+
+#define IGNIS__EXPERT_ROW(member, rows, columns, hf, gguf) \
+    IGNIS__NAMED_ROW(member, rows, columns, IGNIS__MODEL_EXPERTS, hf, gguf)
+#define IGNIS__ROWS_OF_EXPERTS                                                                               \
+    IGNIS__NAMED_ROW(router, 'E', 'H', IGNIS__MODEL_DENSE, "mlp.gate.weight", "ffn_gate_inp.weight"),        \
+        IGNIS__EXPERT_ROW(gate_experts, 'X', 'H', "mlp.experts.@.gate_proj.weight", "ffn_gate_exps.weight"), \
+        IGNIS__EXPERT_ROW(up_experts, 'X', 'H', "mlp.experts.@.up_proj.weight", "ffn_up_exps.weight"),       \
+        IGNIS__EXPERT_ROW(down_experts, 'H', 'X', "mlp.experts.@.down_proj.weight", "ffn_down_exps.weight")
+
+static const ignis__number_key ignis__qwen3_moe_keys[] = {
+    {IGNIS__NUMBER_EXPERTS, 'W', "num_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
+    {IGNIS__NUMBER_EXPERT_INNER, 'W', "moe_intermediate_size", "expert_feed_forward_length", 0, 1 << 26},
+};
+
+static const ignis__number_key ignis__qwen2_moe_keys[] = {
+    {IGNIS__NUMBER_EXPERTS, 'W', "num_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
+    {IGNIS__NUMBER_EXPERT_INNER, 'W', "moe_intermediate_size", "expert_feed_forward_length", 0, 1 << 26},
+    {IGNIS__NUMBER_SHARED_INNER, 'W', "shared_expert_intermediate_size", "expert_shared_feed_forward_length", 0,
+     1 << 26},
+};
+
+static const ignis__json_must ignis__qwen3_moe_musts[] = {
+    IGNIS__MUST_BE("sliding_window", '*', 0), /* use_sliding_window is false */
+    IGNIS__MUST_BE("decoder_sparse_step", 'n', 1),
+    IGNIS__MUST_BE("mlp_only_layers[]", '0', 0), /* layers without experts */
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const ignis__number_key ignis__mixtral_keys[] = {
+    {IGNIS__NUMBER_EXPERTS, 'W', "num_local_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
+    {IGNIS__NUMBER_WINDOW, 'w', "sliding_window", NULL, 0, 1 << 30},
+};
+
+static const ignis__number_key ignis__olmoe_keys[] = {
+    {IGNIS__NUMBER_EXPERTS, 'W', "num_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
+};
+
+static const char *const ignis__experts_harmless[] = {
+    "mlp_only_layers", "norm_topk_prob", "output_router_logits", "router_aux_loss_coef", "router_jitter_noise", NULL};
+
+static const ignis__model_row ignis__qwen2_moe_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_O,
+    IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__ROWS_OF_EXPERTS,
+    IGNIS__NAMED_ROW(shared_gate, '1', 'H', IGNIS__MODEL_DENSE, "mlp.shared_expert_gate.weight",
+                     "ffn_gate_inp_shexp.weight"),
+    IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight",
+                    "mlp.shared_expert.gate_up_proj.weight"),
+    IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight",
+                    "mlp.shared_expert.gate_up_proj.weight"),
+    IGNIS__NAMED_ROW(down, 'H', 'I', 0, "mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight"),
+};
+
+static const ignis__model_row ignis__qwen3_moe_rows[] = {
+    IGNIS__ROWS_OF_MODEL,      IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,        IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_HEAD_NORMS, IGNIS__ROWS_OF_O,
+    IGNIS__ROW_OF_MLP_NORM,    IGNIS__ROWS_OF_EXPERTS,
+};
+
+static const ignis__model_row ignis__mixtral_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__ROWS_OF_O,
+    IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__NAMED_ROW(router, 'E', 'H', IGNIS__MODEL_DENSE, "block_sparse_moe.gate.weight", "ffn_gate_inp.weight"),
+    IGNIS__EXPERT_ROW(gate_experts, 'X', 'H', "block_sparse_moe.experts.@.w1.weight", "ffn_gate_exps.weight"),
+    IGNIS__EXPERT_ROW(up_experts, 'X', 'H', "block_sparse_moe.experts.@.w3.weight", "ffn_up_exps.weight"),
+    IGNIS__EXPERT_ROW(down_experts, 'H', 'X', "block_sparse_moe.experts.@.w2.weight", "ffn_down_exps.weight"),
+};
+
+static const ignis__model_row ignis__olmoe_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__NAMED_ROW(q_norm, 'Q', 0, 0, "self_attn.q_norm.weight", "attn_q_norm.weight"),
+    IGNIS__NAMED_ROW(k_norm, 'K', 0, 0, "self_attn.k_norm.weight", "attn_k_norm.weight"),
+    IGNIS__ROWS_OF_O,
+    IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__ROWS_OF_EXPERTS,
+};
+
 /* --- all families, in the order of ignis_model_family ------------------------------------------------------------- */
 
 #define IGNIS__ROWS(list) list, IGNIS__COUNT(list)
@@ -22107,6 +22365,14 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
     {"gpt_neox", "gptneox", "GPTNeoXForCausalLM",
      IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS, IGNIS__ROWS(ignis__neox_rows),
      IGNIS__KEYS(ignis__neox_keys), ignis__neox_musts, ignis__neox_harmless, ignis__neox_unused},
+    {"qwen3_moe", "qwen3moe", "Qwen3MoeForCausalLM", IGNIS__GGUF_NORMALISED, IGNIS__ROWS(ignis__qwen3_moe_rows),
+     IGNIS__KEYS(ignis__qwen3_moe_keys), ignis__qwen3_moe_musts, ignis__experts_harmless, ignis__rotary_unused},
+    {"mixtral", "llama", "MixtralForCausalLM", IGNIS__NORMALISED | IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__mixtral_rows),
+     IGNIS__KEYS(ignis__mixtral_keys), ignis__no_musts, ignis__experts_harmless, ignis__rotary_unused},
+    {"olmoe", "olmoe", "OlmoeForCausalLM", IGNIS__WIDE_NORMS, IGNIS__ROWS(ignis__olmoe_rows),
+     IGNIS__KEYS(ignis__olmoe_keys), ignis__no_musts, ignis__experts_harmless, ignis__rotary_unused},
+    {"qwen2_moe", "qwen2moe", "Qwen2MoeForCausalLM", 0, IGNIS__ROWS(ignis__qwen2_moe_rows),
+     IGNIS__KEYS(ignis__qwen2_moe_keys), ignis__qwen3_moe_musts, ignis__experts_harmless, ignis__rotary_unused},
 };
 
 /*  models/weights/config_json.c - reads a JSON file into a flat list of names and values
@@ -22424,6 +22690,8 @@ static void ignis__model_write_families(const ignis__model_files *files, char *o
     int i;
     for (i = 1; i < IGNIS_MODEL_FAMILY_COUNT; i++) {
         const char *name = files->is_gguf ? ignis__families[i].architecture : ignis__families[i].model_type;
+        if (files->is_gguf && i == IGNIS_MODEL_MIXTRAL) /* its architecture is that of Llama */
+            continue;
         if (name && length + strlen(name) + 3 < capacity)
             length += (size_t)snprintf(out + length, capacity - length, "%s%s", length ? ", " : "", name);
     }
@@ -22432,7 +22700,7 @@ static void ignis__model_write_families(const ignis__model_files *files, char *o
 /*  Finds the family by model_type, or by the architecture of a GGUF file: the first one that has it. */
 static bool ignis__model_family_find(ignis__model_files *files, const char *key, const char *name)
 {
-    char known[400];
+    char known[600];
     int i;
     for (i = IGNIS_MODEL_FAMILY_COUNT - 1; name && i > 0; i--) {
         const char *own = files->is_gguf ? ignis__families[i].architecture : ignis__families[i].model_type;
@@ -23616,10 +23884,52 @@ static void ignis__model_set_attention_scale(const ignis__model_files *files, ig
         model->rest_scale = 1 / model->attention_factor;
 }
 
+/*  Reads the sizes of a mixture of experts. False, and reported, if they contradict each other. */
+static bool ignis__model_read_experts(ignis__model_files *files, ignis__model *model, const double *numbers)
+{
+    const unsigned features = ignis__families[model->family].features;
+    const ignis__config_item *item = ignis__config_find(&files->config, "norm_topk_prob");
+    model->experts = (int)numbers[IGNIS__NUMBER_EXPERTS];
+    model->chosen = (int)numbers[IGNIS__NUMBER_CHOSEN];
+    model->normalises = features & (files->is_gguf ? IGNIS__NORMALISED | IGNIS__GGUF_NORMALISED : IGNIS__NORMALISED) ||
+                        (item && item->kind == 'b' && item->number != 0);
+    if (!model->experts)
+        return true;
+    if (numbers[IGNIS__NUMBER_EXPERT_INNER] > 0)
+        model->inner = (int)numbers[IGNIS__NUMBER_EXPERT_INNER];
+    model->expert_inner = model->inner;
+    if (numbers[IGNIS__NUMBER_SHARED_INNER] > 0)
+        model->inner = (int)numbers[IGNIS__NUMBER_SHARED_INNER];
+    if (model->chosen > model->experts)
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' contradicts itself: a token has %d of %d experts",
+                                 files->path, model->chosen, model->experts);
+    if (!files->is_gguf && (int64_t)model->layers * model->experts > files->source_count)
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' has %d layers of %d experts, but there are %lld tensors",
+                                 files->path, model->layers, model->experts, (long long)files->source_count);
+    return true;
+}
+
+/*  Sets the family of a GGUF file of Llama with experts, which is Mixtral. */
+static bool ignis__model_find_mixtral(ignis__model_files *files)
+{
+    double experts = 0;
+    if (!files->is_gguf || files->family != IGNIS_MODEL_LLAMA)
+        return true;
+    if (ignis__model_read_number(files, NULL, "expert_count", &experts) == IGNIS__GGUF_BAD)
+        return false;
+    if (experts > 0)
+        files->family = IGNIS_MODEL_MIXTRAL;
+    return true;
+}
+
 /*  Reads the description. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model)
 {
     double numbers[IGNIS__NUMBERS], theta;
+    if (!ignis__model_find_mixtral(files))
+        return false;
     model->family = files->family;
     model->rope = !(ignis__families[files->family].features & IGNIS__POSITIONS);
     if (!files->is_gguf && !ignis__model_refuse_unknown_keys(files))
@@ -23639,7 +23949,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
                     (long long)files->source_count);
         return false;
     }
-    if (!ignis__model_read_heads(files, model, numbers) || !ignis__model_read_vocabulary(files, model) ||
+    if (!ignis__model_read_experts(files, model, numbers) || !ignis__model_read_heads(files, model, numbers) ||
+        !ignis__model_read_vocabulary(files, model) ||
         (files->is_gguf && !ignis__model_refuse_unknown_gguf_keys(files, model)))
         return false;
     ignis__model_set_features(files, model, numbers);
@@ -23687,6 +23998,8 @@ static int64_t ignis__model_size_of_letter(const ignis__model *model, char lette
     case 'I': return model->inner;
     case 'F': return (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
     case 'G': return (int64_t)2 * model->inner;
+    case 'E': return model->experts;
+    case 'X': return model->expert_inner;
     default: return 1;
     }
 }
@@ -23704,7 +24017,10 @@ static void ignis__model_select_share(const ignis__model_files *files, const ign
 {
     const ignis__model_row *row = part->row;
     int64_t ranks = model->parallel.size, rank = model->parallel.rank;
-    part->rows = part->file_rows = part->run = ignis__model_size_of_letter(model, row->rows);
+    part->rows = ignis__model_size_of_letter(model, row->rows);
+    if (row->how & IGNIS__MODEL_EXPERTS && files && files->is_gguf)
+        part->rows *= model->experts;
+    part->file_rows = part->run = part->rows;
     part->columns = part->file_columns = ignis__model_size_of_letter(model, row->columns);
     if (row->how & IGNIS__MODEL_HEAD) {
         part->skip_rows = rank * ignis__model_head_rows(model);
@@ -23781,12 +24097,20 @@ IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, 
 }
 
 IGNIS__PRIVATE ignis__model_name ignis__model_weight_name(const ignis__model_files *files, const ignis__model *model,
-                                                          const ignis__model_row *row, int layer)
+                                                          const ignis__model_row *row, int layer, int expert)
 {
     bool plain = row->how & IGNIS__MODEL_HEAD; /* the head, which is beside the model in GPT-2 */
+    ignis__model_name name, numbered;
+    const char *place;
     if (files && files->is_gguf)
         return ignis__model_name_write("", row->gguf, layer);
-    return ignis__model_name_write(plain ? "" : ignis__model_prefix(files, model->family), row->hf, layer);
+    name = ignis__model_name_write(plain ? "" : ignis__model_prefix(files, model->family), row->hf, layer);
+    place = strchr(name.text, '@');
+    if (!place)
+        return name;
+    snprintf(numbered.text, sizeof numbered.text, "%.*s%d%.*s", (int)(place - name.text), name.text, expert,
+             (int)sizeof numbered.text / 2, place + 1);
+    return numbered;
 }
 
 IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const ignis__model_row *row, int layer)
@@ -23813,7 +24137,7 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
         const ignis__model_row *other = &family->rows[i];
         if (other->in_layer == row->in_layer && other->member == row->member &&
             (files->is_gguf ? other->gguf : other->hf) &&
-            ignis__model_source_find(files, ignis__model_weight_name(files, model, other, layer).text))
+            ignis__model_source_find(files, ignis__model_weight_name(files, model, other, layer, 0).text))
             return true;
     }
     return false;
@@ -23824,29 +24148,33 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
 static int ignis__model_parts(const ignis__model_files *files, ignis__model *model, ignis__model_part *parts)
 {
     const ignis__family *family = &ignis__families[model->family];
-    int count = 0, first = 0, i, layer;
+    int count = 0, first = 0, i, layer, expert, experts;
     for (layer = -1; layer < model->layers; layer++) {
         const ignis__model_row *before = NULL;
         for (i = 0; i < family->row_count; i++) {
             const ignis__model_row *row = &family->rows[i];
             if (row->in_layer != (layer >= 0) || !ignis__model_has_row(files, model, row, layer))
                 continue;
-            if (parts) {
-                ignis__model_part *part = &parts[count];
+            experts = row->how & IGNIS__MODEL_EXPERTS && !(files && files->is_gguf) ? model->experts : 1;
+            for (expert = 0; expert < experts; expert++, count++) {
+                ignis__model_part *part = parts ? &parts[count] : NULL;
+                const bool continues = before && before->member == row->member;
+                before = row;
+                if (!part)
+                    continue;
                 memset(part, 0, sizeof *part);
                 part->row = row;
                 part->layer = layer;
+                part->expert = expert;
                 ignis__model_select_share(files, model, part);
                 part->to = ignis__model_member(model, row, layer);
                 part->moved = ignis__model_moves_rows(files, model, row);
-                if (before && before->member == row->member)
+                if (continues)
                     part->first = parts[count - 1].first + parts[count - 1].rows;
                 else
                     first = count;
                 parts[first].total += part->rows;
             }
-            before = row;
-            count++;
         }
     }
     return count;
@@ -23928,7 +24256,8 @@ IGNIS__PRIVATE int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int part
 /*  Returns the type that the description asks for; 0 if the weight is not to be quantised. */
 static int ignis__model_wanted_type(const ignis__model *model, const ignis__model_part *part)
 {
-    if (!part->row->columns || part->row->rows == 'P' || model->weights == IGNIS_WEIGHTS_NUMBERS)
+    if (!part->row->columns || part->row->rows == 'P' || model->weights == IGNIS_WEIGHTS_NUMBERS ||
+        part->row->how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_DENSE))
         return 0;
     if (model->weights == IGNIS_WEIGHTS_DEFAULT)
         return ignis__blocks_type((int)part->from->quant) < 0 ? 0 : (int)part->from->quant;
@@ -24491,7 +24820,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
     int i, k;
     for (i = 0; i < count; i++) {
         ignis__model_part *part = &parts[i];
-        ignis__model_name name = ignis__model_weight_name(files, model, part->row, part->layer);
+        ignis__model_name name = ignis__model_weight_name(files, model, part->row, part->layer, part->expert);
         ignis__model_source *source = ignis__model_source_find(files, name.text);
         ignis_shape wanted;
         memset(&wanted, 0, sizeof wanted);
@@ -24499,6 +24828,16 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
         wanted.dim[0] = part->file_rows;
         if (wanted.ndim == 2)
             wanted.dim[1] = part->file_columns;
+        if (files->is_gguf && wanted.ndim == 2 && wanted.dim[0] == 1 && source && source->shape.ndim == 1) {
+            wanted.ndim = 1; /* ggml does not keep dimensions of 1 */
+            wanted.dim[0] = wanted.dim[1];
+        }
+        if (files->is_gguf && part->row->how & IGNIS__MODEL_EXPERTS) {
+            wanted.ndim = 3;
+            wanted.dim[0] = model->experts;
+            wanted.dim[1] = part->file_rows / model->experts;
+            wanted.dim[2] = part->file_columns;
+        }
         if (!files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
             wanted.dim[0] = part->file_columns;
             wanted.dim[1] = part->file_rows;
@@ -26195,11 +26534,12 @@ IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis_
 }
 
 /*  Checks that ranks can share the layers of this family. False, and reported, if not: norms over the width, and
-    results that are scaled or normalised before they are added, need sums over the ranks first. */
+    results that are scaled or normalised before they are added, need sums over the ranks first; experts are not
+    shared. */
 static bool ignis__model_check_ranks(const char *call, const ignis__model *model)
 {
     const ignis__family *family = &ignis__families[model->family];
-    bool apart = model->wide_norms || model->residual_scale > 0;
+    bool apart = model->wide_norms || model->residual_scale > 0 || model->experts > 0;
     int i;
     for (i = 0; i < family->row_count; i++)
         apart |= family->rows[i].in_layer && (family->rows[i].member == offsetof(ignis__layer, attn_norm_behind) ||
@@ -26428,8 +26768,8 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
     int i;
     for (i = 0; i < count; i++) {
         const ignis__model_row *row = parts[i].row;
-        ignis__model_name full = ignis__model_weight_name(NULL, model, row, parts[i].layer);
-        *whole = !row->whole;
+        ignis__model_name full = ignis__model_weight_name(NULL, model, row, parts[i].layer, parts[i].expert);
+        *whole = !row->whole && !(row->how & IGNIS__MODEL_EXPERTS);
         if (strcmp(full.text, name) == 0 ||
             (*prefix && strcmp(full.text + strlen(prefix), name) == 0 && !(row->how & IGNIS__MODEL_HEAD)))
             return &parts[i];
@@ -26929,7 +27269,8 @@ enum { IGNIS__CHUNK = 512 }; /* rows of a chunk of a prompt, at most */
 
 typedef struct ignis__engine_layer {
     ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias,
-        *up, *up_bias, *down, *down_bias, *attn_norm_behind, *mlp_norm_behind;
+        *up, *up_bias, *down, *down_bias, *attn_norm_behind, *mlp_norm_behind, *router, *gate_experts, *up_experts,
+        *down_experts, *shared_gate;
 } ignis__engine_layer;
 
 typedef struct ignis__sequence ignis__sequence;
@@ -26954,10 +27295,12 @@ typedef struct ignis__engine {
        block_counts: zeros between launches, see attention_paged.cuh. rank_logits: a view of the logits from this
        rank's first one on. layer_table, step_scratch: for generate_step.cu; NULL if it does not run the steps.
        step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks. result: of attention or MLP
-       before it is added, if it is scaled or normalised first; else NULL. */
+       before it is added, if it is scaled or normalised first; else NULL.
+       router_logits to expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their
+       shares and their inner elements; else NULL. */
     ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch, *logits, *scores, *biases,
         *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts, *rank_logits, *layer_table,
-        *step_scratch, *result, *agreement;
+        *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner, *agreement;
     int context, step_rows, splits, pages, step_types;
     char step_define[96];
     int *uses, *free_pages; /* uses: sequences of each page; free_pages: pages without one */
@@ -27140,8 +27483,60 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     return IGNIS__MODEL_LINEAR(h, layer, o);
 }
 
-static ignis_tensor ignis__model_mlp(const ignis__model *model, const struct ignis__lora *lora,
-                                     const ignis__layer *layer, ignis_tensor h)
+/*  Returns the numbers 0 to count - 1 as i64. */
+static ignis_tensor ignis__model_numbers(const ignis__model *model, int count)
+{
+    ignis_tensor_desc desc;
+    ignis_inputs values;
+    ignis_shape shape;
+    memset(&desc, 0, sizeof desc);
+    memset(&shape, 0, sizeof shape);
+    memset(&values, 0, sizeof values);
+    desc.dtype = IGNIS_I64;
+    desc.device = model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(model->device - ignis__devices);
+    shape.ndim = 1;
+    shape.dim[0] = count;
+    return ignis_map_shape("index(0)", shape, values, &desc);
+}
+
+/*  Returns the weight of experts as [experts, rows, columns]. */
+static ignis_tensor ignis__model_experts_apart(const ignis__model *model, ignis_tensor weight)
+{
+    const ignis_shape shape = ignis_tensor_shape(weight);
+    return ignis_reshape(weight, IGNIS_SHAPE(model->experts, -1, shape.dim[1]));
+}
+
+/*  Computes a mixture of experts. A token is in as many rows as it has experts, and rows are sorted by expert. */
+static ignis_tensor ignis__model_experts(const ignis__model *model, const ignis__layer *layer, ignis_tensor h)
+{
+    const ignis_shape shape = ignis_tensor_shape(h);
+    const ignis_tensor none = ignis__no_tensor();
+    ignis_tensor x = ignis_reshape(h, IGNIS_SHAPE(-1, model->hidden)), shares, ids, sorted, order, place, offsets,
+                 token, total;
+    static const ignis_reduce_desc rows = {{-1}, 1, true};
+    char formula[32];
+    shares = ignis_softmax(ignis_linear(x, layer->router, none));
+    shares = ignis_topk(shares, model->chosen, 1, true, &ids);
+    if (model->normalises) {
+        total = ignis_map_reduce(IGNIS_REDUCE_SUM, "shares", IGNIS_INPUTS(shares), &rows);
+        shares = ignis_map("shares/total", IGNIS_INPUTS(shares, total));
+    }
+    sorted = ignis_sort(ignis_reshape(ids, IGNIS_SHAPE(-1)), 0, false, &order);
+    offsets = ignis_searchsorted(sorted, ignis__model_numbers(model, model->experts + 1), false);
+    snprintf(formula, sizeof formula, "floor(order/%d)", model->chosen); /* of integers */
+    token = ignis_map(formula, IGNIS_INPUTS(order));
+    x = ignis_index_select(x, 0, token);
+    x = ignis_silu_mul(ignis_grouped_linear(x, ignis__model_experts_apart(model, layer->gate_experts), offsets),
+                       ignis_grouped_linear(x, ignis__model_experts_apart(model, layer->up_experts), offsets));
+    x = ignis_grouped_linear(x, ignis__model_experts_apart(model, layer->down_experts), offsets);
+    (void)ignis_sort(order, 0, false, &place); /* where each token's experts are */
+    x = ignis_reshape(ignis_index_select(x, 0, place), IGNIS_SHAPE(-1, model->chosen, model->hidden));
+    shares = ignis_reshape(shares, IGNIS_SHAPE(-1, model->chosen, 1));
+    return ignis_reshape(ignis_sum_dim(ignis_map("x*shares", IGNIS_INPUTS(x, shares)), 1), shape);
+}
+
+static ignis_tensor ignis__model_dense_mlp(const ignis__model *model, const struct ignis__lora *lora,
+                                           const ignis__layer *layer, ignis_tensor h)
 {
     bool plain = !model->quantised && !ignis__lora_has(lora, layer, offsetof(ignis__layer, up)) &&
                  !ignis__lora_has(lora, layer, offsetof(ignis__layer, down));
@@ -27161,6 +27556,23 @@ static ignis_tensor ignis__model_mlp(const ignis__model *model, const struct ign
     else
         return ignis__no_tensor();
     return IGNIS__MODEL_LINEAR(h, layer, down);
+}
+
+/*  Computes the MLP: a dense one, or experts, and the expert for all tokens if the model has it. */
+static ignis_tensor ignis__model_mlp(const ignis__model *model, const struct ignis__lora *lora,
+                                     const ignis__layer *layer, ignis_tensor h)
+{
+    ignis_tensor y, shared, gate;
+    if (!layer->router.id)
+        return ignis__model_dense_mlp(model, lora, layer, h);
+    y = ignis__model_experts(model, layer, h);
+    if (!layer->up.id)
+        return y;
+    shared = ignis__model_dense_mlp(model, lora, layer, h);
+    if (!layer->shared_gate.id)
+        return ignis_add(y, shared);
+    gate = ignis_linear(h, layer->shared_gate, ignis__no_tensor());
+    return ignis_map("y + sigmoid(gate)*shared", IGNIS_INPUTS(y, gate, shared));
 }
 
 /*  Adds y to *x and returns the norm of the sum. Discards the old *x and y: the tape keeps what it needs. */
@@ -27459,7 +27871,7 @@ static bool ignis__model_save_weights(const char *call, ignis__model *model, con
     if (!ok)
         ignis__fail_host_memory(call, ((size_t)count + 1) * sizeof *names);
     for (i = 0; ok && i < count; i++) {
-        names[i] = ignis__model_weight_name(NULL, model, parts[i].row, parts[i].layer);
+        names[i] = ignis__model_weight_name(NULL, model, parts[i].row, parts[i].layer, parts[i].expert);
         texts[i] = names[i].text;
         tensors[i] = ignis__model_part_tensor(call, model, &parts[i]);
         if (parts[i].row->how & IGNIS__MODEL_IN_OUT)
@@ -27673,7 +28085,7 @@ IGNIS__PRIVATE ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis
 /*  Writes the name of a product, without ".weight". */
 IGNIS__PRIVATE ignis__model_name ignis__lora_product(const ignis__model *model, const ignis__model_row *row, int layer)
 {
-    ignis__model_name name = ignis__model_weight_name(NULL, model, row, layer);
+    ignis__model_name name = ignis__model_weight_name(NULL, model, row, layer, 0);
     *strrchr(name.text, '.') = 0;
     return name;
 }
@@ -27687,10 +28099,12 @@ IGNIS__PRIVATE ignis__lora_name ignis__lora_name_write(const ignis__model *model
     return name;
 }
 
-/*  Tells whether a part of a model supports an adapter: matrices of layers do, whose rows have the files' order. */
+/*  Tells whether a part of a model supports an adapter: matrices of layers do, whose rows have the files' order, except
+    those of routers and experts. */
 IGNIS__PRIVATE bool ignis__lora_supports(const ignis__model_part *part)
 {
-    return part->row->in_layer && part->row->columns && !part->moved && !part->grouped;
+    return part->row->in_layer && part->row->columns && !part->moved && !part->grouped &&
+           !(part->row->how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_DENSE));
 }
 
 /*  Tells whether the name of a product ends with these words. */
@@ -29321,6 +29735,11 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_hold_weights(const char *call, ign
         to->up_bias = ignis__engine_hold_weight(call, from->up_bias, &ok);
         to->down = ignis__engine_hold_weight(call, from->down, &ok);
         to->down_bias = ignis__engine_hold_weight(call, from->down_bias, &ok);
+        to->router = ignis__engine_hold_weight(call, from->router, &ok);
+        to->gate_experts = ignis__engine_hold_weight(call, from->gate_experts, &ok);
+        to->up_experts = ignis__engine_hold_weight(call, from->up_experts, &ok);
+        to->down_experts = ignis__engine_hold_weight(call, from->down_experts, &ok);
+        to->shared_gate = ignis__engine_hold_weight(call, from->shared_gate, &ok);
         to->attn_norm_behind = ignis__engine_hold_weight(call, from->attn_norm_behind, &ok);
         to->mlp_norm_behind = ignis__engine_hold_weight(call, from->mlp_norm_behind, &ok);
     }
@@ -29457,10 +29876,10 @@ IGNIS__PRIVATE int64_t ignis__single_launch_min_bytes = 16 << 20;
 IGNIS__COLD static bool ignis__engine_is_plain(const ignis__engine *engine)
 {
     const ignis__model *model = engine->model;
-    bool plain = !engine->result && !model->gelu_gate && !model->exact_gelu && !model->parallel_blocks &&
-                 !model->wide_norms && !(model->norm_offset > 0) && !(model->embedding_scale > 0) &&
-                 !(model->logit_scale > 0) && !(model->softcap > 0) && !(model->rest_scale > 0) &&
-                 !(model->logit_softcap > 0);
+    bool plain = !engine->result && !model->experts && !model->gelu_gate && !model->exact_gelu &&
+                 !model->parallel_blocks && !model->wide_norms && !(model->norm_offset > 0) &&
+                 !(model->embedding_scale > 0) && !(model->logit_scale > 0) && !(model->softcap > 0) &&
+                 !(model->rest_scale > 0) && !(model->logit_softcap > 0);
     int i;
     for (i = 0; plain && i < model->layers; i++)
         plain = model->layer[i].window == 0 && model->layer[i].rope == IGNIS__ROPE_COMMON;
@@ -29570,6 +29989,70 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ig
     return ignis__op_leave(&op) == IGNIS_OK;
 }
 
+/*  models/generate/experts.c - the MLP of a layer with a mixture of experts, for the rows of a step or a chunk
+
+    The router chooses on the device, and kernels read the numbers of the chosen experts there, so nothing waits for the
+    host, and a graph serves all choices.
+    May use: engine.c; kernels/models/experts.cu. Locks: the caller holds the engine's lock. */
+
+enum { IGNIS__EXPERT_WARPS = 8 }; /* of a block: WARPS of experts.cu */
+
+static void ignis__experts_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t results,
+                                  int64_t rows, void **params)
+{
+    ignis__op_launch(
+        op, builtin, dtype, NULL,
+        ignis__launch_grid(ignis__ceil_div(results, IGNIS__EXPERT_WARPS), rows, 1, 32 * IGNIS__EXPERT_WARPS, 1, 0),
+        params);
+}
+
+/*  Allocates the buffers of experts, for chunks of `rows` rows. Allocates nothing if the model has no experts. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ignis__engine *engine, int64_t rows)
+{
+    const ignis__model *model = engine->model;
+    const ignis_dtype wide = ignis__wide_dtype(model->dtype);
+    return !model->experts || (ignis__engine_alloc(call, engine, &engine->router_logits, rows, model->experts, wide) &&
+                               ignis__engine_alloc(call, engine, &engine->chosen, rows, model->chosen, IGNIS_I32) &&
+                               ignis__engine_alloc(call, engine, &engine->shares, rows, model->chosen, wide) &&
+                               ignis__engine_alloc(call, engine, &engine->expert_inner, rows * model->chosen,
+                                                   model->expert_inner, model->dtype));
+}
+
+/*  Adds the results of the experts for the rows of `normed` to `sum`, or writes them to `result` if there is one. */
+IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
+                                       int count)
+{
+    const ignis__model *model = engine->model;
+    int experts = model->experts, slot_count = model->chosen, n = model->expert_inner, hidden = model->hidden;
+    int normalises = model->normalises;
+    ignis__address x = ignis__op_write(op, engine->normed), logits = ignis__op_write(op, engine->router_logits),
+                   chosen = ignis__op_write(op, engine->chosen), shares = ignis__op_write(op, engine->shares),
+                   inner = ignis__op_write(op, engine->expert_inner), sum = ignis__op_write(op, engine->sum),
+                   result = engine->result ? ignis__op_write(op, engine->result) : 0,
+                   router = ignis__op_read(op, layer->router), gate = ignis__op_read(op, layer->gate_experts),
+                   up = ignis__op_read(op, layer->up_experts), down = ignis__op_read(op, layer->down_experts);
+    void *of_router[] = {&logits, &x, &router, &experts, &hidden};
+    void *of_choice[] = {&chosen, &shares, &logits, &experts, &slot_count, &normalises};
+    void *of_up[] = {&inner, &x, &gate, &up, &chosen, &slot_count, &n, &hidden};
+    void *of_down[] = {&sum, &result, &inner, &down, &chosen, &shares, &slot_count, &n, &hidden};
+    ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_ROUTER), model->dtype, experts, count, of_router);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_CHOOSE), model->dtype, count, 32, of_choice);
+    ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_UP), model->dtype, n, (int64_t)count * slot_count, of_up);
+    ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_DOWN), model->dtype, hidden, count, of_down);
+}
+
+/*  Multiplies the inner elements of the expert for all tokens by the sigmoid of its gate, for the rows of `normed`. */
+IGNIS__PRIVATE void ignis__experts_run_shared_gate(ignis__op *op, ignis__engine *engine,
+                                                   const ignis__engine_layer *layer, int count)
+{
+    int n = engine->model->inner, hidden = engine->model->hidden;
+    ignis__address inner = ignis__op_write(op, engine->inner), x = ignis__op_write(op, engine->normed),
+                   gate = ignis__op_read(op, layer->shared_gate);
+    void *params[] = {&inner, &x, &gate, &n, &hidden};
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_SHARED), engine->model->dtype, count, 32 * IGNIS__EXPERT_WARPS,
+                         params);
+}
+
 /*  models/generate/engine_create.c - the making of an engine: checks, KV cache, buffers, free list of pages
 
     Every size is fixed here, so decode steps never allocate. The cache has enough pages for desc.sequences
@@ -29673,6 +30156,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          ignis__engine_alloc(call, engine, &engine->rope_table, 2, IGNIS__ROPE_HALF, IGNIS_I32) &&
          (!ignis__engine_adds_results(engine) ||
           ignis__engine_alloc(call, engine, &engine->result, chunk, model->hidden, model->dtype)) &&
+         ignis__engine_alloc_experts(call, engine, chunk) &&
          ignis__engine_alloc(call, engine, &engine->block_counts, engine->step_rows, model->heads, IGNIS_I32) &&
          ignis__op_begin_on_device(&op, call, engine->device);
     if (ok) {
@@ -29771,8 +30255,8 @@ static void ignis__pre_norm_add_pending(ignis__op *op, int count, ignis__pre_nor
     norm->other = NULL;
 }
 
-/*  Multiplies x with weights, and adds the result to `sum` after a norm, unless `norm` is NULL, and a scale. */
-static void ignis__layers_multiply_result(ignis__layers_pass *pass, ignis__gemv_desc *desc, ignis__array *norm)
+/*  Adds `result` to `sum` after a norm, unless `norm` is NULL, and a scale. */
+static void ignis__layers_add_result(ignis__layers_pass *pass, ignis__array *norm)
 {
     ignis__op *op = pass->op;
     ignis__engine *engine = pass->engine;
@@ -29781,9 +30265,6 @@ static void ignis__layers_multiply_result(ignis__layers_pass *pass, ignis__gemv_
     int hidden = model->hidden;
     double eps = model->eps, offset = model->norm_offset, scale = model->residual_scale > 0 ? model->residual_scale : 1;
     void *params[] = {&sum, &result, &weight, &hidden, &eps, &offset, &scale};
-    desc->kind = IGNIS__GEMV_OUT;
-    desc->out = engine->result;
-    ignis__engine_multiply(op, engine, pass->is_chunk, desc);
     sum = ignis__op_write(op, engine->sum);
     result = ignis__op_write(op, engine->result);
     weight = norm ? ignis__op_read(op, norm) : 0;
@@ -29808,7 +30289,10 @@ static void ignis__layers_multiply_add(ignis__layers_pass *pass, ignis__array *x
         NULL,  NULL, NULL};
     ignis__address sum = ignis__op_write(op, engine->sum);
     if (engine->result) {
-        ignis__layers_multiply_result(pass, &desc, result_norm);
+        desc.kind = IGNIS__GEMV_OUT;
+        desc.out = engine->result;
+        ignis__engine_multiply(op, engine, is_chunk, &desc);
+        ignis__layers_add_result(pass, result_norm);
         return;
     }
     if (op->ok && others && kind == IGNIS__GEMV_ADD)
@@ -29949,6 +30433,25 @@ static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_l
                          ignis__clamp(ignis__ceil_div(elements, 256), 1, 1024), 256, params);
 }
 
+/*  Adds the results of a layer's experts. The expert for all tokens reads the sum before the others add to it. */
+static void ignis__layers_experts(ignis__layers_pass *pass, const ignis__engine_layer *layer)
+{
+    if (layer->up) {
+        ignis__layers_expand(pass, layer);
+        pass->norm.other = NULL; /* it has been added */
+    }
+    ignis__pre_norm_launch(pass->op, pass->count, pass->engine->normed, &pass->norm);
+    pass->norm.other = NULL; /* it has been added */
+    ignis__experts_run(pass->op, pass->engine, layer, pass->count);
+    if (pass->engine->result)
+        ignis__layers_add_result(pass, layer->mlp_norm_behind);
+    if (!layer->up)
+        return;
+    if (layer->shared_gate)
+        ignis__experts_run_shared_gate(pass->op, pass->engine, layer, pass->count);
+    ignis__layers_multiply_add(pass, pass->engine->inner, layer->down, layer->down_bias, layer->mlp_norm_behind);
+}
+
 /*  Runs rows through all layers. Leaves their hidden states in `sum`, and their keys and values in the KV cache. end:
     0 if the rows belong to different sequences; else the length of their one sequence after them. is_chunk: as in
     ignis__engine_multiply. */
@@ -29979,6 +30482,10 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
             ignis__layers_multiply_add(&pass, engine->attended, layer->o, layer->o_bias, layer->attn_norm_behind);
         norm->weight = model->parallel_blocks && !layer->mlp_norm ? layer->attn_norm : layer->mlp_norm;
         norm->bias = model->parallel_blocks && !layer->mlp_norm ? layer->attn_norm_bias : layer->mlp_norm_bias;
+        if (layer->router) {
+            ignis__layers_experts(&pass, layer);
+            continue;
+        }
         ignis__layers_expand(&pass, layer);
         if (model->parallel_blocks) { /* the MLP has read the sum */
             ignis__layers_multiply_add(&pass, engine->attended, layer->o, layer->o_bias, layer->attn_norm_behind);

@@ -149,6 +149,7 @@ extern "C" {
 #include "models/generate/paged_attention.c"
 #include "models/generate/engine.c"
 #include "models/generate/fused_step.c"
+#include "models/generate/experts.c"
 #include "models/generate/engine_create.c"
 #include "models/generate/engine_step.c"
 #include "models/generate/grammar_mask.c"

@@ -650,7 +650,8 @@ static const struct {
      {0, 0, 8}},                                                       /* sm_90: heads of 256 with all variants */
     {IGNIS__SOURCE_GENERATE_CU, every_float, 0, 0, {0, 0, 8}},         /* sm_100: sines of f64 */
     {IGNIS__SOURCE_GENERATE_DRAW_CU, for_all_types, 0, 0, {0, 0, 16}}, /* sm_100: bins, in 48 registers */
-    {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, {0, 0, 16}},            /* sm_120; 4 on sm_90 */
+    {IGNIS__SOURCE_EXPERTS_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, {0, 0, 16}}, /* sm_120; 4 on sm_90 */
     {IGNIS__SOURCE_GEMV_MMA_CU,
      gemv_mma,
      80,

@@ -53,6 +53,11 @@
     X(PAGED_2, attention_paged_cu, "ignis_attention_paged_2", WAITS)                   \
     X(PAGED_MMA, attention_paged_mma_cu, "ignis_attention_paged_mma", WAITS)           \
     X(PAGED_MANY, attention_paged_many_cu, "ignis_attention_paged_many", WAITS)        \
+    X(EXPERTS_ROUTER, experts_cu, "ignis_experts_router", WAITS)                       \
+    X(EXPERTS_CHOOSE, experts_cu, "ignis_experts_choose", WAITS)                       \
+    X(EXPERTS_SHARED, experts_cu, "ignis_experts_shared", WAITS)                       \
+    X(EXPERTS_UP, experts_cu, "ignis_experts_up", WAITS)                               \
+    X(EXPERTS_DOWN, experts_cu, "ignis_experts_down", WAITS)                           \
     X(GENERATE_STEP, generate_step_cu, "ignis_generate_step", TOGETHER)
 
 enum {

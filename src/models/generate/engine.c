@@ -120,6 +120,11 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_hold_weights(const char *call, ign
         to->up_bias = ignis__engine_hold_weight(call, from->up_bias, &ok);
         to->down = ignis__engine_hold_weight(call, from->down, &ok);
         to->down_bias = ignis__engine_hold_weight(call, from->down_bias, &ok);
+        to->router = ignis__engine_hold_weight(call, from->router, &ok);
+        to->gate_experts = ignis__engine_hold_weight(call, from->gate_experts, &ok);
+        to->up_experts = ignis__engine_hold_weight(call, from->up_experts, &ok);
+        to->down_experts = ignis__engine_hold_weight(call, from->down_experts, &ok);
+        to->shared_gate = ignis__engine_hold_weight(call, from->shared_gate, &ok);
         to->attn_norm_behind = ignis__engine_hold_weight(call, from->attn_norm_behind, &ok);
         to->mlp_norm_behind = ignis__engine_hold_weight(call, from->mlp_norm_behind, &ok);
     }

@@ -103,6 +103,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          ignis__engine_alloc(call, engine, &engine->rope_table, 2, IGNIS__ROPE_HALF, IGNIS_I32) &&
          (!ignis__engine_adds_results(engine) ||
           ignis__engine_alloc(call, engine, &engine->result, chunk, model->hidden, model->dtype)) &&
+         ignis__engine_alloc_experts(call, engine, chunk) &&
          ignis__engine_alloc(call, engine, &engine->block_counts, engine->step_rows, model->heads, IGNIS_I32) &&
          ignis__op_begin_on_device(&op, call, engine->device);
     if (ok) {

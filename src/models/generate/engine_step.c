@@ -66,8 +66,8 @@ static void ignis__pre_norm_add_pending(ignis__op *op, int count, ignis__pre_nor
     norm->other = NULL;
 }
 
-/*  Multiplies x with weights, and adds the result to `sum` after a norm, unless `norm` is NULL, and a scale. */
-static void ignis__layers_multiply_result(ignis__layers_pass *pass, ignis__gemv_desc *desc, ignis__array *norm)
+/*  Adds `result` to `sum` after a norm, unless `norm` is NULL, and a scale. */
+static void ignis__layers_add_result(ignis__layers_pass *pass, ignis__array *norm)
 {
     ignis__op *op = pass->op;
     ignis__engine *engine = pass->engine;
@@ -76,9 +76,6 @@ static void ignis__layers_multiply_result(ignis__layers_pass *pass, ignis__gemv_
     int hidden = model->hidden;
     double eps = model->eps, offset = model->norm_offset, scale = model->residual_scale > 0 ? model->residual_scale : 1;
     void *params[] = {&sum, &result, &weight, &hidden, &eps, &offset, &scale};
-    desc->kind = IGNIS__GEMV_OUT;
-    desc->out = engine->result;
-    ignis__engine_multiply(op, engine, pass->is_chunk, desc);
     sum = ignis__op_write(op, engine->sum);
     result = ignis__op_write(op, engine->result);
     weight = norm ? ignis__op_read(op, norm) : 0;
@@ -103,7 +100,10 @@ static void ignis__layers_multiply_add(ignis__layers_pass *pass, ignis__array *x
         NULL,  NULL, NULL};
     ignis__address sum = ignis__op_write(op, engine->sum);
     if (engine->result) {
-        ignis__layers_multiply_result(pass, &desc, result_norm);
+        desc.kind = IGNIS__GEMV_OUT;
+        desc.out = engine->result;
+        ignis__engine_multiply(op, engine, is_chunk, &desc);
+        ignis__layers_add_result(pass, result_norm);
         return;
     }
     if (op->ok && others && kind == IGNIS__GEMV_ADD)
@@ -244,6 +244,25 @@ static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_l
                          ignis__clamp(ignis__ceil_div(elements, 256), 1, 1024), 256, params);
 }
 
+/*  Adds the results of a layer's experts. The expert for all tokens reads the sum before the others add to it. */
+static void ignis__layers_experts(ignis__layers_pass *pass, const ignis__engine_layer *layer)
+{
+    if (layer->up) {
+        ignis__layers_expand(pass, layer);
+        pass->norm.other = NULL; /* it has been added */
+    }
+    ignis__pre_norm_launch(pass->op, pass->count, pass->engine->normed, &pass->norm);
+    pass->norm.other = NULL; /* it has been added */
+    ignis__experts_run(pass->op, pass->engine, layer, pass->count);
+    if (pass->engine->result)
+        ignis__layers_add_result(pass, layer->mlp_norm_behind);
+    if (!layer->up)
+        return;
+    if (layer->shared_gate)
+        ignis__experts_run_shared_gate(pass->op, pass->engine, layer, pass->count);
+    ignis__layers_multiply_add(pass, pass->engine->inner, layer->down, layer->down_bias, layer->mlp_norm_behind);
+}
+
 /*  Runs rows through all layers. Leaves their hidden states in `sum`, and their keys and values in the KV cache. end:
     0 if the rows belong to different sequences; else the length of their one sequence after them. is_chunk: as in
     ignis__engine_multiply. */
@@ -274,6 +293,10 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
             ignis__layers_multiply_add(&pass, engine->attended, layer->o, layer->o_bias, layer->attn_norm_behind);
         norm->weight = model->parallel_blocks && !layer->mlp_norm ? layer->attn_norm : layer->mlp_norm;
         norm->bias = model->parallel_blocks && !layer->mlp_norm ? layer->attn_norm_bias : layer->mlp_norm_bias;
+        if (layer->router) {
+            ignis__layers_experts(&pass, layer);
+            continue;
+        }
         ignis__layers_expand(&pass, layer);
         if (model->parallel_blocks) { /* the MLP has read the sum */
             ignis__layers_multiply_add(&pass, engine->attended, layer->o, layer->o_bias, layer->attn_norm_behind);

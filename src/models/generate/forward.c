@@ -111,8 +111,60 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     return IGNIS__MODEL_LINEAR(h, layer, o);
 }
 
-static ignis_tensor ignis__model_mlp(const ignis__model *model, const struct ignis__lora *lora,
-                                     const ignis__layer *layer, ignis_tensor h)
+/*  Returns the numbers 0 to count - 1 as i64. */
+static ignis_tensor ignis__model_numbers(const ignis__model *model, int count)
+{
+    ignis_tensor_desc desc;
+    ignis_inputs values;
+    ignis_shape shape;
+    memset(&desc, 0, sizeof desc);
+    memset(&shape, 0, sizeof shape);
+    memset(&values, 0, sizeof values);
+    desc.dtype = IGNIS_I64;
+    desc.device = model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(model->device - ignis__devices);
+    shape.ndim = 1;
+    shape.dim[0] = count;
+    return ignis_map_shape("index(0)", shape, values, &desc);
+}
+
+/*  Returns the weight of experts as [experts, rows, columns]. */
+static ignis_tensor ignis__model_experts_apart(const ignis__model *model, ignis_tensor weight)
+{
+    const ignis_shape shape = ignis_tensor_shape(weight);
+    return ignis_reshape(weight, IGNIS_SHAPE(model->experts, -1, shape.dim[1]));
+}
+
+/*  Computes a mixture of experts. A token is in as many rows as it has experts, and rows are sorted by expert. */
+static ignis_tensor ignis__model_experts(const ignis__model *model, const ignis__layer *layer, ignis_tensor h)
+{
+    const ignis_shape shape = ignis_tensor_shape(h);
+    const ignis_tensor none = ignis__no_tensor();
+    ignis_tensor x = ignis_reshape(h, IGNIS_SHAPE(-1, model->hidden)), shares, ids, sorted, order, place, offsets,
+                 token, total;
+    static const ignis_reduce_desc rows = {{-1}, 1, true};
+    char formula[32];
+    shares = ignis_softmax(ignis_linear(x, layer->router, none));
+    shares = ignis_topk(shares, model->chosen, 1, true, &ids);
+    if (model->normalises) {
+        total = ignis_map_reduce(IGNIS_REDUCE_SUM, "shares", IGNIS_INPUTS(shares), &rows);
+        shares = ignis_map("shares/total", IGNIS_INPUTS(shares, total));
+    }
+    sorted = ignis_sort(ignis_reshape(ids, IGNIS_SHAPE(-1)), 0, false, &order);
+    offsets = ignis_searchsorted(sorted, ignis__model_numbers(model, model->experts + 1), false);
+    snprintf(formula, sizeof formula, "floor(order/%d)", model->chosen); /* of integers */
+    token = ignis_map(formula, IGNIS_INPUTS(order));
+    x = ignis_index_select(x, 0, token);
+    x = ignis_silu_mul(ignis_grouped_linear(x, ignis__model_experts_apart(model, layer->gate_experts), offsets),
+                       ignis_grouped_linear(x, ignis__model_experts_apart(model, layer->up_experts), offsets));
+    x = ignis_grouped_linear(x, ignis__model_experts_apart(model, layer->down_experts), offsets);
+    (void)ignis_sort(order, 0, false, &place); /* where each token's experts are */
+    x = ignis_reshape(ignis_index_select(x, 0, place), IGNIS_SHAPE(-1, model->chosen, model->hidden));
+    shares = ignis_reshape(shares, IGNIS_SHAPE(-1, model->chosen, 1));
+    return ignis_reshape(ignis_sum_dim(ignis_map("x*shares", IGNIS_INPUTS(x, shares)), 1), shape);
+}
+
+static ignis_tensor ignis__model_dense_mlp(const ignis__model *model, const struct ignis__lora *lora,
+                                           const ignis__layer *layer, ignis_tensor h)
 {
     bool plain = !model->quantised && !ignis__lora_has(lora, layer, offsetof(ignis__layer, up)) &&
                  !ignis__lora_has(lora, layer, offsetof(ignis__layer, down));
@@ -132,6 +184,23 @@ static ignis_tensor ignis__model_mlp(const ignis__model *model, const struct ign
     else
         return ignis__no_tensor();
     return IGNIS__MODEL_LINEAR(h, layer, down);
+}
+
+/*  Computes the MLP: a dense one, or experts, and the expert for all tokens if the model has it. */
+static ignis_tensor ignis__model_mlp(const ignis__model *model, const struct ignis__lora *lora,
+                                     const ignis__layer *layer, ignis_tensor h)
+{
+    ignis_tensor y, shared, gate;
+    if (!layer->router.id)
+        return ignis__model_dense_mlp(model, lora, layer, h);
+    y = ignis__model_experts(model, layer, h);
+    if (!layer->up.id)
+        return y;
+    shared = ignis__model_dense_mlp(model, lora, layer, h);
+    if (!layer->shared_gate.id)
+        return ignis_add(y, shared);
+    gate = ignis_linear(h, layer->shared_gate, ignis__no_tensor());
+    return ignis_map("y + sigmoid(gate)*shared", IGNIS_INPUTS(y, gate, shared));
 }
 
 /*  Adds y to *x and returns the norm of the sum. Discards the old *x and y: the tape keeps what it needs. */

@@ -69,7 +69,8 @@ enum { IGNIS__CHUNK = 512 }; /* rows of a chunk of a prompt, at most */
 
 typedef struct ignis__engine_layer {
     ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias,
-        *up, *up_bias, *down, *down_bias, *attn_norm_behind, *mlp_norm_behind;
+        *up, *up_bias, *down, *down_bias, *attn_norm_behind, *mlp_norm_behind, *router, *gate_experts, *up_experts,
+        *down_experts, *shared_gate;
 } ignis__engine_layer;
 
 typedef struct ignis__sequence ignis__sequence;
@@ -94,10 +95,12 @@ typedef struct ignis__engine {
        block_counts: zeros between launches, see attention_paged.cuh. rank_logits: a view of the logits from this
        rank's first one on. layer_table, step_scratch: for generate_step.cu; NULL if it does not run the steps.
        step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks. result: of attention or MLP
-       before it is added, if it is scaled or normalised first; else NULL. */
+       before it is added, if it is scaled or normalised first; else NULL.
+       router_logits to expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their
+       shares and their inner elements; else NULL. */
     ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch, *logits, *scores, *biases,
         *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts, *rank_logits, *layer_table,
-        *step_scratch, *result, *agreement;
+        *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner, *agreement;
     int context, step_rows, splits, pages, step_types;
     char step_define[96];
     int *uses, *free_pages; /* uses: sequences of each page; free_pages: pages without one */
@@ -226,6 +229,13 @@ extern int ignis__single_launch_stages;
 IGNIS__PRIVATE size_t ignis__engine_single_launch_shared(const ignis__engine *engine, ignis__decode_step *p);
 extern int64_t ignis__single_launch_min_bytes;
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ignis__engine *engine);
+
+/* experts.c */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ignis__engine *engine, int64_t rows);
+IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
+                                       int count);
+IGNIS__PRIVATE void ignis__experts_run_shared_gate(ignis__op *op, ignis__engine *engine,
+                                                   const ignis__engine_layer *layer, int count);
 
 /* engine_create.c */
 IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, const ignis__model *model);

@@ -8,7 +8,7 @@
 /*  Writes the name of a product, without ".weight". */
 IGNIS__PRIVATE ignis__model_name ignis__lora_product(const ignis__model *model, const ignis__model_row *row, int layer)
 {
-    ignis__model_name name = ignis__model_weight_name(NULL, model, row, layer);
+    ignis__model_name name = ignis__model_weight_name(NULL, model, row, layer, 0);
     *strrchr(name.text, '.') = 0;
     return name;
 }
@@ -22,10 +22,12 @@ IGNIS__PRIVATE ignis__lora_name ignis__lora_name_write(const ignis__model *model
     return name;
 }
 
-/*  Tells whether a part of a model supports an adapter: matrices of layers do, whose rows have the files' order. */
+/*  Tells whether a part of a model supports an adapter: matrices of layers do, whose rows have the files' order, except
+    those of routers and experts. */
 IGNIS__PRIVATE bool ignis__lora_supports(const ignis__model_part *part)
 {
-    return part->row->in_layer && part->row->columns && !part->moved && !part->grouped;
+    return part->row->in_layer && part->row->columns && !part->moved && !part->grouped &&
+           !(part->row->how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_DENSE));
 }
 
 /*  Tells whether the name of a product ends with these words. */

@@ -186,6 +186,8 @@ static void ignis__model_write_families(const ignis__model_files *files, char *o
     int i;
     for (i = 1; i < IGNIS_MODEL_FAMILY_COUNT; i++) {
         const char *name = files->is_gguf ? ignis__families[i].architecture : ignis__families[i].model_type;
+        if (files->is_gguf && i == IGNIS_MODEL_MIXTRAL) /* its architecture is that of Llama */
+            continue;
         if (name && length + strlen(name) + 3 < capacity)
             length += (size_t)snprintf(out + length, capacity - length, "%s%s", length ? ", " : "", name);
     }
@@ -194,7 +196,7 @@ static void ignis__model_write_families(const ignis__model_files *files, char *o
 /*  Finds the family by model_type, or by the architecture of a GGUF file: the first one that has it. */
 static bool ignis__model_family_find(ignis__model_files *files, const char *key, const char *name)
 {
-    char known[400];
+    char known[600];
     int i;
     for (i = IGNIS_MODEL_FAMILY_COUNT - 1; name && i > 0; i--) {
         const char *own = files->is_gguf ? ignis__families[i].architecture : ignis__families[i].model_type;

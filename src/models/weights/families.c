@@ -576,6 +576,98 @@ static const ignis__model_row ignis__neox_rows[] = {
 static const ignis__unused_tensor ignis__neox_unused[] = {
     {"rotary_emb.inv_freq", 1}, {".attention.bias", 4}, {".attention.masked_bias", -1}, {NULL, 0}};
 
+/* --- mixtures of experts: Qwen2-MoE and others --------------------------------------------------------------- */
+
+#define IGNIS__EXPERT_ROW(member, rows, columns, hf, gguf) \
+    IGNIS__NAMED_ROW(member, rows, columns, IGNIS__MODEL_EXPERTS, hf, gguf)
+#define IGNIS__ROWS_OF_EXPERTS                                                                               \
+    IGNIS__NAMED_ROW(router, 'E', 'H', IGNIS__MODEL_DENSE, "mlp.gate.weight", "ffn_gate_inp.weight"),        \
+        IGNIS__EXPERT_ROW(gate_experts, 'X', 'H', "mlp.experts.@.gate_proj.weight", "ffn_gate_exps.weight"), \
+        IGNIS__EXPERT_ROW(up_experts, 'X', 'H', "mlp.experts.@.up_proj.weight", "ffn_up_exps.weight"),       \
+        IGNIS__EXPERT_ROW(down_experts, 'H', 'X', "mlp.experts.@.down_proj.weight", "ffn_down_exps.weight")
+
+static const ignis__number_key ignis__qwen3_moe_keys[] = {
+    {IGNIS__NUMBER_EXPERTS, 'W', "num_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
+    {IGNIS__NUMBER_EXPERT_INNER, 'W', "moe_intermediate_size", "expert_feed_forward_length", 0, 1 << 26},
+};
+
+static const ignis__number_key ignis__qwen2_moe_keys[] = {
+    {IGNIS__NUMBER_EXPERTS, 'W', "num_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
+    {IGNIS__NUMBER_EXPERT_INNER, 'W', "moe_intermediate_size", "expert_feed_forward_length", 0, 1 << 26},
+    {IGNIS__NUMBER_SHARED_INNER, 'W', "shared_expert_intermediate_size", "expert_shared_feed_forward_length", 0,
+     1 << 26},
+};
+
+static const ignis__json_must ignis__qwen3_moe_musts[] = {
+    IGNIS__MUST_BE("sliding_window", '*', 0), /* use_sliding_window is false */
+    IGNIS__MUST_BE("decoder_sparse_step", 'n', 1),
+    IGNIS__MUST_BE("mlp_only_layers[]", '0', 0), /* layers without experts */
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const ignis__number_key ignis__mixtral_keys[] = {
+    {IGNIS__NUMBER_EXPERTS, 'W', "num_local_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
+    {IGNIS__NUMBER_WINDOW, 'w', "sliding_window", NULL, 0, 1 << 30},
+};
+
+static const ignis__number_key ignis__olmoe_keys[] = {
+    {IGNIS__NUMBER_EXPERTS, 'W', "num_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
+};
+
+static const char *const ignis__experts_harmless[] = {
+    "mlp_only_layers", "norm_topk_prob", "output_router_logits", "router_aux_loss_coef", "router_jitter_noise", NULL};
+
+static const ignis__model_row ignis__qwen2_moe_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_O,
+    IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__ROWS_OF_EXPERTS,
+    IGNIS__NAMED_ROW(shared_gate, '1', 'H', IGNIS__MODEL_DENSE, "mlp.shared_expert_gate.weight",
+                     "ffn_gate_inp_shexp.weight"),
+    IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight",
+                    "mlp.shared_expert.gate_up_proj.weight"),
+    IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight",
+                    "mlp.shared_expert.gate_up_proj.weight"),
+    IGNIS__NAMED_ROW(down, 'H', 'I', 0, "mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight"),
+};
+
+static const ignis__model_row ignis__qwen3_moe_rows[] = {
+    IGNIS__ROWS_OF_MODEL,      IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,        IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_HEAD_NORMS, IGNIS__ROWS_OF_O,
+    IGNIS__ROW_OF_MLP_NORM,    IGNIS__ROWS_OF_EXPERTS,
+};
+
+static const ignis__model_row ignis__mixtral_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__ROWS_OF_O,
+    IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__NAMED_ROW(router, 'E', 'H', IGNIS__MODEL_DENSE, "block_sparse_moe.gate.weight", "ffn_gate_inp.weight"),
+    IGNIS__EXPERT_ROW(gate_experts, 'X', 'H', "block_sparse_moe.experts.@.w1.weight", "ffn_gate_exps.weight"),
+    IGNIS__EXPERT_ROW(up_experts, 'X', 'H', "block_sparse_moe.experts.@.w3.weight", "ffn_up_exps.weight"),
+    IGNIS__EXPERT_ROW(down_experts, 'H', 'X', "block_sparse_moe.experts.@.w2.weight", "ffn_down_exps.weight"),
+};
+
+static const ignis__model_row ignis__olmoe_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__NAMED_ROW(q_norm, 'Q', 0, 0, "self_attn.q_norm.weight", "attn_q_norm.weight"),
+    IGNIS__NAMED_ROW(k_norm, 'K', 0, 0, "self_attn.k_norm.weight", "attn_k_norm.weight"),
+    IGNIS__ROWS_OF_O,
+    IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__ROWS_OF_EXPERTS,
+};
+
 /* --- all families, in the order of ignis_model_family ------------------------------------------------------------- */
 
 #define IGNIS__ROWS(list) list, IGNIS__COUNT(list)
@@ -635,4 +727,12 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
     {"gpt_neox", "gptneox", "GPTNeoXForCausalLM",
      IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS, IGNIS__ROWS(ignis__neox_rows),
      IGNIS__KEYS(ignis__neox_keys), ignis__neox_musts, ignis__neox_harmless, ignis__neox_unused},
+    {"qwen3_moe", "qwen3moe", "Qwen3MoeForCausalLM", IGNIS__GGUF_NORMALISED, IGNIS__ROWS(ignis__qwen3_moe_rows),
+     IGNIS__KEYS(ignis__qwen3_moe_keys), ignis__qwen3_moe_musts, ignis__experts_harmless, ignis__rotary_unused},
+    {"mixtral", "llama", "MixtralForCausalLM", IGNIS__NORMALISED | IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__mixtral_rows),
+     IGNIS__KEYS(ignis__mixtral_keys), ignis__no_musts, ignis__experts_harmless, ignis__rotary_unused},
+    {"olmoe", "olmoe", "OlmoeForCausalLM", IGNIS__WIDE_NORMS, IGNIS__ROWS(ignis__olmoe_rows),
+     IGNIS__KEYS(ignis__olmoe_keys), ignis__no_musts, ignis__experts_harmless, ignis__rotary_unused},
+    {"qwen2_moe", "qwen2moe", "Qwen2MoeForCausalLM", 0, IGNIS__ROWS(ignis__qwen2_moe_rows),
+     IGNIS__KEYS(ignis__qwen2_moe_keys), ignis__qwen3_moe_musts, ignis__experts_harmless, ignis__rotary_unused},
 };

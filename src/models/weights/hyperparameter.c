@@ -270,10 +270,52 @@ static void ignis__model_set_attention_scale(const ignis__model_files *files, ig
         model->rest_scale = 1 / model->attention_factor;
 }
 
+/*  Reads the sizes of a mixture of experts. False, and reported, if they contradict each other. */
+static bool ignis__model_read_experts(ignis__model_files *files, ignis__model *model, const double *numbers)
+{
+    const unsigned features = ignis__families[model->family].features;
+    const ignis__config_item *item = ignis__config_find(&files->config, "norm_topk_prob");
+    model->experts = (int)numbers[IGNIS__NUMBER_EXPERTS];
+    model->chosen = (int)numbers[IGNIS__NUMBER_CHOSEN];
+    model->normalises = features & (files->is_gguf ? IGNIS__NORMALISED | IGNIS__GGUF_NORMALISED : IGNIS__NORMALISED) ||
+                        (item && item->kind == 'b' && item->number != 0);
+    if (!model->experts)
+        return true;
+    if (numbers[IGNIS__NUMBER_EXPERT_INNER] > 0)
+        model->inner = (int)numbers[IGNIS__NUMBER_EXPERT_INNER];
+    model->expert_inner = model->inner;
+    if (numbers[IGNIS__NUMBER_SHARED_INNER] > 0)
+        model->inner = (int)numbers[IGNIS__NUMBER_SHARED_INNER];
+    if (model->chosen > model->experts)
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' contradicts itself: a token has %d of %d experts",
+                                 files->path, model->chosen, model->experts);
+    if (!files->is_gguf && (int64_t)model->layers * model->experts > files->source_count)
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' has %d layers of %d experts, but there are %lld tensors",
+                                 files->path, model->layers, model->experts, (long long)files->source_count);
+    return true;
+}
+
+/*  Sets the family of a GGUF file of Llama with experts, which is Mixtral. */
+static bool ignis__model_find_mixtral(ignis__model_files *files)
+{
+    double experts = 0;
+    if (!files->is_gguf || files->family != IGNIS_MODEL_LLAMA)
+        return true;
+    if (ignis__model_read_number(files, NULL, "expert_count", &experts) == IGNIS__GGUF_BAD)
+        return false;
+    if (experts > 0)
+        files->family = IGNIS_MODEL_MIXTRAL;
+    return true;
+}
+
 /*  Reads the description. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model)
 {
     double numbers[IGNIS__NUMBERS], theta;
+    if (!ignis__model_find_mixtral(files))
+        return false;
     model->family = files->family;
     model->rope = !(ignis__families[files->family].features & IGNIS__POSITIONS);
     if (!files->is_gguf && !ignis__model_refuse_unknown_keys(files))
@@ -293,7 +335,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
                     (long long)files->source_count);
         return false;
     }
-    if (!ignis__model_read_heads(files, model, numbers) || !ignis__model_read_vocabulary(files, model) ||
+    if (!ignis__model_read_experts(files, model, numbers) || !ignis__model_read_heads(files, model, numbers) ||
+        !ignis__model_read_vocabulary(files, model) ||
         (files->is_gguf && !ignis__model_refuse_unknown_gguf_keys(files, model)))
         return false;
     ignis__model_set_features(files, model, numbers);

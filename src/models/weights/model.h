@@ -28,6 +28,10 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_COHERE,  /* Command-R */
     IGNIS_MODEL_COHERE2, /* Command R7B, Command A */
     IGNIS_MODEL_NEOX,    /* GPT-NeoX, Pythia */
+    IGNIS_MODEL_QWEN3_MOE,
+    IGNIS_MODEL_MIXTRAL, /* GGUF files of it say llama, and have experts */
+    IGNIS_MODEL_OLMOE,
+    IGNIS_MODEL_QWEN2_MOE, /* and Qwen1.5-MoE */
     IGNIS_MODEL_FAMILY_COUNT
 } ignis_model_family;
 

@@ -184,11 +184,12 @@ IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis_
 }
 
 /*  Checks that ranks can share the layers of this family. False, and reported, if not: norms over the width, and
-    results that are scaled or normalised before they are added, need sums over the ranks first. */
+    results that are scaled or normalised before they are added, need sums over the ranks first; experts are not
+    shared. */
 static bool ignis__model_check_ranks(const char *call, const ignis__model *model)
 {
     const ignis__family *family = &ignis__families[model->family];
-    bool apart = model->wide_norms || model->residual_scale > 0;
+    bool apart = model->wide_norms || model->residual_scale > 0 || model->experts > 0;
     int i;
     for (i = 0; i < family->row_count; i++)
         apart |= family->rows[i].in_layer && (family->rows[i].member == offsetof(ignis__layer, attn_norm_behind) ||

@@ -14,8 +14,8 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
     int i;
     for (i = 0; i < count; i++) {
         const ignis__model_row *row = parts[i].row;
-        ignis__model_name full = ignis__model_weight_name(NULL, model, row, parts[i].layer);
-        *whole = !row->whole;
+        ignis__model_name full = ignis__model_weight_name(NULL, model, row, parts[i].layer, parts[i].expert);
+        *whole = !row->whole && !(row->how & IGNIS__MODEL_EXPERTS);
         if (strcmp(full.text, name) == 0 ||
             (*prefix && strcmp(full.text + strlen(prefix), name) == 0 && !(row->how & IGNIS__MODEL_HEAD)))
             return &parts[i];

@@ -29,6 +29,10 @@ typedef struct ignis__layer {
     ignis_tensor mlp_norm, mlp_norm_bias;
     ignis_tensor up, up_bias; /* gated: the rows of gate, then those of up */
     ignis_tensor down, down_bias;
+    /* Of a mixture of experts, instead of up and down or besides them. The rows of an expert follow those of the one
+       before. */
+    ignis_tensor router, gate_experts, up_experts, down_experts;
+    ignis_tensor shared_gate;                       /* of an expert for all tokens, which is up and down */
     ignis_tensor attn_norm_behind, mlp_norm_behind; /* of the results of attention and MLP, before they are added */
     int window;                                     /* keys that a token sees, its own included; 0: all */
     ignis__rope_kind rope;
@@ -49,8 +53,10 @@ typedef struct ignis__model {
     ignis__slot slot; /* has to be the first member */
     ignis_model_family family;
     int layers, heads, kv_heads, head_dim, hidden, inner, vocab,
-        context;                   /* heads, kv_heads, inner: of this rank's share */
-    ignis_model_parallel parallel; /* size: at least 1 */
+        context;                       /* heads, kv_heads, inner: of this rank's share */
+    int experts, chosen, expert_inner; /* experts of a layer, those of a token, their inner elements; 0: no experts */
+    bool normalises;                   /* the shares of a token's experts add up to 1 */
+    ignis_model_parallel parallel;     /* size: at least 1 */
     double attention_scale;
     bool rms, rope, gelu; /* otherwise: layer norms, learned positions, an MLP with a gate */
     /* exact_gelu: gelu is by erf; gelu_gate: the gate is gelu, not silu; parallel_blocks: attention and MLP have the
@@ -190,7 +196,10 @@ enum {
     IGNIS__LOCAL_ROPE = 2048,          /* windowed layers rotate by frequencies of their own, without scaling */
     IGNIS__ONLY_WINDOWS_ROTATE = 4096, /* layers without a window do not rotate */
     IGNIS__EXACT_GELU = 16384,         /* with IGNIS__PLAIN_GELU: by erf, not by tanh */
-    IGNIS__DEPTH_SCALE = 8192          /* the residual scale is divided by the square root of the layers */
+    IGNIS__DEPTH_SCALE = 8192,         /* the residual scale is divided by the square root of the layers */
+    /* the shares of a token's experts add up to 1: always, or in GGUF files, where folders say it */
+    IGNIS__NORMALISED = 32768,
+    IGNIS__GGUF_NORMALISED = 65536
 };
 
 /*  The layout of a tensor in the file, if it differs, and whether it exists. */
@@ -200,12 +209,16 @@ enum {
     IGNIS__MODEL_NORM = 16,    /* of an RMS norm: see IGNIS__ONE_PLUS */
     IGNIS__MODEL_GROUPED = 32, /* in a folder each head of k follows its heads of q, and precedes its head of v */
     IGNIS__MODEL_HEAD = 4,     /* only if the head is not tied */
-    IGNIS__MODEL_OPTIONAL = 8  /* only if the files have it, or another part of its weight */
+    /* of each expert, whose number is @ in the name; in a GGUF file one tensor [experts, rows, columns] */
+    IGNIS__MODEL_EXPERTS = 64,
+    IGNIS__MODEL_DENSE = 128, /* never quantised on the device, as IGNIS__MODEL_EXPERTS */
+    IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
 };
 
 /*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
     same member. # is the layer. Letters of sizes: V vocabulary, P positions, H hidden, Q and K heads of
-    queries and keys, D a head, I inner, 3 three times hidden, F queries, keys and values, G twice inner. hf or gguf
+    queries and keys, D a head, I inner, 3 three times hidden, F queries, keys and values, G twice inner,
+    E experts, X the inner elements of an expert. hf or gguf
     is NULL if such files do not have the tensor. */
 typedef struct ignis__model_row {
     bool in_layer;
@@ -240,6 +253,10 @@ typedef enum ignis__number {
     IGNIS__NUMBER_LOGIT_WIDTH, /* logits are divided by the width / this */
     IGNIS__NUMBER_SOFTCAP,     /* of the scores of attention */
     IGNIS__NUMBER_LOGIT_SOFTCAP,
+    IGNIS__NUMBER_EXPERTS,
+    IGNIS__NUMBER_CHOSEN,       /* experts of a token */
+    IGNIS__NUMBER_EXPERT_INNER, /* of an expert; missing: inner */
+    IGNIS__NUMBER_SHARED_INNER, /* of the expert for all tokens */
     IGNIS__NUMBERS
 } ignis__number;
 
@@ -292,7 +309,7 @@ typedef struct ignis__model_name {
 /*  An entry of the table for one layer. */
 typedef struct ignis__model_part {
     const ignis__model_row *row;
-    int layer;
+    int layer, expert;
     int64_t first, rows, columns; /* of the weight */
     int64_t total;                /* at a weight's first part: its rows; else 0 */
     int64_t file_rows, file_columns, run,
@@ -388,7 +405,7 @@ IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, co
                                              const ignis__model_part *part, int64_t row);
 IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, ignis_model_family family);
 IGNIS__PRIVATE ignis__model_name ignis__model_weight_name(const ignis__model_files *files, const ignis__model *model,
-                                                          const ignis__model_row *row, int layer);
+                                                          const ignis__model_row *row, int layer, int expert);
 IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const ignis__model_row *row, int layer);
 IGNIS__PRIVATE ignis__model_part *ignis__model_parts_make(const char *call, const ignis__model_files *files,
                                                           ignis__model *model, int *count);

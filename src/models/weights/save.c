@@ -162,7 +162,7 @@ static bool ignis__model_save_weights(const char *call, ignis__model *model, con
     if (!ok)
         ignis__fail_host_memory(call, ((size_t)count + 1) * sizeof *names);
     for (i = 0; ok && i < count; i++) {
-        names[i] = ignis__model_weight_name(NULL, model, parts[i].row, parts[i].layer);
+        names[i] = ignis__model_weight_name(NULL, model, parts[i].row, parts[i].layer, parts[i].expert);
         texts[i] = names[i].text;
         tensors[i] = ignis__model_part_tensor(call, model, &parts[i]);
         if (parts[i].row->how & IGNIS__MODEL_IN_OUT)

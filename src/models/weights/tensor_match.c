@@ -49,7 +49,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
     int i, k;
     for (i = 0; i < count; i++) {
         ignis__model_part *part = &parts[i];
-        ignis__model_name name = ignis__model_weight_name(files, model, part->row, part->layer);
+        ignis__model_name name = ignis__model_weight_name(files, model, part->row, part->layer, part->expert);
         ignis__model_source *source = ignis__model_source_find(files, name.text);
         ignis_shape wanted;
         memset(&wanted, 0, sizeof wanted);
@@ -57,6 +57,16 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
         wanted.dim[0] = part->file_rows;
         if (wanted.ndim == 2)
             wanted.dim[1] = part->file_columns;
+        if (files->is_gguf && wanted.ndim == 2 && wanted.dim[0] == 1 && source && source->shape.ndim == 1) {
+            wanted.ndim = 1; /* ggml does not keep dimensions of 1 */
+            wanted.dim[0] = wanted.dim[1];
+        }
+        if (files->is_gguf && part->row->how & IGNIS__MODEL_EXPERTS) {
+            wanted.ndim = 3;
+            wanted.dim[0] = model->experts;
+            wanted.dim[1] = part->file_rows / model->experts;
+            wanted.dim[2] = part->file_columns;
+        }
         if (!files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
             wanted.dim[0] = part->file_columns;
             wanted.dim[1] = part->file_rows;

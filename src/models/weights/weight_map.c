@@ -31,6 +31,8 @@ static int64_t ignis__model_size_of_letter(const ignis__model *model, char lette
     case 'I': return model->inner;
     case 'F': return (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
     case 'G': return (int64_t)2 * model->inner;
+    case 'E': return model->experts;
+    case 'X': return model->expert_inner;
     default: return 1;
     }
 }
@@ -48,7 +50,10 @@ static void ignis__model_select_share(const ignis__model_files *files, const ign
 {
     const ignis__model_row *row = part->row;
     int64_t ranks = model->parallel.size, rank = model->parallel.rank;
-    part->rows = part->file_rows = part->run = ignis__model_size_of_letter(model, row->rows);
+    part->rows = ignis__model_size_of_letter(model, row->rows);
+    if (row->how & IGNIS__MODEL_EXPERTS && files && files->is_gguf)
+        part->rows *= model->experts;
+    part->file_rows = part->run = part->rows;
     part->columns = part->file_columns = ignis__model_size_of_letter(model, row->columns);
     if (row->how & IGNIS__MODEL_HEAD) {
         part->skip_rows = rank * ignis__model_head_rows(model);
@@ -125,12 +130,20 @@ IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, 
 }
 
 IGNIS__PRIVATE ignis__model_name ignis__model_weight_name(const ignis__model_files *files, const ignis__model *model,
-                                                          const ignis__model_row *row, int layer)
+                                                          const ignis__model_row *row, int layer, int expert)
 {
     bool plain = row->how & IGNIS__MODEL_HEAD; /* the head, which is beside the model in GPT-2 */
+    ignis__model_name name, numbered;
+    const char *place;
     if (files && files->is_gguf)
         return ignis__model_name_write("", row->gguf, layer);
-    return ignis__model_name_write(plain ? "" : ignis__model_prefix(files, model->family), row->hf, layer);
+    name = ignis__model_name_write(plain ? "" : ignis__model_prefix(files, model->family), row->hf, layer);
+    place = strchr(name.text, '@');
+    if (!place)
+        return name;
+    snprintf(numbered.text, sizeof numbered.text, "%.*s%d%.*s", (int)(place - name.text), name.text, expert,
+             (int)sizeof numbered.text / 2, place + 1);
+    return numbered;
 }
 
 IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const ignis__model_row *row, int layer)
@@ -157,7 +170,7 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
         const ignis__model_row *other = &family->rows[i];
         if (other->in_layer == row->in_layer && other->member == row->member &&
             (files->is_gguf ? other->gguf : other->hf) &&
-            ignis__model_source_find(files, ignis__model_weight_name(files, model, other, layer).text))
+            ignis__model_source_find(files, ignis__model_weight_name(files, model, other, layer, 0).text))
             return true;
     }
     return false;
@@ -168,29 +181,33 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
 static int ignis__model_parts(const ignis__model_files *files, ignis__model *model, ignis__model_part *parts)
 {
     const ignis__family *family = &ignis__families[model->family];
-    int count = 0, first = 0, i, layer;
+    int count = 0, first = 0, i, layer, expert, experts;
     for (layer = -1; layer < model->layers; layer++) {
         const ignis__model_row *before = NULL;
         for (i = 0; i < family->row_count; i++) {
             const ignis__model_row *row = &family->rows[i];
             if (row->in_layer != (layer >= 0) || !ignis__model_has_row(files, model, row, layer))
                 continue;
-            if (parts) {
-                ignis__model_part *part = &parts[count];
+            experts = row->how & IGNIS__MODEL_EXPERTS && !(files && files->is_gguf) ? model->experts : 1;
+            for (expert = 0; expert < experts; expert++, count++) {
+                ignis__model_part *part = parts ? &parts[count] : NULL;
+                const bool continues = before && before->member == row->member;
+                before = row;
+                if (!part)
+                    continue;
                 memset(part, 0, sizeof *part);
                 part->row = row;
                 part->layer = layer;
+                part->expert = expert;
                 ignis__model_select_share(files, model, part);
                 part->to = ignis__model_member(model, row, layer);
                 part->moved = ignis__model_moves_rows(files, model, row);
-                if (before && before->member == row->member)
+                if (continues)
                     part->first = parts[count - 1].first + parts[count - 1].rows;
                 else
                     first = count;
                 parts[first].total += part->rows;
             }
-            before = row;
-            count++;
         }
     }
     return count;

@@ -28,6 +28,8 @@ typedef struct family {
     const char *q_norm, *k_norm;
     bool wide_norms, layer_norm, norm_bias, one_plus, gelu, parallel, biases, tied;
     bool fused_qkv, fused_mlp, grouped, neox;
+    int experts, chosen; /* 0: none */
+    bool normalised, mixtral, shared;
     int kv_heads; /* 0: KV */
     bool hf_pairs, gguf_pairs;
     int rotary, window, period, no_rope_period, context;
@@ -271,6 +273,57 @@ static const family families[] = {
      .kv_heads = Q,
      .rotary = 4,
      .theta = 10000},
+    {.model_type = "qwen3_moe",
+     .architecture = "qwen3moe",
+     .json = "\"num_experts\": 5, \"num_experts_per_tok\": 3, \"moe_intermediate_size\": 48, \"norm_topk_prob\": "
+             "true, \"decoder_sparse_step\": 1, \"mlp_only_layers\": [], \"router_aux_loss_coef\": 0.001",
+     .keys = {{"expert_count", 'u', 5, NULL},
+              {"expert_used_count", 'u', 3, NULL},
+              {"expert_feed_forward_length", 'u', I, NULL}},
+     LLAMA_NORMS,
+     .q_norm = "self_attn.q_norm",
+     .k_norm = "self_attn.k_norm",
+     .experts = 5,
+     .chosen = 3,
+     .normalised = true,
+     .theta = 10000},
+    {.model_type = "mixtral",
+     .architecture = "llama",
+     .keys = {{"expert_count", 'u', 4, NULL}, {"expert_used_count", 'u', 2, NULL}},
+     .gguf_pairs = true,
+     .json = "\"num_local_experts\": 4, \"num_experts_per_tok\": 2, \"sliding_window\": null, "
+             "\"router_jitter_noise\": 0.0, \"router_aux_loss_coef\": 0.02",
+     LLAMA_NORMS,
+     .experts = 4,
+     .chosen = 2,
+     .normalised = true,
+     .mixtral = true,
+     .theta = 10000},
+    {.model_type = "olmoe",
+     .architecture = "olmoe",
+     .json = "\"num_experts\": 6, \"num_experts_per_tok\": 3, \"norm_topk_prob\": false, \"clip_qkv\": null",
+     .keys = {{"expert_count", 'u', 6, NULL}, {"expert_used_count", 'u', 3, NULL}},
+     LLAMA_NORMS,
+     .q_norm = "self_attn.q_norm",
+     .k_norm = "self_attn.k_norm",
+     .wide_norms = true,
+     .experts = 6,
+     .chosen = 3,
+     .theta = 10000},
+    {.model_type = "qwen2_moe",
+     .architecture = "qwen2moe",
+     .json = "\"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 48, "
+             "\"shared_expert_intermediate_size\": 48, \"norm_topk_prob\": false, \"decoder_sparse_step\": 1",
+     .keys = {{"expert_count", 'u', 4, NULL},
+              {"expert_used_count", 'u', 2, NULL},
+              {"expert_feed_forward_length", 'u', I, NULL},
+              {"expert_shared_feed_forward_length", 'u', I, NULL}},
+     LLAMA_NORMS,
+     .biases = true,
+     .experts = 4,
+     .chosen = 2,
+     .shared = true,
+     .theta = 10000},
 };
 enum { FAMILIES = COUNT_OF(families) };
 
@@ -300,6 +353,35 @@ static void add_norm(const family *f, ck_model *m, int rows, const char *name, c
     snprintf(own, sizeof own, "%s.bias", gguf);
     if (f->norm_bias)
         add(m, rows, 0, hf, own, layer);
+}
+
+/*  Where the tensor of an expert is: of gate, up or down. */
+static void expert_name(const family *f, int expert, int which, char name[64])
+{
+    static const char *const mixtral[] = {"w1", "w3", "w2"}, *const others[] = {"gate_proj", "up_proj", "down_proj"};
+    snprintf(name, 64, "%s.experts.%d.%s", f->mixtral ? "block_sparse_moe" : "mlp", expert,
+             (f->mixtral ? mixtral : others)[which]);
+}
+
+/*  In a GGUF file the experts of a layer are one tensor: write_gguf_file joins them. */
+static void add_experts(const family *f, ck_model *m, int l)
+{
+    static const char *const gguf[] = {"ffn_gate_exps.weight", "ffn_up_exps.weight", "ffn_down_exps.weight"};
+    char name[64], whole[96];
+    int e, which;
+    add(m, f->experts, H, f->mixtral ? "block_sparse_moe.gate.weight" : "mlp.gate.weight", "ffn_gate_inp.weight", l);
+    for (which = 0; which < 3; which++)
+        for (e = 0; e < f->experts; e++) {
+            expert_name(f, e, which, name);
+            snprintf(whole, sizeof whole, "%s.weight", name);
+            add(m, which == 2 ? H : I, which == 2 ? I : H, whole, gguf[which], l);
+        }
+    if (!f->shared)
+        return;
+    add(m, 1, H, "mlp.shared_expert_gate.weight", "ffn_gate_inp_shexp.weight", l);
+    add(m, I, H, "mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight", l);
+    add(m, I, H, "mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight", l);
+    add(m, H, I, "mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight", l);
 }
 
 static void make_tensors(const family *f, ck_model *m)
@@ -353,6 +435,10 @@ static void make_tensors(const family *f, ck_model *m)
             add(m, k, 0, "self_attn.v_proj.bias", "attn_v.bias", l);
         }
         add(m, H, q, f->grouped ? "attention.wo.weight" : "self_attn.o_proj.weight", "attn_output.weight", l);
+        if (f->experts) {
+            add_experts(f, m, l);
+            continue;
+        }
         if (f->fused_mlp) {
             add(m, 2 * I, H, "mlp.gate_up_proj.weight", "ffn_up.weight", l);
         } else {
@@ -491,10 +577,66 @@ static void attention(const family *f, const ck_model *m, int l, const double *h
     free(qkv);
 }
 
+/*  A gated MLP of three weights. */
+static void gated(const ck_model *m, int l, const char *gate, const char *up, const char *down, const double *h,
+                  double *out)
+{
+    double inner[2 * I];
+    int i;
+    ck_linear(inner, of_layer(m, l, gate, ".weight"), NULL, h, I, H);
+    ck_linear(inner + I, of_layer(m, l, up, ".weight"), NULL, h, I, H);
+    for (i = 0; i < I; i++)
+        inner[i] = inner[i] / (1 + exp(-inner[i])) * inner[I + i];
+    ck_linear(out, of_layer(m, l, down, ".weight"), NULL, inner, H, I);
+}
+
+/*  A mixture of experts (Shazeer et al. 2017), as transformers has it. */
+static void mixture(const family *f, const ck_model *m, int l, const double *h, double *out)
+{
+    double logits[8], y[H], all = 0, chosen = 0, most = -1e300;
+    bool taken[8] = {false};
+    int e, i, slot, best[8];
+    char name[64], up[64], down[64];
+    ck_linear(logits, of_layer(m, l, f->mixtral ? "block_sparse_moe.gate" : "mlp.gate", ".weight"), NULL, h, f->experts,
+              H);
+    for (e = 0; e < f->experts; e++)
+        most = logits[e] > most ? logits[e] : most;
+    for (e = 0; e < f->experts; e++)
+        all += exp(logits[e] - most);
+    for (slot = 0; slot < f->chosen; slot++) {
+        best[slot] = -1;
+        for (e = 0; e < f->experts; e++)
+            if (!taken[e] && (best[slot] < 0 || logits[e] > logits[best[slot]]))
+                best[slot] = e;
+        taken[best[slot]] = true;
+        chosen += exp(logits[best[slot]] - most);
+    }
+    memset(out, 0, H * sizeof *out);
+    for (slot = 0; slot < f->chosen; slot++) {
+        const double share = exp(logits[best[slot]] - most) / (f->normalised ? chosen : all);
+        expert_name(f, best[slot], 0, name);
+        expert_name(f, best[slot], 1, up);
+        expert_name(f, best[slot], 2, down);
+        gated(m, l, name, up, down, h, y);
+        for (i = 0; i < H; i++)
+            out[i] += share * y[i];
+    }
+    if (!f->shared)
+        return;
+    ck_linear(&all, of_layer(m, l, "mlp.shared_expert_gate", ".weight"), NULL, h, 1, H);
+    gated(m, l, "mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj", "mlp.shared_expert.down_proj", h, y);
+    for (i = 0; i < H; i++)
+        out[i] += y[i] / (1 + exp(-all));
+}
+
 static void mlp(const family *f, const ck_model *m, int l, const double *h, double *out)
 {
     double gate[2 * I];
     int i;
+    if (f->experts) {
+        mixture(f, m, l, h, out);
+        return;
+    }
     if (f->neox) {
         ck_linear(gate, of_layer(m, l, "mlp.dense_h_to_4h", ".weight"), of_layer(m, l, "mlp.dense_h_to_4h", ".bias"), h,
                   I, H);
@@ -613,6 +755,19 @@ static void pair_rows(int *order, int rows)
         order[r] = r - r % D + r % D / 2 + r % D % 2 * (D / 2);
 }
 
+/*  Appends the tensors of all experts as one, [experts, rows, columns]. */
+static void put_experts(ck_bytes *head, ck_bytes *data, const ck_tensor *first, int experts)
+{
+    int e, i;
+    while (data->size % 32)
+        ck_put(data, "", 1);
+    ck_text(head, first->gguf), ck_u32(head, 3), ck_u64(head, (uint64_t)first->columns);
+    ck_u64(head, (uint64_t)first->rows), ck_u64(head, (uint64_t)experts), ck_u32(head, 0), ck_u64(head, data->size);
+    for (e = 0; e < experts; e++)
+        for (i = 0; i < first->rows * first->columns; i++)
+            ck_f32(data, (float)first[e].v[i]);
+}
+
 static void write_gguf_file(const family *f, const ck_model *m, const char *path)
 {
     static const char *const parts[] = {"attn_q.weight", "attn_k.weight", "attn_v.weight"};
@@ -642,6 +797,12 @@ static void write_gguf_file(const family *f, const ck_model *m, const char *path
             for (r = 0; r < 3 * Q * D; r++)
                 order[r] = (r / D % Q * 3 + r / D / Q) * D + r % D;
             put_tensor(&list, &data, t->gguf, t->v, order, t->rows, t->columns, 0);
+            tensors++;
+            continue;
+        }
+        if (strstr(t->gguf, "_exps.")) { /* the tensors of all experts follow each other */
+            put_experts(&list, &data, t, f->experts);
+            i += f->experts - 1;
             tensors++;
             continue;
         }
@@ -847,7 +1008,7 @@ TEST(gguf_files_agree_with_a_forward_in_double)
 
 TEST(tensor_cores_agree_with_a_forward_in_double)
 {
-    static const char *const names[] = {"mistral", "gemma2", "gemma3_text", "olmo2", "cohere2"};
+    static const char *const names[] = {"mistral", "gemma2", "gemma3_text", "olmo2", "cohere2", "qwen3_moe"};
     int i, k;
     SETUP(NULL);
     for (i = 0; i < FAMILIES; i++) {
@@ -892,6 +1053,10 @@ TEST(descriptions_that_contradict_themselves_are_refused)
          IGNIS_ERROR_UNSUPPORTED},
         {"granite", "\"sliding_window\": 7, ", "has sliding_window 7, which Ignis cannot do", IGNIS_ERROR_UNSUPPORTED},
         {"smollm3", "\"no_rope_layers\": [1], ", "a list no_rope_layers[] of another length", IGNIS_ERROR_FORMAT},
+        {"qwen3_moe", "\"mlp_only_layers\": [0], ", "has mlp_only_layers[] 0, which Ignis cannot do",
+         IGNIS_ERROR_UNSUPPORTED},
+        {"qwen3_moe", "\"decoder_sparse_step\": 2, ", "has decoder_sparse_step 2", IGNIS_ERROR_UNSUPPORTED},
+        {"olmoe", "\"clip_qkv\": 8.0, ", "has 'clip_qkv' 8", IGNIS_ERROR_UNSUPPORTED},
         {"cohere", "\"use_qk_norm\": true, ", "has 'use_qk_norm' true", IGNIS_ERROR_UNSUPPORTED},
         {"stablelm", "\"use_parallel_residual\": true, ", "has 'use_parallel_residual' true", IGNIS_ERROR_UNSUPPORTED},
     };
@@ -938,6 +1103,11 @@ TEST(numbers_of_rotations_and_shares_are_checked)
         {"gemma2", "\"final_logit_softcapping\": 1", "has no sliding_window"},
         {"granite", "\"attention_multiplier\": 0.3", "has no embedding_multiplier"},
         {"minicpm", "\"scale_emb\": 12", "has no scale_depth"},
+        {"olmoe", "\"num_experts\": 6, \"num_experts_per_tok\": 7", "a token has 7 of 6 experts"},
+        {"olmoe", "\"num_experts\": 6", "has no num_experts_per_tok"},
+        {"mixtral", "\"num_local_experts\": 1000, \"num_experts_per_tok\": 2",
+         "4 layers of 1000 experts, but there are"},
+        {"mixtral", "\"num_local_experts\": 5, \"num_experts_per_tok\": 2", "is [4, 32]; its description"},
     };
     ignis_model_desc desc;
     ignis_model_info info;
@@ -961,6 +1131,12 @@ TEST(numbers_of_rotations_and_shares_are_checked)
     desc.parallel.size = 2;
     CHECK_INT(ignis_model_inspect(&desc, &info), IGNIS_ERROR_UNSUPPORTED);
     CHECK_HAS(ignis_status_message(), "a model of olmo2 cannot be shared by 2 ranks");
+    ignis_status_clear();
+    ck_free(&m);
+    make_tensors(family_of("mixtral"), &m); /* experts are not shared */
+    write_folder(family_of("mixtral"), &m);
+    CHECK_INT(ignis_model_inspect(&desc, &info), IGNIS_ERROR_UNSUPPORTED);
+    CHECK_HAS(ignis_status_message(), "a model of mixtral cannot be shared by 2 ranks");
     ignis_status_clear();
     ck_free(&m);
 }

@@ -21,7 +21,7 @@ TEST(descriptions_that_cannot_be_followed_are_refused)
     } cases[] = {
 #define UNSUPPORTED IGNIS_ERROR_UNSUPPORTED
 #define FORMAT IGNIS_ERROR_FORMAT
-        {&llama, "\"llama\"", "\"mixtral\"", UNSUPPORTED, "has model_type 'mixtral'; known are gpt2, llama,"},
+        {&llama, "\"llama\"", "\"mamba\"", UNSUPPORTED, "has model_type 'mamba'; known are gpt2, llama,"},
         {&llama, "\"model_type\"", "\"model_types\"", FORMAT, "has no text model_type"},
         {&llama, "\"model_type\": \"llama\"", "\"model_type\": 3", FORMAT, "has no text model_type"},
         {&llama, "\"silu\"", "\"relu2\"", UNSUPPORTED, "has hidden_act 'relu2', which Ignis cannot do"},
@@ -399,8 +399,8 @@ TEST(gguf_models_that_cannot_be_followed_are_refused)
         {"llama.block_count", "llama.block_Count", IGNIS_ERROR_FORMAT, "has no block_count"},
         {"attention.key_length", "attention.kEy_length", IGNIS_ERROR_UNSUPPORTED,
          "has a key 'llama.attention.kEy_length' that the table of llama does not have"},
-        {"attention.key_length", "rope.dimension_count", 0, NULL}, /* which says the same */
-        {"expert_count", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.expert_count 7, not 0, which Ignis cannot do"},
+        {"attention.key_length", "rope.dimension_count", 0, NULL},              /* which says the same */
+        {"expert_count", NULL, IGNIS_ERROR_FORMAT, "has no expert_used_count"}, /* so it is Mixtral */
         {"attention.sliding_window", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.attention.sliding_window 7, not 0"},
         {"rope.dimension_count", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.rope.dimension_count 7, not 8"},
         {"attention.scale", NULL, IGNIS_ERROR_UNSUPPORTED, "has llama.attention.scale 7, not 0"},
