@@ -21313,6 +21313,8 @@ typedef struct ignis__layer {
     ignis_tensor attn_norm_behind, mlp_norm_behind; /* of the results of attention and MLP, before they are added */
     int window;                                     /* keys that a token sees, its own included; 0: all */
     ignis__rope_kind rope;
+    double attention_scale;
+    double rest_scale; /* of the elements of q and k that do not rotate; 0: 1 */
 } ignis__layer;
 
 /*  How RoPE frequencies are scaled, as in the description. */
@@ -21334,14 +21336,13 @@ typedef struct ignis__model {
     int experts, chosen, expert_inner; /* experts of a layer, those of a token, their inner elements; 0: no experts */
     bool normalises;                   /* the shares of a token's experts add up to 1 */
     ignis_model_parallel parallel;     /* size: at least 1 */
-    double attention_scale;
-    bool rms, rope, gelu; /* otherwise: layer norms, learned positions, an MLP with a gate */
+    double attention_scale;            /* without the factor of scaled frequencies, which not all layers have */
+    bool rms, rope, gelu;              /* otherwise: layer norms, learned positions, an MLP with a gate */
     /* exact_gelu: gelu is by erf; gelu_gate: the gate is gelu, not silu; parallel_blocks: attention and MLP have the
        same input; wide_norms: the norms of q and k are over all heads */
     bool gelu_gate, parallel_blocks, wide_norms, exact_gelu;
     int rotary; /* elements of a head that rotate */
     /* 0 if the model has none of it; norm_offset: is added to the weights of RMS norms */
-    double rest_scale; /* of the elements of q and k that do not rotate */
     double norm_offset, embedding_scale, residual_scale, logit_scale, softcap, logit_softcap;
     bool tied; /* the head is the embedding */
     double frequencies[IGNIS__MODEL_HALF], local_frequencies[IGNIS__MODEL_HALF];
@@ -22183,6 +22184,7 @@ static const ignis__json_must ignis__neox_musts[] = {
     {"hidden_act", 't', 0, {"gelu", NULL, NULL}},
     IGNIS__MUST_BE("use_parallel_residual", 'b', 1),
     IGNIS__MUST_BE("rope_parameters.partial_rotary_factor", '*', 0), /* read with rotary_pct */
+    IGNIS__MUST_BE("partial_rotary_factor", '*', 0), /* transformers 4 writes rotary_pct under this name, too */
     {NULL, 0, 0, {NULL, NULL, NULL}},
 };
 
@@ -23822,6 +23824,15 @@ static const ignis__config_item *ignis__model_list_item(const ignis__config *con
     return NULL;
 }
 
+/*  Sets the scale of a layer's scores. The factor of scaled frequencies is for what they rotate: in layers that rotate
+    otherwise it is 1, and elements that do not rotate are divided by it before the scores are scaled. */
+static void ignis__layer_set_scale(const ignis__model *model, ignis__layer *layer)
+{
+    const double factor = layer->rope == IGNIS__ROPE_COMMON ? model->attention_factor : 1;
+    layer->attention_scale = model->attention_scale * factor * factor;
+    layer->rest_scale = model->rotary < model->head_dim && factor != 1 ? 1 / factor : 0;
+}
+
 /*  Sets which layers have a window, and how each layer rotates: by the lists of config.json, or else by periods. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_layers(ignis__model_files *files, ignis__model *model)
 {
@@ -23862,11 +23873,12 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_layers(ignis__model_files *fil
         layer->rope = !rotates || (features & IGNIS__ONLY_WINDOWS_ROTATE && !windowed) ? IGNIS__ROPE_NONE
                       : features & IGNIS__LOCAL_ROPE && windowed                       ? IGNIS__ROPE_LOCAL
                                                                                        : IGNIS__ROPE_COMMON;
+        ignis__layer_set_scale(model, layer);
     }
     return true;
 }
 
-/*  Sets the scale of the scores of attention. */
+/*  Sets the scale of the scores of attention, without the factor of scaled frequencies. */
 static void ignis__model_set_attention_scale(const ignis__model_files *files, ignis__model *model,
                                              const double *numbers)
 {
@@ -23879,9 +23891,6 @@ static void ignis__model_set_attention_scale(const ignis__model_files *files, ig
     model->attention_scale = numbers[IGNIS__NUMBER_ATTENTION_SCALE] > 0
                                  ? numbers[IGNIS__NUMBER_ATTENTION_SCALE]
                                  : 1 / ignis__square_root(scalar > 0 ? scalar : model->head_dim);
-    model->attention_scale *= model->attention_factor * model->attention_factor;
-    if (model->rotary < model->head_dim && model->attention_factor != 1) /* the factor is for rotated elements */
-        model->rest_scale = 1 / model->attention_factor;
 }
 
 /*  Reads the sizes of a mixture of experts. False, and reported, if they contradict each other. */
@@ -27419,18 +27428,18 @@ static ignis_tensor ignis__model_head_norm(const ignis__model *model, ignis_tens
     return ignis_reshape(ignis__model_norm(model, ignis_reshape(x, apart), weight, ignis__no_tensor()), shape);
 }
 
-/*  Multiplies the elements of heads that do not rotate by the model's scale for them. */
-static ignis_tensor ignis__model_rest(const ignis__model *model, ignis_tensor x, int heads)
+/*  Multiplies the elements of heads that do not rotate by the layer's scale for them. */
+static ignis_tensor ignis__model_rest(const ignis__model *model, const ignis__layer *layer, ignis_tensor x, int heads)
 {
     double factors[2 * IGNIS__MODEL_HALF];
     ignis_shape shape = ignis_tensor_shape(x), apart = shape;
     ignis_tensor_desc desc;
     ignis_shape one;
     int i;
-    if (!(model->rest_scale > 0) || shape.ndim < 1 || shape.ndim >= IGNIS_MAX_DIMS)
+    if (!(layer->rest_scale > 0) || shape.ndim < 1 || shape.ndim >= IGNIS_MAX_DIMS)
         return x;
     for (i = 0; i < model->head_dim; i++)
-        factors[i] = i % (model->head_dim / 2) < model->rotary / 2 ? 1 : model->rest_scale;
+        factors[i] = i % (model->head_dim / 2) < model->rotary / 2 ? 1 : layer->rest_scale;
     memset(&desc, 0, sizeof desc);
     memset(&one, 0, sizeof one);
     desc.dtype = model->dtype;
@@ -27460,12 +27469,12 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     memset(&rope, 0, sizeof rope);
     attention.num_heads = model->heads;
     attention.num_kv_heads = model->kv_heads;
-    attention.scale = model->attention_scale;
+    attention.scale = layer->attention_scale;
     attention.window = layer->window;
     attention.softcap = model->softcap;
     rope.inv_freq_f64 = layer->rope == IGNIS__ROPE_LOCAL ? model->local_frequencies : model->frequencies;
     rope.inv_freq_count = model->head_dim / 2;
-    if (!layer->q_norm.id && !(model->rest_scale > 0)) {
+    if (!layer->q_norm.id && !(layer->rest_scale > 0)) {
         h = ignis_sdpa_packed(qkv, &attention, turns ? &rope : NULL);
         return IGNIS__MODEL_LINEAR(h, layer, o);
     }
@@ -27475,10 +27484,10 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
         return ignis__no_tensor();
     rope.num_heads = model->heads;
     part[0] = ignis__model_head_norm(model, part[0], layer->q_norm, model->heads);
-    part[0] = turns ? ignis__model_rest(model, ignis_rope(part[0], &rope), model->heads) : part[0];
+    part[0] = turns ? ignis__model_rest(model, layer, ignis_rope(part[0], &rope), model->heads) : part[0];
     rope.num_heads = model->kv_heads;
     part[1] = ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads);
-    part[1] = turns ? ignis__model_rest(model, ignis_rope(part[1], &rope), model->kv_heads) : part[1];
+    part[1] = turns ? ignis__model_rest(model, layer, ignis_rope(part[1], &rope), model->kv_heads) : part[1];
     h = ignis_sdpa(part[0], part[1], part[2], &attention);
     return IGNIS__MODEL_LINEAR(h, layer, o);
 }
@@ -29879,10 +29888,11 @@ IGNIS__COLD static bool ignis__engine_is_plain(const ignis__engine *engine)
     bool plain = !engine->result && !model->experts && !model->gelu_gate && !model->exact_gelu &&
                  !model->parallel_blocks && !model->wide_norms && !(model->norm_offset > 0) &&
                  !(model->embedding_scale > 0) && !(model->logit_scale > 0) && !(model->softcap > 0) &&
-                 !(model->rest_scale > 0) && !(model->logit_softcap > 0);
+                 !(model->logit_softcap > 0);
     int i;
     for (i = 0; plain && i < model->layers; i++)
-        plain = model->layer[i].window == 0 && model->layer[i].rope == IGNIS__ROPE_COMMON;
+        plain = model->layer[i].window == 0 && model->layer[i].rope == IGNIS__ROPE_COMMON &&
+                !(model->layer[i].rest_scale > 0);
     return plain;
 }
 
@@ -30327,7 +30337,6 @@ static void ignis__layers_pass_begin(ignis__layers_pass *pass, ignis__op *op, ig
     cache->rows = paged->rows = direct->places = ignis__op_write(op, engine->rows);
     cache->eps = model->eps;
     cache->weight_offset = model->norm_offset;
-    cache->rest_scale = model->rest_scale;
     cache->turning = model->rotary / 2;
     cache->heads = paged->heads = direct->heads = model->heads;
     cache->kv_heads = paged->kv_heads = direct->kv_heads = model->kv_heads;
@@ -30336,7 +30345,6 @@ static void ignis__layers_pass_begin(ignis__layers_pass *pass, ignis__op *op, ig
     paged->scratch = ignis__op_write(op, engine->scratch);
     paged->ended = ignis__op_write(op, engine->block_counts);
     paged->q_row = engine->qkv->shape.dim[1];
-    paged->scale = model->attention_scale;
     paged->softcap = model->softcap;
     paged->splits = engine->splits;
     paged->settled = end == 0;
@@ -30386,9 +30394,11 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
     desc->cache = NULL;
     cache->k = pass->paged.k = pass->direct.keys = pass->keys;
     cache->v = pass->paged.v = pass->direct.values = pass->values;
+    cache->rest_scale = model->layer[number].rest_scale;
+    pass->paged.scale = model->layer[number].attention_scale;
     pass->direct.frequencies =
         turns ? ignis__op_write(op, engine->rope_table) + (rope == IGNIS__ROPE_LOCAL ? 4 * IGNIS__ROPE_HALF : 0) : 0;
-    if (!pass->is_chunk && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 && !(model->rest_scale > 0) &&
+    if (!pass->is_chunk && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 && !(cache->rest_scale > 0) &&
         ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
         desc->kind = IGNIS__GEMV_CACHE;
         desc->cache = &pass->direct;
@@ -30569,7 +30579,7 @@ static void ignis__engine_launch_single(ignis__op *op, ignis__engine *engine)
     p.found = p.inner + 4 * (ignis__address)model->inner;
     p.state = p.found + 8 * (ignis__address)((int64_t)model->heads * engine->splits * (2 + model->head_dim));
     p.eps = model->eps;
-    p.scale = model->attention_scale;
+    p.scale = model->layer[0].attention_scale; /* all layers have the same */
     p.count = model->layers;
     p.rms = model->rms;
     p.heads = model->heads;

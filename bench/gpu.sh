@@ -9,7 +9,7 @@
 #   examples    make run, and training that goes on after an interruption
 #   frame       the loop of an engine: median and worst frame. IGNIS_FRAMES=600
 #   graphics    make check-graphics, with an engine in libraries
-#   models      logits and texts of language models beside transformers
+#   families    logits and texts of each family of language models beside transformers. FAMILIES='gemma2 olmo3'
 #   torch       every operation beside PyTorch
 #   bench       make bench
 #   peers       PyTorch and CuPy beside some of those
@@ -48,7 +48,7 @@ limit() {
     case $1 in
     tests | memcheck | bench) echo 1200 ;;
     frame | graphics) echo 120 ;;
-    models) echo 150 ;;
+    families) echo 300 ;;
     generate | training | comm | collective | parallel) echo 500 ;;
     *) echo 600 ;;
     esac
@@ -78,7 +78,7 @@ part() {
     examples) make run && make check-resume ;;
     frame) build frame_loop && IGNIS_FRAMES=${IGNIS_FRAMES:-600} $out/frame_loop ;;
     graphics) make -j"$(nproc)" check-graphics && { grep -h 'median' $out/gpu_*.log || true; } ;;
-    models) $python tests/models/generate/transformers_compare.py ;;
+    families) $python tests/models/generate/transformers_compare.py ${FAMILIES:-} ;;
     torch) $python tests/ops/torch_compare.py ;;
     bench) make -j"$(nproc)" bench ;;
     peers) for peer in torch cupy matmul; do $python bench/peer_$peer.py || exit 1; done ;;

@@ -138,7 +138,6 @@ static void ignis__layers_pass_begin(ignis__layers_pass *pass, ignis__op *op, ig
     cache->rows = paged->rows = direct->places = ignis__op_write(op, engine->rows);
     cache->eps = model->eps;
     cache->weight_offset = model->norm_offset;
-    cache->rest_scale = model->rest_scale;
     cache->turning = model->rotary / 2;
     cache->heads = paged->heads = direct->heads = model->heads;
     cache->kv_heads = paged->kv_heads = direct->kv_heads = model->kv_heads;
@@ -147,7 +146,6 @@ static void ignis__layers_pass_begin(ignis__layers_pass *pass, ignis__op *op, ig
     paged->scratch = ignis__op_write(op, engine->scratch);
     paged->ended = ignis__op_write(op, engine->block_counts);
     paged->q_row = engine->qkv->shape.dim[1];
-    paged->scale = model->attention_scale;
     paged->softcap = model->softcap;
     paged->splits = engine->splits;
     paged->settled = end == 0;
@@ -197,9 +195,11 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
     desc->cache = NULL;
     cache->k = pass->paged.k = pass->direct.keys = pass->keys;
     cache->v = pass->paged.v = pass->direct.values = pass->values;
+    cache->rest_scale = model->layer[number].rest_scale;
+    pass->paged.scale = model->layer[number].attention_scale;
     pass->direct.frequencies =
         turns ? ignis__op_write(op, engine->rope_table) + (rope == IGNIS__ROPE_LOCAL ? 4 * IGNIS__ROPE_HALF : 0) : 0;
-    if (!pass->is_chunk && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 && !(model->rest_scale > 0) &&
+    if (!pass->is_chunk && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 && !(cache->rest_scale > 0) &&
         ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
         desc->kind = IGNIS__GEMV_CACHE;
         desc->cache = &pass->direct;
@@ -380,7 +380,7 @@ static void ignis__engine_launch_single(ignis__op *op, ignis__engine *engine)
     p.found = p.inner + 4 * (ignis__address)model->inner;
     p.state = p.found + 8 * (ignis__address)((int64_t)model->heads * engine->splits * (2 + model->head_dim));
     p.eps = model->eps;
-    p.scale = model->attention_scale;
+    p.scale = model->layer[0].attention_scale; /* all layers have the same */
     p.count = model->layers;
     p.rms = model->rms;
     p.heads = model->heads;

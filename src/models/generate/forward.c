@@ -47,18 +47,18 @@ static ignis_tensor ignis__model_head_norm(const ignis__model *model, ignis_tens
     return ignis_reshape(ignis__model_norm(model, ignis_reshape(x, apart), weight, ignis__no_tensor()), shape);
 }
 
-/*  Multiplies the elements of heads that do not rotate by the model's scale for them. */
-static ignis_tensor ignis__model_rest(const ignis__model *model, ignis_tensor x, int heads)
+/*  Multiplies the elements of heads that do not rotate by the layer's scale for them. */
+static ignis_tensor ignis__model_rest(const ignis__model *model, const ignis__layer *layer, ignis_tensor x, int heads)
 {
     double factors[2 * IGNIS__MODEL_HALF];
     ignis_shape shape = ignis_tensor_shape(x), apart = shape;
     ignis_tensor_desc desc;
     ignis_shape one;
     int i;
-    if (!(model->rest_scale > 0) || shape.ndim < 1 || shape.ndim >= IGNIS_MAX_DIMS)
+    if (!(layer->rest_scale > 0) || shape.ndim < 1 || shape.ndim >= IGNIS_MAX_DIMS)
         return x;
     for (i = 0; i < model->head_dim; i++)
-        factors[i] = i % (model->head_dim / 2) < model->rotary / 2 ? 1 : model->rest_scale;
+        factors[i] = i % (model->head_dim / 2) < model->rotary / 2 ? 1 : layer->rest_scale;
     memset(&desc, 0, sizeof desc);
     memset(&one, 0, sizeof one);
     desc.dtype = model->dtype;
@@ -88,12 +88,12 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     memset(&rope, 0, sizeof rope);
     attention.num_heads = model->heads;
     attention.num_kv_heads = model->kv_heads;
-    attention.scale = model->attention_scale;
+    attention.scale = layer->attention_scale;
     attention.window = layer->window;
     attention.softcap = model->softcap;
     rope.inv_freq_f64 = layer->rope == IGNIS__ROPE_LOCAL ? model->local_frequencies : model->frequencies;
     rope.inv_freq_count = model->head_dim / 2;
-    if (!layer->q_norm.id && !(model->rest_scale > 0)) {
+    if (!layer->q_norm.id && !(layer->rest_scale > 0)) {
         h = ignis_sdpa_packed(qkv, &attention, turns ? &rope : NULL);
         return IGNIS__MODEL_LINEAR(h, layer, o);
     }
@@ -103,10 +103,10 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
         return ignis__no_tensor();
     rope.num_heads = model->heads;
     part[0] = ignis__model_head_norm(model, part[0], layer->q_norm, model->heads);
-    part[0] = turns ? ignis__model_rest(model, ignis_rope(part[0], &rope), model->heads) : part[0];
+    part[0] = turns ? ignis__model_rest(model, layer, ignis_rope(part[0], &rope), model->heads) : part[0];
     rope.num_heads = model->kv_heads;
     part[1] = ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads);
-    part[1] = turns ? ignis__model_rest(model, ignis_rope(part[1], &rope), model->kv_heads) : part[1];
+    part[1] = turns ? ignis__model_rest(model, layer, ignis_rope(part[1], &rope), model->kv_heads) : part[1];
     h = ignis_sdpa(part[0], part[1], part[2], &attention);
     return IGNIS__MODEL_LINEAR(h, layer, o);
 }

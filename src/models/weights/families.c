@@ -545,6 +545,7 @@ static const ignis__json_must ignis__neox_musts[] = {
     {"hidden_act", 't', 0, {"gelu", NULL, NULL}},
     IGNIS__MUST_BE("use_parallel_residual", 'b', 1),
     IGNIS__MUST_BE("rope_parameters.partial_rotary_factor", '*', 0), /* read with rotary_pct */
+    IGNIS__MUST_BE("partial_rotary_factor", '*', 0), /* transformers 4 writes rotary_pct under this name, too */
     {NULL, 0, 0, {NULL, NULL, NULL}},
 };
 

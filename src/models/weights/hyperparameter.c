@@ -208,6 +208,15 @@ static const ignis__config_item *ignis__model_list_item(const ignis__config *con
     return NULL;
 }
 
+/*  Sets the scale of a layer's scores. The factor of scaled frequencies is for what they rotate: in layers that rotate
+    otherwise it is 1, and elements that do not rotate are divided by it before the scores are scaled. */
+static void ignis__layer_set_scale(const ignis__model *model, ignis__layer *layer)
+{
+    const double factor = layer->rope == IGNIS__ROPE_COMMON ? model->attention_factor : 1;
+    layer->attention_scale = model->attention_scale * factor * factor;
+    layer->rest_scale = model->rotary < model->head_dim && factor != 1 ? 1 / factor : 0;
+}
+
 /*  Sets which layers have a window, and how each layer rotates: by the lists of config.json, or else by periods. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_layers(ignis__model_files *files, ignis__model *model)
 {
@@ -248,11 +257,12 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_layers(ignis__model_files *fil
         layer->rope = !rotates || (features & IGNIS__ONLY_WINDOWS_ROTATE && !windowed) ? IGNIS__ROPE_NONE
                       : features & IGNIS__LOCAL_ROPE && windowed                       ? IGNIS__ROPE_LOCAL
                                                                                        : IGNIS__ROPE_COMMON;
+        ignis__layer_set_scale(model, layer);
     }
     return true;
 }
 
-/*  Sets the scale of the scores of attention. */
+/*  Sets the scale of the scores of attention, without the factor of scaled frequencies. */
 static void ignis__model_set_attention_scale(const ignis__model_files *files, ignis__model *model,
                                              const double *numbers)
 {
@@ -265,9 +275,6 @@ static void ignis__model_set_attention_scale(const ignis__model_files *files, ig
     model->attention_scale = numbers[IGNIS__NUMBER_ATTENTION_SCALE] > 0
                                  ? numbers[IGNIS__NUMBER_ATTENTION_SCALE]
                                  : 1 / ignis__square_root(scalar > 0 ? scalar : model->head_dim);
-    model->attention_scale *= model->attention_factor * model->attention_factor;
-    if (model->rotary < model->head_dim && model->attention_factor != 1) /* the factor is for rotated elements */
-        model->rest_scale = 1 / model->attention_factor;
 }
 
 /*  Reads the sizes of a mixture of experts. False, and reported, if they contradict each other. */

@@ -36,6 +36,8 @@ typedef struct ignis__layer {
     ignis_tensor attn_norm_behind, mlp_norm_behind; /* of the results of attention and MLP, before they are added */
     int window;                                     /* keys that a token sees, its own included; 0: all */
     ignis__rope_kind rope;
+    double attention_scale;
+    double rest_scale; /* of the elements of q and k that do not rotate; 0: 1 */
 } ignis__layer;
 
 /*  How RoPE frequencies are scaled, as in the description. */
@@ -57,14 +59,13 @@ typedef struct ignis__model {
     int experts, chosen, expert_inner; /* experts of a layer, those of a token, their inner elements; 0: no experts */
     bool normalises;                   /* the shares of a token's experts add up to 1 */
     ignis_model_parallel parallel;     /* size: at least 1 */
-    double attention_scale;
-    bool rms, rope, gelu; /* otherwise: layer norms, learned positions, an MLP with a gate */
+    double attention_scale;            /* without the factor of scaled frequencies, which not all layers have */
+    bool rms, rope, gelu;              /* otherwise: layer norms, learned positions, an MLP with a gate */
     /* exact_gelu: gelu is by erf; gelu_gate: the gate is gelu, not silu; parallel_blocks: attention and MLP have the
        same input; wide_norms: the norms of q and k are over all heads */
     bool gelu_gate, parallel_blocks, wide_norms, exact_gelu;
     int rotary; /* elements of a head that rotate */
     /* 0 if the model has none of it; norm_offset: is added to the weights of RMS norms */
-    double rest_scale; /* of the elements of q and k that do not rotate */
     double norm_offset, embedding_scale, residual_scale, logit_scale, softcap, logit_softcap;
     bool tied; /* the head is the embedding */
     double frequencies[IGNIS__MODEL_HALF], local_frequencies[IGNIS__MODEL_HALF];

@@ -1,135 +1,377 @@
 # SPDX-License-Identifier: MIT
-"""Models against transformers: python3 tests/models/generate/transformers_compare.py [--size tiny|true] [--program generate_logits] [family ...]
+"""Language models against transformers: python3 tests/models/generate/transformers_compare.py [--tiny] [--program generate_logits] [--saved] [model ...]
 
-Makes models with random weights, in the shapes of real ones (true) or small ones (tiny, what it takes where there is no GPU), rounds them to bf16,
-and saves them with transformers. generate_logits.c, built with cc, feeds a prompt and then eight tokens more, one by one, goes on by the likeliest
-token, and saves the model again. The truth is transformers in f64 with the same weights. What has to be:
+For each family makes a model with random weights, in the shape of a published one but with few layers (--tiny: of a few numbers, for machines without
+a GPU), rounds them to bf16, and saves it with transformers. generate_logits.c, built with cc, feeds a prompt and then a few tokens more, one by one,
+and goes on by the likeliest token. A model with a window, or with positions that are stretched behind some length, gets a second text that is longer.
+The truth is transformers in f64 with the same weights. An error is the largest one of a logit, in units of the largest logit. What has to be:
 
-    logits      an error is the norm of the difference, divided by that of the truth. Ignis in bf16 and f32 may have twice what transformers has
-                in that dtype, f32 at least 2e-6
+    logits      in bf16 at most twice the error that transformers has in bf16; in f32 at most twice that of transformers in f32, or of least_error
     greedy      each token is the truth's likeliest one behind those before it, or below it by no more than twice the largest error of a logit
-    saved       transformers opens the folder that Ignis has saved in bf16, and computes the same logits to the bit
+    saved       the folder that Ignis saves in bf16 has the same tensors, to the bit (with --tiny or --saved)
 
-Runs on the GPU; where there is none, on the simulator, with PyTorch on the CPU."""
+The bf16 run opens config.json in the form of its publisher, the f32 run in the form that this version of transformers writes. The last lines are a
+table: row, then KEY=VALUE.
+
+Runs on the GPU; where there is none, on the simulator, tiny, with PyTorch on the CPU."""
 import argparse
+import copy
+import glob
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import time
 
 try:
     import numpy
     import torch
     import transformers
-    from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+    from transformers import AutoConfig, AutoModelForCausalLM
 except ImportError as error:
     print(f"PyTorch or transformers is not installed ({error})")
     raise SystemExit(0)
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-STEPS, GREEDY = 8, 16
-ROPE = dict(rope_type="llama3", factor=32.0, high_freq_factor=4.0, low_freq_factor=1.0, rope_theta=500000.0)
 torch.backends.cuda.matmul.allow_tf32 = False
 transformers.logging.set_verbosity_error()
-transformers.logging.disable_progress_bar()
+if hasattr(transformers.logging, "disable_progress_bar"):
+    transformers.logging.disable_progress_bar()
 
 
-def configs(size):
-    """Name: configuration. Those of GPT-2 124M, Llama 3.2 1B, Qwen2.5 0.5B and Qwen3 0.6B."""
-    if size == "tiny":
-        shared = dict(vocab_size=131, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-                      max_position_embeddings=128)
-        return {
-            "gpt2": GPT2Config(vocab_size=131, n_positions=128, n_embd=48, n_layer=2, n_head=3),
-            "llama": LlamaConfig(rope_parameters=dict(ROPE, original_max_position_embeddings=16), head_dim=16, **shared),
-            "qwen2": Qwen2Config(tie_word_embeddings=True, **shared),
-            "qwen3": Qwen3Config(tie_word_embeddings=True, head_dim=32, **shared),
-        }
-    return {
-        "gpt2": GPT2Config(),
-        "llama": LlamaConfig(vocab_size=128256, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32,
-                             num_key_value_heads=8, head_dim=64, max_position_embeddings=131072, tie_word_embeddings=True,
-                             rope_parameters=dict(ROPE, original_max_position_embeddings=8192), rms_norm_eps=1e-5),
-        "qwen2": Qwen2Config(vocab_size=151936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14,
-                             num_key_value_heads=2, tie_word_embeddings=True),
-        "qwen3": Qwen3Config(vocab_size=151936, hidden_size=1024, intermediate_size=3072, num_hidden_layers=28, num_attention_heads=16,
-                             num_key_value_heads=8, head_dim=128, tie_word_embeddings=True),
-    }
+def shape(layers, vocab, hidden, inner, heads, kv_heads, context, **more):
+    return dict(num_hidden_layers=layers, vocab_size=vocab, hidden_size=hidden, intermediate_size=inner, num_attention_heads=heads,
+                num_key_value_heads=kv_heads, max_position_embeddings=context, **more)
+
+
+LLAMA3 = dict(rope_type="llama3", factor=32.0, high_freq_factor=4.0, low_freq_factor=1.0, original_max_position_embeddings=8192)
+YARN = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=8192, attention_factor=1.2079441541679836, beta_fast=32.0, beta_slow=1.0)
+LONGROPE = dict(type="longrope", short_factor=[1 + i / 64 for i in range(48)], long_factor=[1 + i for i in range(48)])
+
+# Name: (model_type, of which published model, config.json). The first four have all their layers, the others a few, or what their patterns need.
+MODELS = {
+    "gpt2": ("gpt2", "GPT-2 124M", dict(vocab_size=50257, n_positions=1024, n_embd=768, n_layer=12, n_head=12)),
+    "llama": ("llama", "Llama 3.2 1B", shape(16, 128256, 2048, 8192, 32, 8, 131072, head_dim=64, tie_word_embeddings=True, rope_theta=500000.0,
+                                            rope_scaling=LLAMA3, rms_norm_eps=1e-5)),
+    "qwen2": ("qwen2", "Qwen2.5 0.5B", shape(24, 151936, 896, 4864, 14, 2, 32768, tie_word_embeddings=True, rope_theta=1000000.0, rms_norm_eps=1e-6)),
+    "qwen3": ("qwen3", "Qwen3 0.6B", shape(28, 151936, 1024, 3072, 16, 8, 40960, head_dim=128, tie_word_embeddings=True, rope_theta=1000000,
+                                          rms_norm_eps=1e-6)),
+    "mistral": ("mistral", "Mistral 7B v0.1", shape(2, 32000, 4096, 14336, 32, 8, 32768, sliding_window=4096, rope_theta=10000.0, rms_norm_eps=1e-5)),
+    # its window of 32768 tokens would make the text too long
+    "ministral": ("ministral", "Ministral 8B", shape(2, 131072, 4096, 12288, 32, 8, 32768, head_dim=128, sliding_window=4096, rope_theta=100000000.0,
+                                                    rms_norm_eps=1e-5, layer_types=["sliding_attention", "full_attention"])),
+    # hidden_act as "gelu" is tanh's for its authors and Ignis, erf's for transformers before 5.24
+    "gemma": ("gemma", "Gemma 2B", shape(2, 256000, 2048, 16384, 8, 1, 8192, head_dim=256, hidden_act="gelu_pytorch_tanh", rope_theta=10000.0,
+                                        rms_norm_eps=1e-6, tie_word_embeddings=True)),
+    "gemma2": ("gemma2", "Gemma 2 2B", shape(2, 256000, 2304, 9216, 8, 4, 8192, head_dim=256, hidden_act="gelu_pytorch_tanh",
+                                            hidden_activation="gelu_pytorch_tanh", attn_logit_softcapping=50.0, final_logit_softcapping=30.0,
+                                            query_pre_attn_scalar=256, sliding_window=4096, rope_theta=10000.0, rms_norm_eps=1e-6,
+                                            tie_word_embeddings=True)),
+    "gemma3": ("gemma3_text", "Gemma 3 4B", shape(6, 262208, 2560, 10240, 8, 4, 131072, head_dim=256, hidden_activation="gelu_pytorch_tanh",
+                                                 query_pre_attn_scalar=256, sliding_window=1024, sliding_window_pattern=6, rope_theta=1000000.0,
+                                                 rope_local_base_freq=10000.0, rope_scaling=dict(rope_type="linear", factor=8.0), rms_norm_eps=1e-6,
+                                                 tie_word_embeddings=True)),
+    "phi3": ("phi3", "Phi-3-mini-4k", shape(2, 32064, 3072, 8192, 32, 32, 4096, original_max_position_embeddings=4096, sliding_window=2047,
+                                           rope_theta=10000.0, rope_scaling=None, rms_norm_eps=1e-5, tie_word_embeddings=False)),
+    "phi4-mini": ("phi3", "Phi-4-mini", shape(2, 200064, 3072, 8192, 24, 8, 131072, original_max_position_embeddings=4096, sliding_window=262144,
+                                             partial_rotary_factor=0.75, rope_theta=10000.0, rope_scaling=LONGROPE, rms_norm_eps=1e-5,
+                                             tie_word_embeddings=True)),
+    "glm": ("glm", "GLM-4-9B", shape(2, 151552, 4096, 13696, 32, 2, 131072, head_dim=128, attention_bias=True, partial_rotary_factor=0.5,
+                                    rope_theta=10000.0, rms_norm_eps=1.5625e-07, tie_word_embeddings=False)),
+    "glm4": ("glm4", "GLM-4-9B-0414", shape(2, 151552, 4096, 13696, 32, 2, 32768, head_dim=128, attention_bias=False, partial_rotary_factor=0.5,
+                                           rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=False)),
+    "granite": ("granite", "Granite 3.1 2B", shape(2, 49155, 2048, 8192, 32, 8, 131072, attention_multiplier=0.015625, embedding_multiplier=12.0,
+                                                  residual_multiplier=0.22, logits_scaling=8.0, rope_theta=5000000.0, rms_norm_eps=1e-5,
+                                                  tie_word_embeddings=True)),
+    "olmo2": ("olmo2", "OLMo 2 1B", shape(2, 100352, 2048, 8192, 16, 16, 4096, rope_theta=500000, rms_norm_eps=1e-6, tie_word_embeddings=False)),
+    "olmo3": ("olmo3", "OLMo 3 7B", shape(4, 100278, 4096, 11008, 32, 32, 65536, sliding_window=4096, rope_theta=500000, rope_scaling=YARN,
+                                         layer_types=["sliding_attention"] * 3 + ["full_attention"], rms_norm_eps=1e-6, tie_word_embeddings=False)),
+    "smollm3": ("smollm3", "SmolLM3 3B", shape(4, 128256, 2048, 11008, 16, 4, 65536, no_rope_layer_interval=4, no_rope_layers=[1, 1, 1, 0],
+                                              use_sliding_window=False, sliding_window=None, rope_theta=5000000.0, rms_norm_eps=1e-6,
+                                              tie_word_embeddings=True)),
+    "minicpm": ("minicpm", "MiniCPM 2B", shape(2, 122753, 2304, 5760, 36, 36, 4096, scale_emb=12, dim_model_base=256, scale_depth=1.4, rope_theta=10000.0,
+                                              rms_norm_eps=1e-5, tie_word_embeddings=True)),
+    "stablelm": ("stablelm", "StableLM 2 1.6B", shape(2, 100352, 2048, 5632, 32, 32, 4096, partial_rotary_factor=0.25, use_qkv_bias=True,
+                                                     rope_theta=10000, layer_norm_eps=1e-5, tie_word_embeddings=False)),
+    "internlm2": ("internlm2", "InternLM2 1.8B", shape(2, 92544, 2048, 8192, 16, 8, 32768, bias=False, rope_theta=1000000, rms_norm_eps=1e-5,
+                                                      rope_scaling=dict(type="dynamic", factor=2.0), tie_word_embeddings=False)),
+    "cohere": ("cohere", "Aya 23 8B", shape(2, 256000, 4096, 14336, 32, 8, 8192, logit_scale=0.0625, rope_theta=10000, layer_norm_eps=1e-5,
+                                           use_qk_norm=False, tie_word_embeddings=True)),
+    "cohere2": ("cohere2", "Command R7B", shape(4, 256000, 4096, 14336, 32, 8, 8192, head_dim=128, logit_scale=0.25, rope_theta=50000,
+                                               layer_norm_eps=1e-5, sliding_window=4096, sliding_window_pattern=4, tie_word_embeddings=True)),
+    "gpt_neox": ("gpt_neox", "Pythia 1.4B", dict(num_hidden_layers=2, vocab_size=50304, hidden_size=2048, intermediate_size=8192,
+                                                num_attention_heads=16, max_position_embeddings=2048, hidden_act="gelu", rotary_emb_base=10000,
+                                                rotary_pct=0.25, layer_norm_eps=1e-5, use_parallel_residual=True, tie_word_embeddings=False)),
+}
+
+TINY = dict(vocab_size=131, hidden_size=64, intermediate_size=96, max_position_embeddings=256, original_max_position_embeddings=32, sliding_window=24,
+            attn_logit_softcapping=2.5, final_logit_softcapping=3.0, query_pre_attn_scalar=24, attention_multiplier=0.1, dim_model_base=16,
+            n_positions=128, n_embd=48, n_layer=2, n_head=3)
+
+
+def shrink(config):
+    """The same features with few numbers."""
+    tiny = dict(config, **{key: value for key, value in TINY.items() if config.get(key) is not None})
+    if "hidden_size" in config:
+        heads, kv_heads = config["num_attention_heads"], config.get("num_key_value_heads", 0)
+        tiny["num_attention_heads"] = 4
+        tiny["num_hidden_layers"] = min(config["num_hidden_layers"], 2 if "layer_types" not in config and config["num_hidden_layers"] > 6 else 6)
+        if kv_heads:
+            tiny["num_key_value_heads"] = 4 if kv_heads == heads else 2 if kv_heads > 1 else 1
+        if "head_dim" in config:
+            tiny["head_dim"] = 16 if config["head_dim"] * heads == config["hidden_size"] else 32
+    if config.get("rope_scaling"):
+        tiny["rope_scaling"] = {key: [1 + i / 3 for i in range(6)] if key == "short_factor" else [2 + i for i in range(6)] if key == "long_factor"
+                                else TINY.get(key, value) for key, value in config["rope_scaling"].items()}
+    return tiny
+
+
+# --- families that are remote code: transformers' Llama with what they add ---------------------------------------------------------------------------
+
+
+def scale_as_minicpm(model, config):
+    """Scales of embeddings, of what each block adds, and of the last states, as modeling_minicpm.py has them."""
+    depth = config["scale_depth"] / config["num_hidden_layers"] ** 0.5
+    width = config["hidden_size"] / config["dim_model_base"]
+    model.model.embed_tokens.register_forward_hook(lambda module, inputs, output: output * config["scale_emb"])
+    for layer in model.model.layers:
+        for module in (layer.self_attn.o_proj, layer.mlp.down_proj):
+            module.register_forward_hook(lambda module, inputs, output: output * depth)
+    model.lm_head.register_forward_pre_hook(lambda module, inputs: (inputs[0] / width,))
+
+
+def name_as_internlm2(tensors, config):
+    """q, k and v in groups of heads: those of q, then the one of k and the one of v that they share."""
+    names = {"model.embed_tokens.weight": "model.tok_embeddings.weight", "lm_head.weight": "output.weight"}
+    parts = {"self_attn.o_proj": "attention.wo", "mlp.gate_proj": "feed_forward.w1", "mlp.up_proj": "feed_forward.w3", "mlp.down_proj": "feed_forward.w2",
+             "input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm"}
+    groups, size = config["num_key_value_heads"], config["hidden_size"] // config["num_attention_heads"]
+    renamed = {}
+    for name, tensor in tensors.items():
+        layer, part = name.rpartition(".self_attn.q_proj.")[::2]
+        if layer:
+            q, k, v = (tensors[f"{layer}.self_attn.{letter}_proj.weight"].reshape(groups, -1, size, tensor.shape[1]) for letter in "qkv")
+            renamed[f"{layer}.attention.wqkv.weight"] = torch.cat((q, k, v), 1).reshape(-1, tensor.shape[1]).contiguous()
+        elif "k_proj" not in name and "v_proj" not in name:
+            for part, other in parts.items():
+                name = name.replace(part, other)
+            renamed[names.get(name, name)] = tensor
+    return renamed
+
+
+ARCHITECTURES = {"minicpm": "MiniCPMForCausalLM", "internlm2": "InternLM2ForCausalLM"}
+ADDED = {"minicpm": scale_as_minicpm}
+RENAMED = {"internlm2": name_as_internlm2}
+
+
+# --- models ------------------------------------------------------------------------------------------------------------------------------------------
+
+
+def configure(kind, config):
+    """What transformers makes of the published configuration."""
+    own = {key: copy.deepcopy(value) for key, value in config.items() if kind not in ARCHITECTURES or not key.startswith(("scale_", "dim_model", "bias"))}
+    tokens = dict(bos_token_id=1, eos_token_id=2, pad_token_id=None)
+    return AutoConfig.for_model("llama" if kind in ARCHITECTURES else kind, **own, **tokens)
+
+
+def finish(model, kind, config):
+    if kind in ADDED:
+        ADDED[kind](model, config)
+    return model.eval()
+
+
+def attention(config):
+    return "eager" if config.get("attn_logit_softcapping") else "sdpa"
 
 
 @torch.no_grad()
-def scores(model, ids, first):
-    """The logits behind each token from `first` on."""
-    return model(input_ids=torch.tensor(ids, device=DEVICE).unsqueeze(0)).logits[0, first:].double().cpu()
-
-
-def load(folder):
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation="sdpa").to(DEVICE).eval()
-
-
-def write(config, folder):
+def create(kind, config):
+    """A model whose attention chooses, and whose norms and biases matter; its weights are rounded to bf16."""
     torch.manual_seed(1)
     with torch.device(DEVICE):
-        model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-    for parameter in model.parameters():
-        if parameter.dim() == 1:  # norms and biases that are not all ones and zeros
-            parameter.data += 0.1 * torch.randn_like(parameter)
-    model.save_pretrained(folder)
+        model = AutoModelForCausalLM.from_config(configure(kind, config), dtype=torch.float32, attn_implementation=attention(config))
+    for name, parameter in model.named_parameters():
+        if parameter.dim() == 1:
+            parameter += 0.3 * torch.randn_like(parameter)
+        else:
+            parameter.normal_(0, (4 if name.endswith((".gate.weight", ".router.weight")) else 1) * parameter.shape[-1] ** -0.5)
+        parameter.copy_(parameter.bfloat16())
+    return model
 
 
-def compare(program, name, config, prompt, top):
-    """How much of it is wrong."""
+def tensors_of(folder):
+    found = {}
+    for path in glob.glob(os.path.join(folder, "*.safetensors")):
+        with safe_open(path, "pt") as file:
+            found.update({name: file.get_tensor(name) for name in file.keys()})
+    return found
+
+
+def same(one, other):
+    """Whether two folders have the same tensors, to the bit; the names of some that differ."""
+    one, other = tensors_of(one), tensors_of(other)
+    return [name for name in sorted(set(one) | set(other)) if name not in one or name not in other or not torch.equal(one[name], other[name])][:3]
+
+
+@torch.no_grad()
+def scores(model, ids, keep):
+    """The logits behind the last `keep` tokens."""
+    ids = torch.tensor(ids, device=DEVICE).unsqueeze(0)
+    return model(input_ids=ids, use_cache=False, logits_to_keep=keep).logits[0].double().cpu()
+
+
+class Ignis:
+    """generate_logits, in one process for all models, as long as it lives."""
+
+    def __init__(self, program):
+        self.program, self.process = program, None
+
+    def work(self, folder, dtype, out, saved, texts, tokens):
+        if not self.process or self.process.poll() is not None:
+            self.process = subprocess.Popen([self.program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        words = [folder, dtype, out, int(saved), max(len(ids) for ids, prompt in texts) + tokens + 1, len(texts)]
+        for ids, prompt in texts:
+            words += [prompt, tokens, len(ids)] + ids
+        self.process.stdin.write(" ".join(str(word) for word in words) + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().strip()
+        if answer != "done":
+            raise RuntimeError(f"generate_logits in {dtype}: {answer or 'it ended'}")
+
+    def close(self):
+        if self.process:
+            self.process.stdin.close()
+            self.process.wait()
+
+
+def least_error(tokens):
+    """What an error in f32 may be in any case. The truth has angles in f32, so that those of token n are wrong by up to n * 2^-24; those of Ignis
+    are not. With 4129 tokens of a Mistral that was 6.6e-6, and 1.3e-6 when the truth had exact angles."""
+    return 2e-6 + 1e-8 * tokens
+
+
+def publish(folder, kind, config):
+    with open(os.path.join(folder, "config.json")) as file:
+        written = json.load(file)
+    head = dict(model_type=kind, architectures=[ARCHITECTURES[kind]] if kind in ARCHITECTURES else written["architectures"])
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump(dict(head, bos_token_id=1, eos_token_id=2, torch_dtype="bfloat16", transformers_version="4.40.0", **config), file, indent=1)
+
+
+# --- comparing ---------------------------------------------------------------------------------------------------------------------------------------
+
+
+def texts_of(config, tiny):
+    """Name: (ids, how many of them are the prompt), in groups that one opened model computes."""
+    short, beyond, steps = (20, 30, 3) if tiny else (88, 30, 8)
+    context = config.get("max_position_embeddings", 0)
+    reach = [config.get("sliding_window"), config.get("original_max_position_embeddings") if "long_factor" in (config.get("rope_scaling") or {}) else None]
+    reach = [tokens for tokens in reach if tokens and tokens + beyond + 128 < context]
+    texts = {"short": short, **({"long": max(reach) + beyond} if reach else {})}
+    texts = {name: (torch.randint(0, config["vocab_size"], (prompt + steps,)).tolist(), prompt) for name, prompt in texts.items()}
+    return [{name: texts[name]} for name in texts] if "long_factor" in (config.get("rope_scaling") or {}) else [texts]
+
+
+def compare(ignis, name, top, options):
+    """Rows of the table."""
+    kind, published, config = MODELS[name]
+    config = shrink(config) if options.tiny else config
+    tokens, saved = 8 if options.tiny else 32, options.tiny or options.saved
     folder = os.path.join(top, "model")
-    write(config, folder)
-    ids = torch.randint(0, config.vocab_size, (prompt + STEPS,)).tolist()
+    model = create(kind, config)
+    copy.deepcopy(model).bfloat16().save_pretrained(folder)
+    torch.manual_seed(2)
+    groups = texts_of(config, options.tiny)
+    texts = {text: some for group in groups for text, some in group.items()}
+    peer = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, attn_implementation=attention(config)).to(DEVICE)
+    finish(peer, kind, config)
+    theirs = {("bf16", text): scores(peer, ids, len(ids) - prompt + 1) for text, (ids, prompt) in texts.items()}
+    del peer
+    if kind in RENAMED:
+        tensors = RENAMED[kind](tensors_of(folder), config)
+        for path in glob.glob(os.path.join(folder, "*.safetensors*")):
+            os.remove(path)
+        save_file(tensors, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
     outs = {}
-    for dtype in ("bf16", "f32"):
-        outs[dtype] = os.path.join(top, dtype)
-        os.mkdir(outs[dtype])
-        subprocess.run([program, folder, dtype, outs[dtype], str(prompt), str(GREEDY)] + [str(i) for i in ids], check=True)
-    model = load(folder)
-    peer = {"bf16": scores(model, ids, prompt - 1)}
-    saved = torch.equal(scores(load(os.path.join(outs["bf16"], "model")), ids, prompt - 1), peer["bf16"])
-    peer["f32"] = scores(model.float(), ids, prompt - 1)
-    truth = scores(model.double(), ids, prompt - 1)
-    wrong = 0
-    for dtype, least in (("bf16", 0), ("f32", 2e-6)):
-        ours = torch.from_numpy(numpy.fromfile(os.path.join(outs[dtype], "logits"), numpy.float32).reshape(truth.shape)).double()
-        error, theirs = (((x - truth).norm() / truth.norm()).item() for x in (ours, peer[dtype]))
-        text = numpy.fromfile(os.path.join(outs[dtype], "greedy"), numpy.int32).tolist()
-        behind = scores(model, text, len(ids) - 1)[:-1]
-        drawn = torch.tensor(text[len(ids):]).unsqueeze(1)
-        short = (behind.max(-1).values - behind.gather(1, drawn)[:, 0]).max().item()
-        margin = 2 * (ours - truth).abs().max().item()
-        likeliest = (behind.argmax(-1) == drawn[:, 0]).sum().item()
-        ok = [error <= max(2 * theirs, least), text[:len(ids)] == ids and len(drawn) == GREEDY and short <= margin, saved]
-        wrong += not all(ok)
-        failed = [what for what, good in zip(("logits", "greedy", "saved"), ok) if not good]
-        print(f"{name:6} {dtype:4} error {error:.2e}, transformers {theirs:.2e}; {likeliest} of {GREEDY} tokens the likeliest, others by {short:.1e} of"
-              f" {margin:.1e}; saved {'the same' if saved else 'another'}{'  FAIL ' + ', '.join(failed) if failed else ''}", flush=True)
-    return wrong
+    if kind in ARCHITECTURES:
+        publish(folder, kind, config)
+    for dtype in ("f32", "bf16"):
+        if dtype == "bf16":
+            publish(folder, kind, config)
+        for group in groups:
+            out = os.path.join(top, f"{dtype}-{len(outs)}")
+            os.mkdir(out)
+            ignis.work(folder, dtype, out, saved and dtype == "bf16" and group is groups[0], list(group.values()), tokens)
+            for number, text in enumerate(group):
+                outs[dtype, text] = os.path.join(out, f"logits{number}"), os.path.join(out, f"greedy{number}")
+    wrong = same(folder, glob.glob(os.path.join(top, "bf16-*", "model"))[0]) if saved else []
+    finish(model, kind, config)
+    theirs.update({("f32", text): scores(model, ids, len(ids) - prompt + 1) for text, (ids, prompt) in texts.items()})
+    model.double()
+    rows = []
+    for text, (ids, prompt) in texts.items():
+        row, failed = dict(model=name, type=kind, shape=published.replace(" ", "-"), text=text, tokens=len(ids)), []
+        for dtype in ("bf16", "f32"):
+            written = numpy.fromfile(outs[dtype, text][1], numpy.int32).tolist()
+            ours = torch.from_numpy(numpy.fromfile(outs[dtype, text][0], numpy.float32).reshape(-1, config["vocab_size"])).double()
+            truth = scores(model, written, len(written) - prompt + 1)
+            truth, behind = truth[:len(ours)], truth[len(ours) - 1:-1]
+            error, peer_error = ((x - truth).abs().max().item() / truth.abs().max().item() for x in (ours, theirs[dtype, text]))
+            drawn = torch.tensor(written[len(ids):]).unsqueeze(1)
+            below = behind.max(-1).values - behind.gather(1, drawn)[:, 0]
+            margin = 2 * (ours - truth).abs().max().item()
+            failed += [f"logits-{dtype}"] if not error <= max(2 * peer_error, 0 if dtype == "bf16" else least_error(len(ids))) else []
+            failed += [f"greedy-{dtype}"] if written[:len(ids)] != ids or len(drawn) != tokens or below.max().item() > margin else []
+            row.update({f"error_{dtype}": f"{error:.2e}", f"transformers_{dtype}": f"{peer_error:.2e}", f"ratio_{dtype}": f"{error / peer_error:.2f}",
+                        f"greedy_{dtype}": f"{(below == 0).sum().item()}/{tokens}"})
+        failed += [f"saved:{wrong[0]}"] if wrong else []
+        rows.append(dict(row, result="FAIL:" + ",".join(failed) if failed else "PASS"))
+    return rows
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--size", choices=("tiny", "true"), default="true" if DEVICE == "cuda" else "tiny")
+    parser.add_argument("--tiny", action="store_true", default=DEVICE == "cpu")
+    parser.add_argument("--saved", action="store_true", help="compare what Ignis saves also in true shapes")
     parser.add_argument("--program", help="generate_logits, if it is built")
-    parser.add_argument("families", nargs="*")
+    parser.add_argument("models", nargs="*")
     options = parser.parse_args()
-    models = {name: config for name, config in configs(options.size).items() if not options.families or name in options.families}
-    wrong = 0
+    unknown = set(options.models) - set(MODELS)
+    if unknown:
+        parser.error(f"no model {', '.join(sorted(unknown))}; there are {', '.join(MODELS)}")
+    rows, start = [], time.time()
+    print(f"PyTorch {torch.__version__}, transformers {transformers.__version__}, {'tiny' if options.tiny else 'true shapes'} on {DEVICE}", flush=True)
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
     with tempfile.TemporaryDirectory() as top:
         program = options.program or os.path.join(top, "generate_logits")
         if not options.program:
-            subprocess.run([os.environ.get("CC", "cc"), "-O0", "-I", ROOT, os.path.join(ROOT, "tests/models/generate/generate_logits.c"), "-o", program, "-lm",
-                            "-ldl", "-lpthread"], check=True)
-        for name, config in models.items():
-            with tempfile.TemporaryDirectory(dir=memory) as folder:
-                wrong += compare(program, name, config, 100 if options.size == "true" else 20, folder)
-    print(f"transformers_compare: {2 * len(models) - wrong} passed, {wrong} failed, 0 skipped")
-    return wrong > 0
+            subprocess.run([os.environ.get("CC", "cc"), "-O0" if options.tiny else "-O1", "-w", "-I", ROOT,
+                            os.path.join(ROOT, "tests/models/generate/generate_logits.c"), "-o", program, "-lm", "-ldl", "-lpthread"], check=True)
+        ignis = Ignis(program)
+        for name in options.models or MODELS:
+            begin = time.time()
+            try:
+                with tempfile.TemporaryDirectory(dir=memory) as folder:
+                    some = compare(ignis, name, folder, options)
+            except Exception as error:  # the other families are still worth comparing
+                missing = "model identifier" in str(error) and "Unrecognized" in str(error)
+                some = [dict(model=name, type=MODELS[name][0], result="SKIP" if missing else "FAIL", why=f"{type(error).__name__}: {str(error)[:300]}")]
+            if DEVICE == "cuda":
+                torch.cuda.empty_cache()
+            rows += some
+            for row in some:
+                print(f"{name:10} {row.get('text', ''):5} {time.time() - begin:5.1f} s {row['result']} {row.get('why', '')}", flush=True)
+        ignis.close()
+    for row in rows:
+        print("row " + " ".join(f"{key}={str(value).replace(' ', '_')}" for key, value in row.items()))
+    count = {result: sum(row["result"].startswith(result) for row in rows) for result in ("PASS", "FAIL", "SKIP")}
+    print(f"{time.time() - start:.0f} s")
+    print(f"transformers_compare: {count['PASS']} passed, {count['FAIL']} failed, {count['SKIP']} skipped")
+    return count["FAIL"] > 0
 
 
 sys.exit(main())

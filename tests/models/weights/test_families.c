@@ -34,7 +34,8 @@ typedef struct family {
     bool hf_pairs, gguf_pairs;
     int rotary, window, period, no_rope_period, context;
     bool only_windows_rotate, local_rope;
-    double theta, local_theta, linear, scale, embedding_scale, residual_scale, logit_scale, softcap, logit_softcap;
+    double theta, local_theta, linear, yarn, scale, embedding_scale, residual_scale, logit_scale, softcap,
+        logit_softcap;
     double factors, attention_factor; /* longrope: frequency i is divided by factors + i / 8 */
 } family;
 
@@ -181,10 +182,13 @@ static const family families[] = {
      .theta = 10000},
     {.model_type = "olmo3",
      .architecture = "olmo2",
-     .json = "\"sliding_window\": 5, \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"linear\", "
-             "\"factor\": 4, \"rope_theta\": 10000}, \"sliding_attention\": {\"rope_type\": \"default\", "
-             "\"rope_theta\": 10000}}",
-     .keys = {WINDOWS, {"rope.scaling.type", 't', 0, "linear"}, {"rope.scaling.factor", 'f', 4, NULL}},
+     .json = "\"sliding_window\": 5, \"rope_parameters\": {\"full_attention\": {\"rope_type\": \"yarn\", "
+             "\"factor\": 4, \"original_max_position_embeddings\": 24, \"rope_theta\": 10000}, "
+             "\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 10000}}",
+     .keys = {WINDOWS,
+              {"rope.scaling.type", 't', 0, "yarn"},
+              {"rope.scaling.factor", 'f', 4, NULL},
+              {"rope.scaling.original_context_length", 'u', 24, NULL}},
      .behind_attention = "post_attention_layernorm",
      .behind_mlp = "post_feedforward_layernorm",
      .q_norm = "self_attn.q_norm",
@@ -194,7 +198,8 @@ static const family families[] = {
      .period = 4,
      .local_rope = true,
      .local_theta = 10000,
-     .linear = 4,
+     .yarn = 4,
+     .attention_factor = 1.138629436111989, /* 0.1 ln(4) + 1, of the layers that are scaled */
      .theta = 10000},
     {.model_type = "smollm3",
      .architecture = "smollm3",
@@ -263,7 +268,7 @@ static const family families[] = {
     {.model_type = "gpt_neox",
      .architecture = "gptneox",
      .json = "\"layer_norm_eps\": 1e-05, \"rotary_pct\": 0.25, \"rotary_emb_base\": 10000, \"hidden_act\": \"gelu\", "
-             "\"use_parallel_residual\": true",
+             "\"use_parallel_residual\": true, \"partial_rotary_factor\": 0.25",
      .keys = {ROTARY(4)},
      LLAMA_NORMS,
      .layer_norm = true,
@@ -484,7 +489,7 @@ static void rotate(const family *f, int l, double *x, int position)
 {
     const int turning = f->rotary ? f->rotary : D;
     const bool local = f->local_rope && windowed(f, l);
-    const double factor = f->attention_factor > 0 ? f->attention_factor : 1;
+    const double factor = f->attention_factor > 0 && !local ? f->attention_factor : 1;
     int i;
     if ((f->no_rope_period && (l + 1) % f->no_rope_period == 0) || (f->only_windows_rotate && !windowed(f, l)))
         return;
@@ -493,6 +498,8 @@ static void rotate(const family *f, int l, double *x, int position)
         double *one = f->hf_pairs ? x + 2 * i : x + i, *other = f->hf_pairs ? one + 1 : one + turning / 2;
         w /= f->linear > 0 && !local ? f->linear : 1;
         w /= f->factors > 0 ? f->factors + i / 8.0 : 1;
+        if (f->yarn > 0 && !local) /* of 16 elements and an original context of 24 the slope is from 0 to 2 */
+            w += (w / f->yarn - w) * (i < 2 ? i / 2.0 : 1);
         a = *one, b = *other;
         *one = factor * (a * cos(position * w) - b * sin(position * w));
         *other = factor * (b * cos(position * w) + a * sin(position * w));
@@ -1141,4 +1148,4 @@ TEST(numbers_of_rotations_and_shares_are_checked)
     ck_free(&m);
 }
 
-int main(int argc, char **argv) { return test_run(argc, argv); }
+int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }
