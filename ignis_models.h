@@ -447,7 +447,7 @@ typedef struct ignis_model_info {
     int64_t file_bytes;           /* of the weights in the file */
     int64_t weight_bytes;         /* of the weights on the device */
     int64_t cache_bytes_of_token; /* for keys and values of all layers */
-    int64_t cache_bytes;          /* of all sequences at their full context */
+    int64_t cache_bytes;          /* of all sequences at their full context; layers with a window keep the window */
     int64_t workspace_bytes;      /* about the additional memory for a pass over the first 512 tokens of a sequence */
     int32_t ends[16];             /* tokens that end a text: see ignis_model_inspect */
     int end_count;                /* of ends; 0: there are none */
@@ -721,7 +721,8 @@ typedef struct ignis_sampling_desc {
 
 typedef struct ignis_sequence_info {
     int length, context; /* tokens that it has; tokens that it may have */
-    /* tokens in free pages of the KV cache, for all sequences of the model */
+    /* tokens in free pages of the KV cache, for all sequences of the model; of layers with a window only if all have
+       one */
     int free_tokens;
     /* of the last sampled token, by the model itself: temperature 1, no filters */
     double log_prob;
@@ -730,7 +731,8 @@ typedef struct ignis_sequence_info {
 /*  ignis_sequence_begin - make an empty sequence of a model
     The first sequence of a model allocates the KV cache. It has pages of 16 tokens, for ignis_model_desc.sequences
     sequences of ignis_model_desc.context tokens. More sequences are possible if they are shorter, or share their
-    beginning.
+    beginning. Layers with a window have pages of their own: a sequence keeps those of its window and of 64 tokens
+    before it, up to a multiple of 64 tokens.
     Returns: the sequence, or no handle.
     Errors: FREED, UNSUPPORTED (this thread captures a graph; heads of more than 256 elements or not a multiple of 8;
     more than 2^19 tokens; a cache_dtype that is not the model's), MEMORY (also if the device has no memory for the
@@ -814,7 +816,9 @@ IGNIS_API ignis_status ignis_sequence_query(ignis_sequence sequence, ignis_seque
 IGNIS_API int ignis_sequence_ids(ignis_sequence sequence, int32_t *ids, int capacity);
 
 /*  ignis_sequence_truncate - keep the first `length` tokens only
-    Pages of the KV cache that no sequence needs any more become free.
+    Pages of the KV cache that no sequence needs any more become free. If layers have a window, and more than 64 tokens
+    are cut off, the keys of the new window may be gone: the next call that needs them computes all tokens of the
+    sequence again, with the same bits.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (below 0, or more than it has), UNSUPPORTED (this thread captures a graph).
     Ownership: unchanged.
@@ -1264,7 +1268,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xe986391f30bc19d3ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xcb450e209d1f93b8ULL /* of them all */
 
 static const char ignis__text_attention_paged_cu_0[] =
     "\n\n\n\n\n\n\n"
@@ -1315,7 +1319,7 @@ static const char ignis__text_attention_paged_cu_0[] =
     "const auto find = [&](int at) {\n"
     "#pragma unroll\n"
     "for (int j = 0; j < BATCH; j++)\n"
-    "place[j] = cache.offset(row.pages, key_of(at, j), heads.kv);\n"
+    "place[j] = cache.offset(row.pages + p.table, key_of(at, j), heads.kv);\n"
     "};\n"
     "const auto fetch = [&](int at, bool old, bool fresh) {\n"
     "#pragma unroll\n"
@@ -2036,7 +2040,8 @@ static const char ignis__text_attention_paged_mma_cu_0[] =
     "const ignis__generate_row &row = p.rows[blockIdx.z];\n"
     "const paged_heads heads(p, HEADS, blockIdx.y);\n"
     "const paged_splits splits(row.position + 1, p.window);\n"
-    "paged_team<!CLUSTERED> team({p.k, p.v, p.kv_heads, p.head_dim}, row.pages, p.scale, of_teams[threadIdx.x / TEAM]);\n"
+    "const int32_t *const pages = row.pages + p.table;\n"
+    "paged_team<!CLUSTERED> team({p.k, p.v, p.kv_heads, p.head_dim}, pages, p.scale, of_teams[threadIdx.x / TEAM]);\n"
     "const int first = blockIdx.x * TEAMS + team.number, stride = gridDim.x * TEAMS, end = splits.end;\n\n"
     "const int share = (heads.count * p.head_dim + 2 * CLUSTER - 1) / (2 * CLUSTER);\n"
     "team.kv = heads.kv;\n"
@@ -2050,7 +2055,7 @@ static const char ignis__text_attention_paged_mma_cu_0[] =
     "const int last = end - 1, r = last % PAGE;\n"
     "if (last - team.from >= SPLIT)\n"
     "return;\n"
-    "const long long there = team.place(row.pages[last / PAGE], r);\n"
+    "const long long there = team.place(pages[last / PAGE], r);\n"
     "team.replace(\n"
     "team.from, last, [&](int c) { return team.load_chunk(p.k + there, c, true); },\n"
     "team.load_value(p.v + there));\n"
@@ -2126,10 +2131,10 @@ static const char ignis__text_attention_paged_mma_cu_0[] =
     "const int at = 2 * (blockIdx.x * share + i), h = at / p.head_dim;\n"
     "if (h >= heads.count)\n"
     "break;\n"
-    "const float2 x = combine_two(splits.count, [&](int split, float2 &tops, float2 &two) {\n"
-    "tops = arrived.tops[split][h];\n"
-    "two = arrived.found[split][i];\n";
+    "const float2 x = combine_two(splits.count, [&](int split, float2 &tops, float2 &two) {\n";
 static const char ignis__text_attention_paged_mma_cu_1[] =
+    "tops = arrived.tops[split][h];\n"
+    "two = arrived.found[split][i];\n"
     "});\n"
     "*(uint32_t *)(heads.out(p) + at) = ignis_round_two<T>(x.x, x.y);\n"
     "}\n"
@@ -2879,7 +2884,7 @@ static const char ignis__text_gemv_cuh_0[] =
 static const char ignis__text_gemv_cuh_1[] =
     "if (head >= p.heads) {\n"
     "const generate_cache<T> cache = {head >= p.heads + p.kv_heads ? p.values : p.keys, p.kv_heads, p.head_dim};\n"
-    "to = cache.at(place.pages, place.position, (head - p.heads) % p.kv_heads) + i;\n"
+    "to = cache.at(place.pages + p.table, place.position, (head - p.heads) % p.kv_heads) + i;\n"
     "}\n"
     "}\n\n"
     "__device__ void load_sum(const ignis__gemv_mma &p, int low, int high, int c)\n"
@@ -4366,7 +4371,7 @@ static const char ignis__text_generate_cu_1[] =
     "cosines[threadIdx.x] = W(p.rest_scale);\n"
     "}\n";
 static const char ignis__text_generate_cu_2[] =
-    "const int page = position < 0 ? 0 : row.pages[position / PAGE];\n"
+    "const int page = position < 0 ? 0 : row.pages[p.table + position / PAGE];\n"
     "ignis_grid_dependency();\n"
     "if (position < 0)\n"
     "return;\n"
@@ -4426,18 +4431,19 @@ static const char ignis__text_generate_cu_2[] =
     "}\n"
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
-    "ignis_generate_gather(T *k_to, T *v_to, const T *k, const T *v, const ignis__generate_row *row, int tokens,\n"
-    "int kv_heads, int head_dim)\n"
+    "ignis_generate_gather(T *k_to, T *v_to, const T *k, const T *v, const ignis__generate_row *row, int table,\n"
+    "int first, int end, int kv_heads, int head_dim)\n"
     "{\n"
     "constexpr int pack = 16 / sizeof(T);\n"
-    "const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = at / width,\n"
+    "const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = first + at / width,\n"
     "i = at % width * pack;\n"
+    "const long long to = (long long)token * width * pack + i;\n"
     "ignis_grid_dependency();\n"
-    "if (token >= tokens)\n"
+    "if (token >= end)\n"
     "return;\n"
     "const generate_cache<const T> keys = {k, kv_heads, head_dim}, values = {v, kv_heads, head_dim};\n"
-    "ignis_store(k_to + (long long)at * pack, ignis_load(keys.at(row->pages, token, i / head_dim) + i % head_dim));\n"
-    "ignis_store(v_to + (long long)at * pack, ignis_load(values.at(row->pages, token, i / head_dim) + i % head_dim));\n"
+    "ignis_store(k_to + to, ignis_load(keys.at(row->pages + table, token, i / head_dim) + i % head_dim));\n"
+    "ignis_store(v_to + to, ignis_load(values.at(row->pages + table, token, i / head_dim) + i % head_dim));\n"
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
     "ignis_generate_copy(T *cache, long long slab, long long page, int to, int from)\n"
@@ -6392,6 +6398,7 @@ static const char ignis__text_shared_models_gemv_h_0[] =
     "long long n, k, result_row;\n"
     "int rows, kind, gated, rms, heads, kv_heads, head_dim;\n\n"
     "int ring, found_at;\n"
+    "int table;\n"
     "} ignis__gemv_mma;\n"
     "IGNIS__ASSERT_SIZE(ignis__gemv_mma, 176);\n\n\n"
     "typedef struct ignis__gemv_blocks {\n"
@@ -6421,7 +6428,7 @@ static const char ignis__text_shared_models_generate_h_0[] =
     "} ignis__generate_draw;\n"
     "IGNIS__ASSERT_SIZE(ignis__generate_draw, 12);\n\n\n"
     "typedef struct ignis__generate_row {\n"
-    "IGNIS__POINTER(int32_t) ids;\n"
+    "IGNIS__POINTER(int32_t) ids;\n\n\n"
     "IGNIS__POINTER(const int32_t) pages;\n"
     "int32_t position;\n"
     "int32_t top_k;\n"
@@ -6458,7 +6465,7 @@ static const char ignis__text_shared_models_kv_cache_h_0[] =
     "IGNIS__POINTER(const T) q_weight, k_weight;\n"
     "IGNIS__POINTER(const ignis__generate_row) rows;\n\n\n"
     "double eps, weight_offset, rest_scale;\n"
-    "int heads, kv_heads, head_dim, turns, turning, nothing;\n"
+    "int heads, kv_heads, head_dim, turns, turning, table;\n"
     "} ignis__generate_cache;\n"
     "IGNIS__ASSERT_SIZE(ignis__generate_cache, 112);\n\n\n"
     "typedef struct ignis__paged {\n"
@@ -6474,7 +6481,8 @@ static const char ignis__text_shared_models_kv_cache_h_0[] =
     "int settled;\n"
     "int count;\n\n"
     "double softcap;\n"
-    "int window, nothing;\n"
+    "int window;\n"
+    "int table;\n"
     "} ignis__paged;\n"
     "IGNIS__ASSERT_SIZE(ignis__paged, 112);\n";
 static const char *const ignis__text_shared_models_kv_cache_h[] = {
@@ -6991,7 +6999,7 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0x3279dc7ada1e92b6ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 24};
+    "shared/models/generate.h", 0x872d26f972228f06ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 24};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
@@ -7002,7 +7010,7 @@ static const ignis__source ignis__source_generate_cuh = {
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0xfdcc50af4e47dd77ULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 25};
+    "shared/models/kv_cache.h", 0x0e66957c7783f6fdULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 25};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7027,7 +7035,7 @@ static const ignis__source *const ignis__includes_attention_paged_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_cu = {
-    "attention_paged.cu", 0x643d828e0a885413ULL, IGNIS__PIECES(attention_paged_cu), ignis__includes_attention_paged_cu, 0};
+    "attention_paged.cu", 0x1ce47066990b4b38ULL, IGNIS__PIECES(attention_paged_cu), ignis__includes_attention_paged_cu, 0};
 
 static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7076,7 +7084,7 @@ static const ignis__source *const ignis__includes_attention_paged_mma_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_mma_cu = {
-    "attention_paged_mma.cu", 0x2e5b47829b54b69fULL, IGNIS__PIECES(attention_paged_mma_cu), ignis__includes_attention_paged_mma_cu, 3};
+    "attention_paged_mma.cu", 0x0ce25b0007b2968dULL, IGNIS__PIECES(attention_paged_mma_cu), ignis__includes_attention_paged_mma_cu, 3};
 
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
@@ -7111,7 +7119,7 @@ static const ignis__source ignis__source_experts_cu = {
 static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_gemv_h = {
-    "shared/models/gemv.h", 0xadd7af96d97da839ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 23};
+    "shared/models/gemv.h", 0x3a72c57decddc22fULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 23};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7133,7 +7141,7 @@ static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cuh = {
-    "gemv.cuh", 0xf8af38bf8cca8bd8ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 9};
+    "gemv.cuh", 0x7e4f4e5ebd33ab33ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 9};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -7254,7 +7262,7 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0x59e14d81f7d752feULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 15};
+    "generate.cu", 0x8421e60b494c010bULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 15};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
@@ -21622,7 +21630,12 @@ typedef struct ignis__weight_block {
     unsigned char least[16], q[256];
 } ignis__weight_block;
 
-enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a decode step, at most */
+enum {
+    IGNIS__STEP_ROWS = 64,    /* sequences of a decode step, at most */
+    IGNIS__CHUNK = 512,       /* rows of a chunk of a prompt, at most */
+    IGNIS__WINDOW_GRAIN = 64, /* keys of layers with a window are given up this many at a time */
+    IGNIS__REWIND = 64        /* tokens by which a sequence can be truncated before windows have to be computed again */
+};
 
 
 /* ===============================================================================================================
@@ -26597,6 +26610,31 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     return parts;
 }
 
+/*  Tests unset it, so that layers with a window keep the keys of all tokens. */
+IGNIS__PRIVATE bool ignis__model_keeps_windows = true;
+
+/*  Returns how many tokens, of all sequences together, layers with a window have room for: of each sequence the window,
+    what a truncation may uncover and the rest of the first grain, and of one sequence a chunk. 0 if no layer has a
+    window, or if all tokens are not more. window, layers: the longest window, and their number; may be NULL. */
+IGNIS__PRIVATE int64_t ignis__model_window_tokens(const ignis__model *model, int *window, int *layers)
+{
+    const int64_t grain = IGNIS__WINDOW_GRAIN;
+    int64_t tokens;
+    int longest = 0, count = 0, i;
+    for (i = 0; i < model->layers; i++) {
+        longest = model->layer[i].window > longest ? model->layer[i].window : longest;
+        count += model->layer[i].window > 0;
+    }
+    tokens = ignis__ceil_div((int64_t)longest + IGNIS__REWIND + grain, grain) * grain * model->sequences + IGNIS__CHUNK;
+    if (count == 0 || tokens >= (int64_t)model->max_tokens * model->sequences || !ignis__model_keeps_windows)
+        tokens = count = longest = 0;
+    if (window)
+        *window = longest;
+    if (layers)
+        *layers = count;
+    return tokens;
+}
+
 /*  Returns the 16-bit elements that hold the rows of a step as integers, with a scale and a sum for each
     block of 32: see kernels/models/gemv_blocks.cu. */
 IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
@@ -26630,7 +26668,8 @@ static bool ignis__model_has_head_norms(const ignis__model *model)
 static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
 {
     int64_t rows = model->max_tokens < 512 ? model->max_tokens : 512,
-            qkv = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
+            qkv = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim, windowed;
+    int layers;
     memset(info, 0, sizeof *info);
     info->family = model->family;
     info->layers = model->layers, info->hidden = model->hidden, info->heads = model->heads * model->parallel.size;
@@ -26649,9 +26688,11 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
         (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
     info->cache_bytes =
         (int64_t)model->max_tokens * model->sequences; /* counted in tokens; may exceed 64 bits in bytes */
+    windowed = ignis__model_window_tokens(model, NULL, &layers);
     info->cache_bytes = info->cache_bytes > INT64_MAX / info->cache_bytes_of_token
                             ? INT64_MAX
-                            : info->cache_bytes * info->cache_bytes_of_token;
+                            : info->cache_bytes_of_token / model->layers *
+                                  (info->cache_bytes * (model->layers - layers) + windowed * layers);
     /* a residual, its norm, qkv and its parts (again with norms of heads), gate and up together and apart;
        the last logits */
     info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (ignis__model_has_head_norms(model) ? 5 : 2) * qkv +
@@ -27011,13 +27052,15 @@ IGNIS__ASSERT_SIZE(ignis__generate_draw, 12);
 
 /*  A row: one token of one sequence. */
 typedef struct ignis__generate_row {
-    IGNIS__POINTER(int32_t) ids;         /* of the sequence: ids[position] is this row's token */
-    IGNIS__POINTER(const int32_t) pages; /* of the KV cache: pages[position / IGNIS__PAGE] has the position */
-    int32_t position;                    /* below 0: the row does not exist */
-    int32_t top_k;                       /* from here on: how ids[position + 1] is sampled; 0: all */
-    double temperature;                  /* 0: the likeliest token */
-    double top_p, min_p;                 /* 0: all */
-    double penalty;                      /* 1: none */
+    IGNIS__POINTER(int32_t) ids; /* of the sequence: ids[position] is this row's token */
+    /* of the KV cache: pages[table + position / IGNIS__PAGE] has the position. table: where the pages of the layer's
+       group begin, a parameter of the launch */
+    IGNIS__POINTER(const int32_t) pages;
+    int32_t position;    /* below 0: the row does not exist */
+    int32_t top_k;       /* from here on: how ids[position + 1] is sampled; 0: all */
+    double temperature;  /* 0: the likeliest token */
+    double top_p, min_p; /* 0: all */
+    double penalty;      /* 1: none */
     uint64_t seed;
     int32_t window; /* latest tokens that the penalty counts; 0: all */
     int32_t biases; /* of the row */
@@ -27054,7 +27097,7 @@ typedef struct ignis__generate_cache {
     /* weight_offset: is added to the weights of the norms; rest_scale: multiplies elements of q and k from pair
        `turning` on, which do not rotate */
     double eps, weight_offset, rest_scale;
-    int heads, kv_heads, head_dim, turns, turning, nothing;
+    int heads, kv_heads, head_dim, turns, turning, table; /* table: see ignis__generate_row */
 } ignis__generate_cache;
 IGNIS__ASSERT_SIZE(ignis__generate_cache, 112);
 
@@ -27076,7 +27119,8 @@ typedef struct ignis__paged {
     int count;   /* rows */
     /* with -DIGNIS_WINDOW=1. softcap: of the scores, or 0; window: keys that a row sees, its own included, or 0: all */
     double softcap;
-    int window, nothing;
+    int window;
+    int table; /* see ignis__generate_row */
 } ignis__paged;
 IGNIS__ASSERT_SIZE(ignis__paged, 112);
 
@@ -27153,6 +27197,7 @@ typedef struct ignis__gemv_mma {
     int rows, kind, gated, rms, heads, kv_heads, head_dim;
     /* one row: chunks of weights in flight to shared memory; the offset of the results after them */
     int ring, found_at;
+    int table; /* IGNIS__GEMV_CACHE: see ignis__generate_row */
 } ignis__gemv_mma;
 IGNIS__ASSERT_SIZE(ignis__gemv_mma, 176);
 
@@ -27274,8 +27319,6 @@ typedef struct ignis__gemv_desc {
         *cache; /* of IGNIS__GEMV_CACHE: the rows, keys, values, frequencies and head counts; or NULL */
 } ignis__gemv_desc;
 
-enum { IGNIS__CHUNK = 512 }; /* rows of a chunk of a prompt, at most */
-
 typedef struct ignis__engine_layer {
     ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias,
         *up, *up_bias, *down, *down_bias, *attn_norm_behind, *mlp_norm_behind, *router, *gate_experts, *up_experts,
@@ -27291,6 +27334,23 @@ typedef struct ignis__engine_mask {
     int32_t epoch, state;
 } ignis__engine_mask;
 
+/*  Layers whose keys and values are in the same numbers of pages: IGNIS__PAGES_OF_ALL keep those of all tokens,
+    IGNIS__PAGES_OF_WINDOWS those that their windows can still reach. */
+enum { IGNIS__PAGES_OF_ALL, IGNIS__PAGES_OF_WINDOWS, IGNIS__PAGE_GROUPS };
+typedef struct ignis__page_group {
+    int layers, window; /* window: the longest one; 0: of IGNIS__PAGES_OF_ALL */
+    int pages;
+    int *uses, *free_pages; /* uses: sequences of each page; free_pages: pages without one */
+    int free_count;
+} ignis__page_group;
+
+/*  The pages of a sequence in a group: page[first] to page[count - 1], by position / IGNIS__PAGE. */
+typedef struct ignis__page_table {
+    int32_t *page;
+    int first, count;
+    int uploaded; /* pages that are in device memory, too */
+} ignis__page_table;
+
 /*  The KV cache, buffers and graphs that all sequences of a model share. The lock is held while a step runs, because
     there is one set of buffers. */
 typedef struct ignis__engine {
@@ -27300,20 +27360,19 @@ typedef struct ignis__engine {
     /* arrays of the weights, held; NULL if the family has none */
     ignis__engine_layer *layer;
     ignis__array *embedding, *positions, *norm, *norm_bias, *head;
-    /* Buffers, all claimed. dequantised: elements of a quantised weight, or NULL. rope_table: the frequencies.
-       block_counts: zeros between launches, see attention_paged.cuh. rank_logits: a view of the logits from this
-       rank's first one on. layer_table, step_scratch: for generate_step.cu; NULL if it does not run the steps.
-       step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks. result: of attention or MLP
-       before it is added, if it is scaled or normalised first; else NULL.
-       router_logits to expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their
-       shares and their inner elements; else NULL. */
-    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch, *logits, *scores, *biases,
-        *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts, *rank_logits, *layer_table,
-        *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner, *agreement;
-    int context, step_rows, splits, pages, step_types;
+    /* Buffers, all claimed. caches: NULL if the group has no layers. dequantised: elements of a quantised weight, or
+       NULL. rope_table: the frequencies. block_counts: zeros between launches, see attention_paged.cuh. rank_logits: a
+       view of the logits from this rank's first one on. layer_table, step_scratch: for generate_step.cu; NULL if it
+       does not run the steps. step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks.
+       result: of attention or MLP before it is added, if it is scaled or normalised first; else NULL. router_logits to
+       expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their shares and their
+       inner elements; else NULL. */
+    ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
+        *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
+        *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner, *agreement;
+    int context, step_rows, splits, step_types;
     char step_define[96];
-    int *uses, *free_pages; /* uses: sequences of each page; free_pages: pages without one */
-    int free_count;
+    ignis__page_group groups[IGNIS__PAGE_GROUPS];
     double frequencies[2][IGNIS__ROPE_HALF]; /* common ones, and those of windowed layers */
     struct {
         /* the sequence whose next token is sampled ahead, while the caller has the last one; or NULL */
@@ -27342,21 +27401,24 @@ struct ignis__sequence {
     ignis__slot slot;
     ignis__model *model;   /* held */
     ignis__engine *engine; /* the engine's lock guards all below */
-    int32_t *ids, *page;   /* ids: of context + 1 tokens */
+    int32_t *ids;          /* of context + 1 tokens */
     /* of each token: it was computed in a chunk of more than IGNIS__STEP_ROWS rows */
     bool *in_chunk;
-    int length, page_count;
-    int cached;                   /* tokens in the KV cache: all, or all but the last one */
-    int uploaded, pages_uploaded; /* tokens and pages that are in device memory, too */
-    int hashed_length;            /* tokens in tokens_hash, which ranks compare */
+    ignis__page_table tables[IGNIS__PAGE_GROUPS];
+    int length;
+    int cached;        /* tokens in the KV cache: all, or all but the last one */
+    bool stale;        /* it has no pages, and the cached tokens have to be computed again */
+    int uploaded;      /* tokens that are in device memory, too */
+    int hashed_length; /* tokens in tokens_hash, which ranks compare */
     uint32_t tokens_hash;
     /* log_prob: of the last token; next_log_prob: of one that is sampled but not appended yet */
     float log_prob, next_log_prob;
     ignis__grammar *grammar; /* the engine's; or NULL */
     /* constrained: tokens before the grammar begins; matched: tokens that its state has seen */
     int constrained, matched;
-    int32_t state, epoch;                          /* of the grammar; epoch 0: no state yet */
-    ignis__array *ids_on_device, *pages_on_device; /* ids and pages on the device; claimed */
+    int32_t state, epoch; /* of the grammar; epoch 0: no state yet */
+    /* ids, and [groups, pages of a context], on the device; claimed */
+    ignis__array *ids_on_device, *pages_on_device;
     /* the hidden state of the last token of a chunk; claimed, shared by forks; or NULL */
     ignis__array *last_hidden;
     int last_hidden_length; /* tokens up to that one; 0 if it is stale */
@@ -29588,7 +29650,8 @@ IGNIS__PRIVATE void ignis__sampling_launch(ignis__op *op, int count, ignis__samp
 }
 
 /*  Launches attention of a chunk's rows by the kernels of ignis_sdpa. end: tokens of the sequence up to the end of
-    the chunk. gathered: [2, tokens, kv_heads * head_dim]; the chunk's own keys and values are there already. */
+    the chunk. gathered: [2, tokens, kv_heads * head_dim]; the chunk's own keys and values are there already. Of those
+    before the chunk it gathers what the first row sees: no kernel uses values before the windows of all rows. */
 IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, const ignis__paged *paged,
                                            ignis__array *gathered)
 {
@@ -29596,12 +29659,13 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
     int64_t width = (int64_t)paged->kv_heads * paged->head_dim, size = ignis__dtypes[dtype].size;
     ignis__address k_to = ignis__op_write(op, gathered), v_to = k_to + (ignis__address)(gathered->numel / 2 * size),
                    k = paged->k, v = paged->v, row = paged->rows;
-    int kv_heads = paged->kv_heads, head_dim = paged->head_dim, before = end - count;
-    void *params[] = {&k_to, &v_to, &k, &v, &row, &before, &kv_heads, &head_dim};
+    int kv_heads = paged->kv_heads, head_dim = paged->head_dim, before = end - count, table = paged->table;
+    int first = paged->window > 0 && paged->window <= before ? before - paged->window + 1 : 0;
+    void *params[] = {&k_to, &v_to, &k, &v, &row, &table, &first, &before, &kv_heads, &head_dim};
     ignis__attention p;
-    if (before > 0)
+    if (before > first)
         ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_GATHER), dtype,
-                             ignis__ceil_div(before * width / ignis__pack_elements(dtype), 256), 256, params);
+                             ignis__ceil_div((before - first) * width / ignis__pack_elements(dtype), 256), 256, params);
     memset(&p, 0, sizeof p);
     p.params.q.data = paged->q;
     p.params.q.row = paged->q_row;
@@ -29639,6 +29703,11 @@ IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *engine)
     return (int64_t)IGNIS__PAGE * engine->model->kv_heads * engine->model->head_dim;
 }
 
+IGNIS__PRIVATE int ignis__engine_context_pages(const ignis__engine *engine)
+{
+    return (int)ignis__ceil_div(engine->context, IGNIS__PAGE);
+}
+
 /*  Destroys an engine. The caller knows that no decode step of it runs. After a lost device only host memory is
     freed. */
 IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *object)
@@ -29665,7 +29734,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *ob
     }
     if (engine->vocabulary)
         ignis__vocabulary_free(engine->vocabulary);
-    for (array = &engine->cache; array <= &engine->agreement; array++)
+    for (array = engine->caches; array <= &engine->agreement; array++)
         if (*array)
             ignis__array_unclaim(call, *array);
     for (array = &engine->embedding; array <= &engine->head; array++)
@@ -29676,9 +29745,11 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *ob
         if (*array)
             ignis__array_drop(call, *array);
     ignis__free(engine->layer);
-    ignis__free(engine->uses);
+    for (i = 0; i < IGNIS__PAGE_GROUPS; i++) {
+        ignis__free(engine->groups[i].uses);
+        ignis__free(engine->groups[i].free_pages);
+    }
     ignis__free(engine->mask);
-    ignis__free(engine->free_pages);
     ignis__free(engine);
 }
 
@@ -30091,6 +30162,48 @@ IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engin
     return true;
 }
 
+/*  Sets the layers and the numbers of pages of the groups. `pages`: for all tokens of all sequences. */
+IGNIS__COLD static void ignis__engine_divide_layers(ignis__engine *engine, int64_t pages)
+{
+    ignis__page_group *all = &engine->groups[IGNIS__PAGES_OF_ALL], *windows = &engine->groups[IGNIS__PAGES_OF_WINDOWS];
+    const int64_t tokens = ignis__model_window_tokens(engine->model, &windows->window, &windows->layers);
+    all->layers = engine->model->layers - windows->layers;
+    all->pages = all->layers ? (int)ignis__clamp(pages, 1, INT32_MAX) : 0;
+    windows->pages = (int)(tokens / IGNIS__PAGE); /* fewer than `pages`, which are checked */
+}
+
+/*  Allocates the cache. False, and reported, if there is no memory. */
+IGNIS__COLD static bool ignis__engine_alloc_caches(const char *call, ignis__engine *engine)
+{
+    bool ok = true;
+    int g;
+    for (g = 0; ok && g < IGNIS__PAGE_GROUPS; g++) {
+        const ignis__page_group *group = &engine->groups[g];
+        ok = !group->layers ||
+             ignis__engine_alloc(call, engine, &engine->caches[g], (int64_t)2 * group->layers,
+                                 group->pages * ignis__engine_page_elements(engine), engine->model->dtype);
+    }
+    return ok;
+}
+
+/*  Makes the lists of pages, all of which are free. False, and reported, if there is no memory. */
+IGNIS__COLD static bool ignis__engine_free_all_pages(const char *call, ignis__engine *engine)
+{
+    int g, i;
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
+        ignis__page_group *group = &engine->groups[g];
+        if (!group->layers)
+            continue;
+        group->uses = (int *)ignis__alloc(sizeof *group->uses * (size_t)group->pages);
+        group->free_pages = (int *)ignis__alloc(sizeof *group->free_pages * (size_t)group->pages);
+        if (!group->uses || !group->free_pages)
+            return ignis__fail_host_memory(call, sizeof *group->uses * 2 * (size_t)group->pages) == IGNIS_OK;
+        for (i = 0; i < group->pages; i++)
+            group->free_pages[group->free_count++] = group->pages - 1 - i;
+    }
+    return true;
+}
+
 /*  Tells whether results of attention and MLP are scaled or normalised before they are added. */
 IGNIS__COLD static bool ignis__engine_adds_results(const ignis__engine *engine)
 {
@@ -30133,14 +30246,13 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     if (ok &&
         (engine->layer = (ignis__engine_layer *)ignis__alloc(sizeof *engine->layer * (size_t)model->layers)) == NULL)
         ok = ignis__fail_host_memory(call, sizeof *engine->layer * (size_t)model->layers) == IGNIS_OK;
-    engine->pages = (int)ignis__clamp(pages, 1, INT32_MAX);
+    ignis__engine_divide_layers(engine, pages);
     memset(&paged, 0, sizeof paged);
     paged.heads = model->heads;
     paged.head_dim = model->head_dim;
     paged.splits = engine->splits;
     ok = ok && ignis__engine_hold_weights(call, engine) && ignis__engine_alloc_dequantised(call, engine) &&
-         ignis__engine_alloc(call, engine, &engine->cache, (int64_t)2 * model->layers,
-                             engine->pages * ignis__engine_page_elements(engine), model->dtype) &&
+         ignis__engine_alloc_caches(call, engine) &&
          ignis__engine_alloc(call, engine, &engine->rows, chunk, (int64_t)sizeof(ignis__generate_row), IGNIS_U8) &&
          ignis__engine_alloc(call, engine, &engine->sum, chunk, model->hidden, wide) &&
          ignis__engine_alloc(call, engine, &engine->normed, chunk, model->hidden, model->dtype) &&
@@ -30170,7 +30282,8 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          ignis__engine_alloc(call, engine, &engine->block_counts, engine->step_rows, model->heads, IGNIS_I32) &&
          ignis__op_begin_on_device(&op, call, engine->device);
     if (ok) {
-        (void)ignis__op_write(&op, engine->cache); /* takes the memory now, so that a full device fails here */
+        for (i = 0; i < IGNIS__PAGE_GROUPS; i++) /* takes the memory now, so that a full device fails here */
+            (void)(engine->caches[i] && ignis__op_write(&op, engine->caches[i]));
         for (i = 0; i < 2; i++) {
             memcpy(rope_table, ignis__rope_round_frequencies(frequencies, engine->frequencies[i]), sizeof rope_table);
             ignis__upload_i32(&op, model->dtype, engine->rope_table, i * IGNIS__ROPE_HALF, rope_table,
@@ -30185,14 +30298,11 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
         ok = ignis__op_leave(&op) == IGNIS_OK && ignis__engine_single_launch(call, engine);
     }
     if (ok) {
-        engine->uses = (int *)ignis__alloc(sizeof *engine->uses * (size_t)engine->pages);
-        engine->free_pages = (int *)ignis__alloc(sizeof *engine->free_pages * (size_t)engine->pages);
         engine->mask = (ignis__engine_mask *)ignis__alloc(sizeof *engine->mask * (size_t)engine->mask_count);
-        ok = (engine->uses && engine->free_pages && engine->mask) ||
-             ignis__fail_host_memory(call, sizeof *engine->uses * 2 * (size_t)engine->pages) == IGNIS_OK;
+        ok = engine->mask
+                 ? ignis__engine_free_all_pages(call, engine)
+                 : ignis__fail_host_memory(call, sizeof *engine->mask * (size_t)engine->mask_count) == IGNIS_OK;
     }
-    for (i = 0; ok && i < engine->pages; i++)
-        engine->free_pages[engine->free_count++] = engine->pages - 1 - i;
     if (ok)
         return engine;
     ignis__engine_destroy(call, engine);
@@ -30468,17 +30578,23 @@ static void ignis__layers_experts(ignis__layers_pass *pass, const ignis__engine_
 IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, int count, int end, bool is_chunk)
 {
     const ignis__model *model = engine->model;
-    ignis__address slab =
-        (ignis__address)(engine->pages * ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size);
+    const int64_t page = ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size;
+    ignis__address at[IGNIS__PAGE_GROUPS]; /* keys of the next layer of a group */
     ignis__layers_pass pass;
     ignis__pre_norm *norm = &pass.norm;
-    int i;
+    int i, g;
     ignis__layers_pass_begin(&pass, op, engine, count, end, is_chunk);
-    pass.keys = ignis__op_write(op, engine->cache);
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++)
+        at[g] = engine->caches[g] ? ignis__op_write(op, engine->caches[g]) : 0;
     ignis__embed_rows(op, count, engine);
-    for (i = 0; op->ok && i < model->layers; i++, pass.keys += 2 * slab) {
+    for (i = 0; op->ok && i < model->layers; i++) {
         const ignis__engine_layer *layer = &engine->layer[i];
-        pass.values = pass.keys + slab;
+        g = model->layer[i].window > 0 && engine->groups[IGNIS__PAGES_OF_WINDOWS].layers ? IGNIS__PAGES_OF_WINDOWS
+                                                                                         : IGNIS__PAGES_OF_ALL;
+        pass.keys = at[g];
+        pass.values = pass.keys + (ignis__address)(engine->groups[g].pages * page);
+        at[g] = pass.values + (ignis__address)(engine->groups[g].pages * page);
+        pass.cache.table = pass.direct.table = pass.paged.table = g * ignis__engine_context_pages(engine);
         pass.paged.window = model->layer[i].window;
         norm->weight = layer->attn_norm;
         norm->bias = layer->attn_norm_bias;
@@ -30568,8 +30684,8 @@ static void ignis__engine_launch_single(ignis__op *op, ignis__engine *engine)
     if (engine->embedding->blocks.count)
         p.table = ignis__quantised_part(&engine->embedding->blocks, 0, p.embedding);
     p.positions = engine->positions ? ignis__op_read(op, engine->positions) : 0;
-    p.cache = ignis__op_write(op, engine->cache);
-    p.slab = engine->pages * ignis__engine_page_elements(engine);
+    p.cache = ignis__op_write(op, engine->caches[IGNIS__PAGES_OF_ALL]);
+    p.slab = engine->groups[IGNIS__PAGES_OF_ALL].pages * ignis__engine_page_elements(engine);
     p.logits = ignis__op_write(op, engine->logits);
     p.sums[0] = ignis__op_write(op, engine->step_scratch);
     p.sums[1] = p.sums[0] + 8 * (ignis__address)model->hidden;
@@ -30799,18 +30915,34 @@ IGNIS__PRIVATE int ignis__sequence_upload_mask(ignis__op *op, ignis__sequence *s
     they share the cache and the buffers of a step.
     Locks: ignis__sequence_enter takes the engine's lock, after a token ahead is settled; _leave releases it. */
 
+/*  Gives up a page of a sequence. */
+IGNIS__PRIVATE void ignis__page_drop(ignis__page_group *group, int page)
+{
+    if (--group->uses[page] == 0)
+        group->free_pages[group->free_count++] = page;
+}
+
+/*  Gives up all pages. */
+IGNIS__PRIVATE void ignis__sequence_drop_pages(ignis__sequence *sequence)
+{
+    int g;
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
+        ignis__page_table *table = &sequence->tables[g];
+        while (table->count > table->first)
+            ignis__page_drop(&sequence->engine->groups[g], table->page[--table->count]);
+        table->first = table->count = table->uploaded = 0;
+    }
+}
+
 /*  Drops a hold; the last one destroys the sequence and returns its pages. */
 IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequence)
 {
-    int i;
     if (!ignis__pool_drop(sequence))
         return;
     ignis__mutex_lock(&sequence->engine->lock);
     if (sequence->grammar)
         sequence->grammar->uses--;
-    for (i = 0; i < sequence->page_count; i++)
-        if (--sequence->engine->uses[sequence->page[i]] == 0)
-            sequence->engine->free_pages[sequence->engine->free_count++] = sequence->page[i];
+    ignis__sequence_drop_pages(sequence);
     ignis__mutex_unlock(&sequence->engine->lock);
     if (sequence->ids_on_device)
         ignis__array_unclaim(call, sequence->ids_on_device);
@@ -30819,7 +30951,7 @@ IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequ
     if (sequence->last_hidden)
         ignis__array_unclaim(call, sequence->last_hidden);
     ignis__free(sequence->ids);
-    ignis__free(sequence->page);
+    ignis__free(sequence->tables[0].page);
     ignis__free(sequence->in_chunk);
     ignis__model_drop(call, sequence->model);
     ignis__pool_recycle(&ignis__sequences, sequence);
@@ -30895,69 +31027,108 @@ IGNIS__PRIVATE void ignis__sequence_leave(const char *call, ignis__sequence *seq
 
 /*  models/generate/kv_cache.c - pages of the KV cache, and tokens that enter it
 
-    A page has the keys and values of 16 positions in all layers. Forks share pages, so a page that others use, too,
-    is copied before a sequence writes to it.
-    Invariants: engine->uses[page] counts the sequences of a page; a page with 0 is in engine->free_pages.
+    A page has the keys and values of 16 positions in all layers of its group. Forks share pages, so a page that others
+    use, too, is copied before a sequence writes to it. Layers with a window are a group of their own: a sequence gives
+    up the pages that its window has left. A sequence that is truncated to where it has given up pages is stale: it has
+    no pages, and its tokens are computed again, in the same way, when they are needed.
+    Invariants: group->uses[page] counts the sequences of a page; a page with 0 is in group->free_pages.
     May use: engine_step.c. Locks: the caller holds the engine's lock. */
 
-/*  Returns how many pages a sequence needs before it can write positions [from, to) to pages of its own. */
-IGNIS__PRIVATE int ignis__sequence_pages_needed(const ignis__sequence *sequence, int from, int to)
+/*  Returns the first key that windows reach from `position`, or from IGNIS__REWIND tokens before it with `rewinds`.
+    It begins a grain, because kernels load tiles of keys whole. */
+static int ignis__window_begin(const ignis__page_group *group, int position, bool rewinds)
 {
-    int page, needed = 0;
-    for (page = from / IGNIS__PAGE; page * IGNIS__PAGE < to; page++)
-        needed += page >= sequence->page_count || sequence->engine->uses[sequence->page[page]] > 1;
-    return needed;
+    const int64_t begin = (int64_t)position - group->window + 1 - (rewinds ? (int)IGNIS__REWIND + 1 : 0);
+    return begin < 0 ? 0 : (int)(begin / IGNIS__WINDOW_GRAIN * IGNIS__WINDOW_GRAIN);
 }
 
-/*  Checks that the cache has `needed` free pages. False, and reported, if not. */
-IGNIS__PRIVATE bool ignis__engine_has_pages(const char *call, const ignis__engine *engine, int needed)
+/*  Gives up the pages before the window of the row at `position`, except those that a truncation may need. */
+static void ignis__sequence_forget(ignis__sequence *sequence, int position)
 {
-    if (needed <= engine->free_count)
-        return true;
-    ignis__fail(IGNIS_DIAG_CACHE_FULL, call,
-                "the cache has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate sequences, "
-                "or open the model with a "
-                "larger desc.sequences (%d sequences of %d tokens)",
-                engine->pages, (int)IGNIS__PAGE, engine->free_count, needed, engine->model->sequences, engine->context);
-    return false;
+    ignis__page_group *group = &sequence->engine->groups[IGNIS__PAGES_OF_WINDOWS];
+    ignis__page_table *table = &sequence->tables[IGNIS__PAGES_OF_WINDOWS];
+    const int first = ignis__window_begin(group, position, true) / IGNIS__PAGE;
+    for (; group->layers && table->first < first && table->first < table->count; table->first++)
+        ignis__page_drop(group, table->page[table->first]);
 }
 
-/*  Gives a sequence pages of its own for positions [from, to), copies pages that it shares, and uploads ids and
-    pages. The caller has checked that the pages are free. */
-IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *sequence, int from, int to)
+/*  Checks that the cache has the pages that a sequence needs before it can write positions [from, to) to pages of its
+    own; of windows those of one chunk. False, and reported unless call is NULL, if not. */
+IGNIS__PRIVATE bool ignis__sequence_has_pages(const char *call, ignis__sequence *sequence, int from, int to)
+{
+    const ignis__engine *engine = sequence->engine;
+    int g, page, needed;
+    ignis__sequence_forget(sequence, from);
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
+        const ignis__page_group *group = &engine->groups[g];
+        const ignis__page_table *table = &sequence->tables[g];
+        const int end = g == IGNIS__PAGES_OF_WINDOWS && to - from > IGNIS__CHUNK ? from + IGNIS__CHUNK : to;
+        for (page = from / IGNIS__PAGE, needed = 0; group->layers && page * IGNIS__PAGE < end; page++)
+            needed += page >= table->count || group->uses[table->page[page]] > 1;
+        if (needed <= group->free_count)
+            continue;
+        if (call)
+            ignis__fail(IGNIS_DIAG_CACHE_FULL, call,
+                        "the cache%s has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate "
+                        "sequences, or open the model with a larger desc.sequences (%d sequences of %d tokens)",
+                        g == IGNIS__PAGES_OF_WINDOWS ? " of layers with a window" : "", group->pages, (int)IGNIS__PAGE,
+                        group->free_count, needed, engine->model->sequences, engine->context);
+        return false;
+    }
+    return true;
+}
+
+/*  Gives a sequence pages of its own for positions [from, to) in a group, copies pages that it shares, and uploads the
+    table. */
+static void ignis__sequence_take_group(ignis__op *op, ignis__sequence *sequence, int g, int from, int to)
 {
     ignis__engine *engine = sequence->engine;
-    ignis__address cache = op->ok ? ignis__op_write(op, engine->cache) : 0;
-    int64_t size = ignis__engine_page_elements(engine), slab = size * engine->pages;
+    ignis__page_group *group = &engine->groups[g];
+    ignis__page_table *table = &sequence->tables[g];
+    ignis__address cache = op->ok ? ignis__op_write(op, engine->caches[g]) : 0;
+    int64_t size = ignis__engine_page_elements(engine), slab = size * group->pages;
     int number, to_page, from_page;
     void *params[] = {&cache, &slab, &size, &to_page, &from_page};
     for (number = from / IGNIS__PAGE; op->ok && number * IGNIS__PAGE < to; number++) {
-        bool fresh = number >= sequence->page_count;
-        if (!fresh && engine->uses[sequence->page[number]] == 1)
+        bool fresh = number >= table->count;
+        if (!fresh && group->uses[table->page[number]] == 1)
             continue;
-        to_page = engine->free_pages[engine->free_count - 1];
+        to_page = group->free_pages[group->free_count - 1];
         if (!fresh) {
-            from_page = sequence->page[number];
-            ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_COPY), engine->model->dtype,
-                                 2 * (int64_t)engine->model->layers, 256, params);
+            from_page = table->page[number];
+            ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_COPY), engine->model->dtype, 2 * (int64_t)group->layers,
+                                 256, params);
             if (!op->ok)
                 return;
-            engine->uses[from_page]--;
+            group->uses[from_page]--;
         }
-        engine->free_count--;
-        engine->uses[to_page] = 1;
-        sequence->page[number] = to_page;
-        sequence->page_count += fresh;
-        sequence->pages_uploaded = sequence->pages_uploaded < number ? sequence->pages_uploaded : number;
+        group->free_count--;
+        group->uses[to_page] = 1;
+        table->page[number] = to_page;
+        table->count += fresh;
+        table->uploaded = table->uploaded < number ? table->uploaded : number;
     }
-    ignis__upload_i32(op, engine->model->dtype, sequence->pages_on_device, sequence->pages_uploaded,
-                      sequence->page + sequence->pages_uploaded, sequence->page_count - sequence->pages_uploaded);
+    table->uploaded = table->uploaded < table->first ? table->first : table->uploaded;
+    ignis__upload_i32(op, engine->model->dtype, sequence->pages_on_device,
+                      (int64_t)g * ignis__engine_context_pages(engine) + table->uploaded, table->page + table->uploaded,
+                      table->count - table->uploaded);
+    if (op->ok)
+        table->uploaded = table->count;
+}
+
+/*  Gives a sequence pages of its own for positions [from, to), and uploads ids and pages. The caller has checked that
+    the pages are free. */
+IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *sequence, int from, int to)
+{
+    ignis__engine *engine = sequence->engine;
+    int g;
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++)
+        if (engine->groups[g].layers)
+            ignis__sequence_take_group(op, sequence, g, from, to);
     ignis__upload_i32(op, engine->model->dtype, sequence->ids_on_device, sequence->uploaded,
                       sequence->ids + sequence->uploaded, sequence->length - sequence->uploaded);
-    if (op->ok) {
-        sequence->pages_uploaded = sequence->page_count;
+    if (op->ok)
         sequence->uploaded = sequence->length;
-    }
 }
 
 IGNIS__PRIVATE void ignis__sequence_fill_row(ignis__op *op, ignis__sequence *sequence, int position,
@@ -30979,6 +31150,28 @@ IGNIS__PRIVATE void ignis__sequence_run_chunk(ignis__op *op, ignis__sequence *se
     ignis__sequence_fill_row(op, sequence, first, &row);
     ignis__upload_rows_from(op, engine->model->dtype, engine->rows, &row, count);
     ignis__engine_layers(op, engine, count, first + count, sequence->in_chunk[first]);
+}
+
+/*  Computes the tokens of a stale sequence again, each in a chunk or not as before, so that all bits are the same. */
+IGNIS__PRIVATE void ignis__sequence_refill(ignis__op *op, ignis__sequence *sequence)
+{
+    const bool *in_chunk = sequence->in_chunk;
+    int at, end;
+    if (!sequence->stale)
+        return;
+    sequence->stale = false;
+    for (at = 0; op->ok && at < sequence->cached; at = end) {
+        const int most = in_chunk[at] ? IGNIS__CHUNK : IGNIS__STEP_ROWS;
+        for (end = at + 1; end < sequence->cached && end < at + most && in_chunk[end] == in_chunk[at];)
+            end++;
+        op->ok = ignis__sequence_has_pages(op->work.call, sequence, at, end);
+        ignis__sequence_take_pages(op, sequence, at, end);
+        ignis__sequence_run_chunk(op, sequence, at, end - at);
+    }
+    if (op->ok)
+        return;
+    ignis__sequence_drop_pages(sequence);
+    sequence->stale = true;
 }
 
 /*  Keeps the hidden state of a sequence's last token, which is the last one of `count` rows. */
@@ -31004,22 +31197,23 @@ static bool ignis__sequence_fill_cache(const char *call, ignis__sequence *sequen
     ignis__engine *engine = sequence->engine;
     ignis__op op;
     int count = 0;
-    if (!ignis__model_check_no_lora(call, sequence->model) ||
-        !ignis__engine_has_pages(call, engine,
-                                 ignis__sequence_pages_needed(sequence, sequence->cached, sequence->length)) ||
-        !ignis__op_begin_on_device(&op, call, engine->device))
+    if (!ignis__model_check_no_lora(call, sequence->model) || !ignis__op_begin_on_device(&op, call, engine->device))
         return false;
-    ignis__sequence_take_pages(&op, sequence, sequence->cached, sequence->length);
+    ignis__sequence_refill(&op, sequence);
+    op.ok = op.ok && ignis__sequence_has_pages(call, sequence, sequence->cached, sequence->length);
     while (op.ok && sequence->cached < sequence->length) {
         count = sequence->length - sequence->cached < IGNIS__CHUNK ? sequence->length - sequence->cached : IGNIS__CHUNK;
         memset(sequence->in_chunk + sequence->cached, count > IGNIS__STEP_ROWS,
                sizeof *sequence->in_chunk * (size_t)count);
+        op.ok = ignis__sequence_has_pages(call, sequence, sequence->cached, sequence->cached + count);
+        ignis__sequence_take_pages(&op, sequence, sequence->cached, sequence->cached + count);
         if (count <= IGNIS__STEP_ROWS && --count == 0)
             break;
         ignis__sequence_run_chunk(&op, sequence, sequence->cached, count);
         if (!op.ok)
             break;
         sequence->cached += count;
+        ignis__sequence_forget(sequence, sequence->cached);
     }
     if (op.ok && sequence->cached == sequence->length)
         ignis__sequence_keep_hidden(&op, sequence, count);
@@ -31029,10 +31223,12 @@ static bool ignis__sequence_fill_cache(const char *call, ignis__sequence *sequen
     return ignis__engine_leave(&op);
 }
 
-/*  Keeps the first `length` tokens, and the pages of those that the cache has. */
+/*  Keeps the first `length` tokens, and the pages of those that the cache has. Without all pages that the next row
+    needs, which may be that of the last token, the sequence becomes stale. */
 IGNIS__PRIVATE void ignis__sequence_truncate(ignis__sequence *sequence, int length)
 {
-    int pages;
+    ignis__page_group *groups = sequence->engine->groups;
+    int pages, g;
     sequence->length = length;
     sequence->cached = sequence->cached < length ? sequence->cached : length;
     sequence->last_hidden_length = sequence->last_hidden_length <= length ? sequence->last_hidden_length : 0;
@@ -31041,13 +31237,18 @@ IGNIS__PRIVATE void ignis__sequence_truncate(ignis__sequence *sequence, int leng
     sequence->hashed_length = sequence->hashed_length <= length ? sequence->hashed_length : 0;
     sequence->constrained = sequence->constrained < length ? sequence->constrained : length;
     sequence->epoch = sequence->matched <= length ? sequence->epoch : 0;
-    while (sequence->page_count > pages) {
-        int page = sequence->page[--sequence->page_count];
-        if (--sequence->engine->uses[page] == 0)
-            sequence->engine->free_pages[sequence->engine->free_count++] = page;
+    sequence->stale =
+        sequence->cached > 0 &&
+        (sequence->stale || sequence->tables[IGNIS__PAGES_OF_WINDOWS].first * IGNIS__PAGE >
+                                ignis__window_begin(&groups[IGNIS__PAGES_OF_WINDOWS], sequence->cached - 1, false));
+    if (sequence->stale || pages == 0)
+        ignis__sequence_drop_pages(sequence);
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
+        ignis__page_table *table = &sequence->tables[g];
+        while (table->count > pages)
+            ignis__page_drop(&groups[g], table->page[--table->count]);
+        table->uploaded = table->uploaded < table->count ? table->uploaded : table->count;
     }
-    sequence->pages_uploaded =
-        sequence->pages_uploaded < sequence->page_count ? sequence->pages_uploaded : sequence->page_count;
 }
 
 /*  Checks that the model has these ids. False, and reported, if not. */
@@ -31361,8 +31562,8 @@ IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *cons
         return false;
     for (i = 0; op.ok && i < count; i++) { /* in order: the last sequence of a shared page needs no copy */
         ignis__sequence *sequence = sequences[i];
-        op.ok = ignis__engine_has_pages(call, engine,
-                                        ignis__sequence_pages_needed(sequence, sequence->length - 1, sequence->length));
+        ignis__sequence_refill(&op, sequence);
+        op.ok = op.ok && ignis__sequence_has_pages(call, sequence, sequence->length - 1, sequence->length);
         ignis__sequence_take_pages(&op, sequence, sequence->length - 1, sequence->length);
         if (!op.ok || !ignis__sequence_ends_in_chunk(sequence) || sequence->last_hidden_length == sequence->length)
             continue;
@@ -31406,7 +31607,8 @@ IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *cons
     */
 IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *engine)
 {
-    int64_t pages = ignis__ceil_div(engine->context, IGNIS__PAGE);
+    const int pages = ignis__engine_context_pages(engine);
+    int32_t *page;
     ignis__sequence *sequence = (ignis__sequence *)ignis__pool_take(call, &ignis__sequences);
     if (!sequence)
         return NULL;
@@ -31415,17 +31617,20 @@ IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__mo
     sequence->model = model;
     sequence->engine = engine;
     sequence->ids = (int32_t *)ignis__alloc(sizeof *sequence->ids * ((size_t)engine->context + 1));
-    sequence->page = (int32_t *)ignis__alloc(sizeof *sequence->page * (size_t)pages);
+    page = (int32_t *)ignis__alloc(sizeof *page * IGNIS__PAGE_GROUPS * (size_t)pages);
+    sequence->tables[0].page = page;
     sequence->in_chunk = (bool *)ignis__alloc(sizeof *sequence->in_chunk * ((size_t)engine->context + 1));
-    if (!sequence->ids || !sequence->page || !sequence->in_chunk)
+    if (page)
+        sequence->tables[1].page = page + pages;
+    if (!sequence->ids || !page || !sequence->in_chunk)
         ignis__fail_host_memory(call, sizeof *sequence->ids * ((size_t)engine->context + 1));
     else if (ignis__engine_alloc(call, engine, &sequence->ids_on_device, 1, (int64_t)engine->context + 1, IGNIS_I32) &&
-             ignis__engine_alloc(call, engine, &sequence->pages_on_device, 1, pages, IGNIS_I32))
+             ignis__engine_alloc(call, engine, &sequence->pages_on_device, IGNIS__PAGE_GROUPS, pages, IGNIS_I32))
         return sequence;
     if (sequence->ids_on_device)
         ignis__array_unclaim(call, sequence->ids_on_device);
     ignis__free(sequence->ids);
-    ignis__free(sequence->page);
+    ignis__free(page);
     ignis__free(sequence->in_chunk);
     ignis__pool_recycle(&ignis__sequences, sequence);
     return NULL;
@@ -31561,14 +31766,19 @@ IGNIS_API ignis_status ignis_sequence_query(ignis_sequence handle, ignis_sequenc
     static const char call[] = "ignis_sequence_query";
     ignis__sequence *sequence = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handle.id);
     ignis_status status = IGNIS_OK;
+    const ignis__page_group *groups;
+    int64_t free_pages;
     if (!sequence)
         return ignis__failed();
     if (info) {
+        groups = sequence->engine->groups;
         ignis__mutex_lock(&sequence->engine->lock);
         memset(info, 0, sizeof *info);
         info->length = sequence->length;
         info->context = sequence->engine->context;
-        info->free_tokens = (int)ignis__clamp((int64_t)sequence->engine->free_count * IGNIS__PAGE, 0, INT32_MAX);
+        free_pages =
+            groups[groups[IGNIS__PAGES_OF_ALL].layers ? IGNIS__PAGES_OF_ALL : IGNIS__PAGES_OF_WINDOWS].free_count;
+        info->free_tokens = (int)ignis__clamp(free_pages * IGNIS__PAGE, 0, INT32_MAX);
         info->log_prob = (double)sequence->log_prob;
         ignis__mutex_unlock(&sequence->engine->lock);
     } else {
@@ -31635,19 +31845,25 @@ IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence handle)
     static const char call[] = "ignis_sequence_fork";
     ignis_sequence none = IGNIS__ZERO;
     ignis__sequence *sequence = ignis__sequence_enter(call, handle), *fork;
-    int i;
+    int g, i;
     if (!sequence)
         return none;
     fork = ignis__sequence_make(call, sequence->model, sequence->engine);
     if (fork) {
         (void)ignis__pool_hold_more(sequence->model);
         memcpy(fork->ids, sequence->ids, sizeof *sequence->ids * (size_t)sequence->length);
-        memcpy(fork->page, sequence->page, sizeof *sequence->page * (size_t)sequence->page_count);
-        for (i = 0; i < sequence->page_count; i++)
-            sequence->engine->uses[sequence->page[i]]++;
+        for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
+            const ignis__page_table *table = &sequence->tables[g];
+            for (i = table->first; i < table->count; i++) {
+                fork->tables[g].page[i] = table->page[i];
+                sequence->engine->groups[g].uses[table->page[i]]++;
+            }
+            fork->tables[g].first = table->first;
+            fork->tables[g].count = table->count;
+        }
         fork->length = sequence->length;
-        fork->page_count = sequence->page_count;
         fork->cached = sequence->cached;
+        fork->stale = sequence->stale;
         memcpy(fork->in_chunk, sequence->in_chunk, sizeof *sequence->in_chunk * (size_t)sequence->length);
         fork->last_hidden = sequence->last_hidden;
         fork->last_hidden_length = sequence->last_hidden_length;
@@ -31898,8 +32114,9 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *sequence,
     }
     ignis__engine_settle(call, engine);
     /* alone: no token ahead; ranks compare their arguments in every step */
-    alone = !event && (!continues || sequence->length == 0 || ignis__sequence_ends_in_chunk(sequence) ||
-                       sampling->bias_count || sequence->grammar || engine->model->parallel.size > 1);
+    alone =
+        !event && (!continues || sequence->length == 0 || sequence->stale || ignis__sequence_ends_in_chunk(sequence) ||
+                   sampling->bias_count || sequence->grammar || engine->model->parallel.size > 1);
     state = sequence->grammar && sequence->length ? ignis__sequence_match_grammar(call, sequence) : NULL;
     if (state && state->count == 0)
         id = -3;
@@ -31912,14 +32129,12 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *sequence,
         id == -2 && !alone && !ignis__model_check_no_lora(call, sequence->model); /* checked with a token ahead, too */
     ok = id == -2 && !alone && !fails;
     if (ok && !event)
-        event =
-            ignis__sampling_check(call, sampling, engine->model->vocab) &&
-                    ignis__engine_has_pages(
-                        call, engine, ignis__sequence_pages_needed(sequence, sequence->length - 1, sequence->length))
-                ? ignis__generate_queue_step(call, sequence, sequence->length - 1, sampling, false)
-                : NULL;
+        event = ignis__sampling_check(call, sampling, engine->model->vocab) &&
+                        ignis__sequence_has_pages(call, sequence, sequence->length - 1, sequence->length)
+                    ? ignis__generate_queue_step(call, sequence, sequence->length - 1, sampling, false)
+                    : NULL;
     if (ok && event && continues && sequence->length + 1 < engine->context && !sampling->bias_count &&
-        ignis__sequence_pages_needed(sequence, sequence->length, sequence->length + 1) <= engine->free_count) {
+        ignis__sequence_has_pages(NULL, sequence, sequence->length, sequence->length + 1)) {
         next = ignis__generate_queue_step(call, sequence, sequence->length, sampling, true);
         fails = !next; /* this token is lost as well */
     }

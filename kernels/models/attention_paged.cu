@@ -66,7 +66,7 @@ template <int G> __device__ inline void walk(const ignis__paged &p, findings<G> 
     const auto find = [&](int at) {
 #pragma unroll
         for (int j = 0; j < BATCH; j++)
-            place[j] = cache.offset(row.pages, key_of(at, j), heads.kv);
+            place[j] = cache.offset(row.pages + p.table, key_of(at, j), heads.kv);
     };
     const auto fetch = [&](int at, bool old, bool fresh) {
 #pragma unroll

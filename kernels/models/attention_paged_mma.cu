@@ -44,7 +44,8 @@ __cluster_dims__(CLUSTER, 1, 1)
     const ignis__generate_row &row = p.rows[blockIdx.z];
     const paged_heads heads(p, HEADS, blockIdx.y);
     const paged_splits splits(row.position + 1, p.window);
-    paged_team<!CLUSTERED> team({p.k, p.v, p.kv_heads, p.head_dim}, row.pages, p.scale, of_teams[threadIdx.x / TEAM]);
+    const int32_t *const pages = row.pages + p.table;
+    paged_team<!CLUSTERED> team({p.k, p.v, p.kv_heads, p.head_dim}, pages, p.scale, of_teams[threadIdx.x / TEAM]);
     const int first = blockIdx.x * TEAMS + team.number, stride = gridDim.x * TEAMS, end = splits.end;
     /* pairs of elements that a block of a cluster combines */
     const int share = (heads.count * p.head_dim + 2 * CLUSTER - 1) / (2 * CLUSTER);
@@ -60,7 +61,7 @@ __cluster_dims__(CLUSTER, 1, 1)
         const int last = end - 1, r = last % PAGE;
         if (last - team.from >= SPLIT)
             return;
-        const long long there = team.place(row.pages[last / PAGE], r);
+        const long long there = team.place(pages[last / PAGE], r);
         team.replace(
             team.from, last, [&](int c) { return team.load_chunk(p.k + there, c, true); },
             team.load_value(p.v + there));

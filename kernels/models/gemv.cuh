@@ -156,7 +156,7 @@ struct finish_line {
         to = p.out + c * p.result_row + low;
         if (head >= p.heads) {
             const generate_cache<T> cache = {head >= p.heads + p.kv_heads ? p.values : p.keys, p.kv_heads, p.head_dim};
-            to = cache.at(place.pages, place.position, (head - p.heads) % p.kv_heads) + i;
+            to = cache.at(place.pages + p.table, place.position, (head - p.heads) % p.kv_heads) + i;
         }
     }
     /*  Loads what earlier kernels write. */

@@ -282,7 +282,7 @@ extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
         if (p.turns && p.rest_scale > 0 && threadIdx.x >= p.turning)
             cosines[threadIdx.x] = W(p.rest_scale);
     }
-    const int page = position < 0 ? 0 : row.pages[position / PAGE];
+    const int page = position < 0 ? 0 : row.pages[p.table + position / PAGE];
     ignis_grid_dependency();
     if (position < 0)
         return;
@@ -342,21 +342,22 @@ extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
     }
 }
 
-/*  Gathers keys and values of a sequence's first tokens from its pages: [tokens, kv_heads, head_dim]. head_dim is a
-    multiple of 8. */
+/*  Gathers keys and values of a sequence's tokens [first, end) from its pages: [tokens, kv_heads, head_dim]. head_dim
+    is a multiple of 8. table: see ignis__generate_row. */
 extern "C" __global__ void __launch_bounds__(256)
-    ignis_generate_gather(T *k_to, T *v_to, const T *k, const T *v, const ignis__generate_row *row, int tokens,
-                          int kv_heads, int head_dim)
+    ignis_generate_gather(T *k_to, T *v_to, const T *k, const T *v, const ignis__generate_row *row, int table,
+                          int first, int end, int kv_heads, int head_dim)
 {
     constexpr int pack = 16 / sizeof(T);
-    const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = at / width,
+    const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = first + at / width,
               i = at % width * pack;
+    const long long to = (long long)token * width * pack + i;
     ignis_grid_dependency();
-    if (token >= tokens)
+    if (token >= end)
         return;
     const generate_cache<const T> keys = {k, kv_heads, head_dim}, values = {v, kv_heads, head_dim};
-    ignis_store(k_to + (long long)at * pack, ignis_load(keys.at(row->pages, token, i / head_dim) + i % head_dim));
-    ignis_store(v_to + (long long)at * pack, ignis_load(values.at(row->pages, token, i / head_dim) + i % head_dim));
+    ignis_store(k_to + to, ignis_load(keys.at(row->pages + table, token, i / head_dim) + i % head_dim));
+    ignis_store(v_to + to, ignis_load(values.at(row->pages + table, token, i / head_dim) + i % head_dim));
 }
 
 /*  Copies a page in all layers, keys and values, for a sequence that is about to write to a page that others share.

@@ -15,6 +15,11 @@ IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *engine)
     return (int64_t)IGNIS__PAGE * engine->model->kv_heads * engine->model->head_dim;
 }
 
+IGNIS__PRIVATE int ignis__engine_context_pages(const ignis__engine *engine)
+{
+    return (int)ignis__ceil_div(engine->context, IGNIS__PAGE);
+}
+
 /*  Destroys an engine. The caller knows that no decode step of it runs. After a lost device only host memory is
     freed. */
 IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *object)
@@ -41,7 +46,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *ob
     }
     if (engine->vocabulary)
         ignis__vocabulary_free(engine->vocabulary);
-    for (array = &engine->cache; array <= &engine->agreement; array++)
+    for (array = engine->caches; array <= &engine->agreement; array++)
         if (*array)
             ignis__array_unclaim(call, *array);
     for (array = &engine->embedding; array <= &engine->head; array++)
@@ -52,9 +57,11 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *ob
         if (*array)
             ignis__array_drop(call, *array);
     ignis__free(engine->layer);
-    ignis__free(engine->uses);
+    for (i = 0; i < IGNIS__PAGE_GROUPS; i++) {
+        ignis__free(engine->groups[i].uses);
+        ignis__free(engine->groups[i].free_pages);
+    }
     ignis__free(engine->mask);
-    ignis__free(engine->free_pages);
     ignis__free(engine);
 }
 

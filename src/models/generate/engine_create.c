@@ -28,6 +28,48 @@ IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engin
     return true;
 }
 
+/*  Sets the layers and the numbers of pages of the groups. `pages`: for all tokens of all sequences. */
+IGNIS__COLD static void ignis__engine_divide_layers(ignis__engine *engine, int64_t pages)
+{
+    ignis__page_group *all = &engine->groups[IGNIS__PAGES_OF_ALL], *windows = &engine->groups[IGNIS__PAGES_OF_WINDOWS];
+    const int64_t tokens = ignis__model_window_tokens(engine->model, &windows->window, &windows->layers);
+    all->layers = engine->model->layers - windows->layers;
+    all->pages = all->layers ? (int)ignis__clamp(pages, 1, INT32_MAX) : 0;
+    windows->pages = (int)(tokens / IGNIS__PAGE); /* fewer than `pages`, which are checked */
+}
+
+/*  Allocates the cache. False, and reported, if there is no memory. */
+IGNIS__COLD static bool ignis__engine_alloc_caches(const char *call, ignis__engine *engine)
+{
+    bool ok = true;
+    int g;
+    for (g = 0; ok && g < IGNIS__PAGE_GROUPS; g++) {
+        const ignis__page_group *group = &engine->groups[g];
+        ok = !group->layers ||
+             ignis__engine_alloc(call, engine, &engine->caches[g], (int64_t)2 * group->layers,
+                                 group->pages * ignis__engine_page_elements(engine), engine->model->dtype);
+    }
+    return ok;
+}
+
+/*  Makes the lists of pages, all of which are free. False, and reported, if there is no memory. */
+IGNIS__COLD static bool ignis__engine_free_all_pages(const char *call, ignis__engine *engine)
+{
+    int g, i;
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
+        ignis__page_group *group = &engine->groups[g];
+        if (!group->layers)
+            continue;
+        group->uses = (int *)ignis__alloc(sizeof *group->uses * (size_t)group->pages);
+        group->free_pages = (int *)ignis__alloc(sizeof *group->free_pages * (size_t)group->pages);
+        if (!group->uses || !group->free_pages)
+            return ignis__fail_host_memory(call, sizeof *group->uses * 2 * (size_t)group->pages) == IGNIS_OK;
+        for (i = 0; i < group->pages; i++)
+            group->free_pages[group->free_count++] = group->pages - 1 - i;
+    }
+    return true;
+}
+
 /*  Tells whether results of attention and MLP are scaled or normalised before they are added. */
 IGNIS__COLD static bool ignis__engine_adds_results(const ignis__engine *engine)
 {
@@ -70,14 +112,13 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     if (ok &&
         (engine->layer = (ignis__engine_layer *)ignis__alloc(sizeof *engine->layer * (size_t)model->layers)) == NULL)
         ok = ignis__fail_host_memory(call, sizeof *engine->layer * (size_t)model->layers) == IGNIS_OK;
-    engine->pages = (int)ignis__clamp(pages, 1, INT32_MAX);
+    ignis__engine_divide_layers(engine, pages);
     memset(&paged, 0, sizeof paged);
     paged.heads = model->heads;
     paged.head_dim = model->head_dim;
     paged.splits = engine->splits;
     ok = ok && ignis__engine_hold_weights(call, engine) && ignis__engine_alloc_dequantised(call, engine) &&
-         ignis__engine_alloc(call, engine, &engine->cache, (int64_t)2 * model->layers,
-                             engine->pages * ignis__engine_page_elements(engine), model->dtype) &&
+         ignis__engine_alloc_caches(call, engine) &&
          ignis__engine_alloc(call, engine, &engine->rows, chunk, (int64_t)sizeof(ignis__generate_row), IGNIS_U8) &&
          ignis__engine_alloc(call, engine, &engine->sum, chunk, model->hidden, wide) &&
          ignis__engine_alloc(call, engine, &engine->normed, chunk, model->hidden, model->dtype) &&
@@ -107,7 +148,8 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          ignis__engine_alloc(call, engine, &engine->block_counts, engine->step_rows, model->heads, IGNIS_I32) &&
          ignis__op_begin_on_device(&op, call, engine->device);
     if (ok) {
-        (void)ignis__op_write(&op, engine->cache); /* takes the memory now, so that a full device fails here */
+        for (i = 0; i < IGNIS__PAGE_GROUPS; i++) /* takes the memory now, so that a full device fails here */
+            (void)(engine->caches[i] && ignis__op_write(&op, engine->caches[i]));
         for (i = 0; i < 2; i++) {
             memcpy(rope_table, ignis__rope_round_frequencies(frequencies, engine->frequencies[i]), sizeof rope_table);
             ignis__upload_i32(&op, model->dtype, engine->rope_table, i * IGNIS__ROPE_HALF, rope_table,
@@ -122,14 +164,11 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
         ok = ignis__op_leave(&op) == IGNIS_OK && ignis__engine_single_launch(call, engine);
     }
     if (ok) {
-        engine->uses = (int *)ignis__alloc(sizeof *engine->uses * (size_t)engine->pages);
-        engine->free_pages = (int *)ignis__alloc(sizeof *engine->free_pages * (size_t)engine->pages);
         engine->mask = (ignis__engine_mask *)ignis__alloc(sizeof *engine->mask * (size_t)engine->mask_count);
-        ok = (engine->uses && engine->free_pages && engine->mask) ||
-             ignis__fail_host_memory(call, sizeof *engine->uses * 2 * (size_t)engine->pages) == IGNIS_OK;
+        ok = engine->mask
+                 ? ignis__engine_free_all_pages(call, engine)
+                 : ignis__fail_host_memory(call, sizeof *engine->mask * (size_t)engine->mask_count) == IGNIS_OK;
     }
-    for (i = 0; ok && i < engine->pages; i++)
-        engine->free_pages[engine->free_count++] = engine->pages - 1 - i;
     if (ok)
         return engine;
     ignis__engine_destroy(call, engine);

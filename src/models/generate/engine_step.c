@@ -269,17 +269,23 @@ static void ignis__layers_experts(ignis__layers_pass *pass, const ignis__engine_
 IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, int count, int end, bool is_chunk)
 {
     const ignis__model *model = engine->model;
-    ignis__address slab =
-        (ignis__address)(engine->pages * ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size);
+    const int64_t page = ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size;
+    ignis__address at[IGNIS__PAGE_GROUPS]; /* keys of the next layer of a group */
     ignis__layers_pass pass;
     ignis__pre_norm *norm = &pass.norm;
-    int i;
+    int i, g;
     ignis__layers_pass_begin(&pass, op, engine, count, end, is_chunk);
-    pass.keys = ignis__op_write(op, engine->cache);
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++)
+        at[g] = engine->caches[g] ? ignis__op_write(op, engine->caches[g]) : 0;
     ignis__embed_rows(op, count, engine);
-    for (i = 0; op->ok && i < model->layers; i++, pass.keys += 2 * slab) {
+    for (i = 0; op->ok && i < model->layers; i++) {
         const ignis__engine_layer *layer = &engine->layer[i];
-        pass.values = pass.keys + slab;
+        g = model->layer[i].window > 0 && engine->groups[IGNIS__PAGES_OF_WINDOWS].layers ? IGNIS__PAGES_OF_WINDOWS
+                                                                                         : IGNIS__PAGES_OF_ALL;
+        pass.keys = at[g];
+        pass.values = pass.keys + (ignis__address)(engine->groups[g].pages * page);
+        at[g] = pass.values + (ignis__address)(engine->groups[g].pages * page);
+        pass.cache.table = pass.direct.table = pass.paged.table = g * ignis__engine_context_pages(engine);
         pass.paged.window = model->layer[i].window;
         norm->weight = layer->attn_norm;
         norm->bias = layer->attn_norm_bias;
@@ -369,8 +375,8 @@ static void ignis__engine_launch_single(ignis__op *op, ignis__engine *engine)
     if (engine->embedding->blocks.count)
         p.table = ignis__quantised_part(&engine->embedding->blocks, 0, p.embedding);
     p.positions = engine->positions ? ignis__op_read(op, engine->positions) : 0;
-    p.cache = ignis__op_write(op, engine->cache);
-    p.slab = engine->pages * ignis__engine_page_elements(engine);
+    p.cache = ignis__op_write(op, engine->caches[IGNIS__PAGES_OF_ALL]);
+    p.slab = engine->groups[IGNIS__PAGES_OF_ALL].pages * ignis__engine_page_elements(engine);
     p.logits = ignis__op_write(op, engine->logits);
     p.sums[0] = ignis__op_write(op, engine->step_scratch);
     p.sums[1] = p.sums[0] + 8 * (ignis__address)model->hidden;

@@ -56,8 +56,9 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *sequence,
     }
     ignis__engine_settle(call, engine);
     /* alone: no token ahead; ranks compare their arguments in every step */
-    alone = !event && (!continues || sequence->length == 0 || ignis__sequence_ends_in_chunk(sequence) ||
-                       sampling->bias_count || sequence->grammar || engine->model->parallel.size > 1);
+    alone =
+        !event && (!continues || sequence->length == 0 || sequence->stale || ignis__sequence_ends_in_chunk(sequence) ||
+                   sampling->bias_count || sequence->grammar || engine->model->parallel.size > 1);
     state = sequence->grammar && sequence->length ? ignis__sequence_match_grammar(call, sequence) : NULL;
     if (state && state->count == 0)
         id = -3;
@@ -70,14 +71,12 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *sequence,
         id == -2 && !alone && !ignis__model_check_no_lora(call, sequence->model); /* checked with a token ahead, too */
     ok = id == -2 && !alone && !fails;
     if (ok && !event)
-        event =
-            ignis__sampling_check(call, sampling, engine->model->vocab) &&
-                    ignis__engine_has_pages(
-                        call, engine, ignis__sequence_pages_needed(sequence, sequence->length - 1, sequence->length))
-                ? ignis__generate_queue_step(call, sequence, sequence->length - 1, sampling, false)
-                : NULL;
+        event = ignis__sampling_check(call, sampling, engine->model->vocab) &&
+                        ignis__sequence_has_pages(call, sequence, sequence->length - 1, sequence->length)
+                    ? ignis__generate_queue_step(call, sequence, sequence->length - 1, sampling, false)
+                    : NULL;
     if (ok && event && continues && sequence->length + 1 < engine->context && !sampling->bias_count &&
-        ignis__sequence_pages_needed(sequence, sequence->length, sequence->length + 1) <= engine->free_count) {
+        ignis__sequence_has_pages(NULL, sequence, sequence->length, sequence->length + 1)) {
         next = ignis__generate_queue_step(call, sequence, sequence->length, sampling, true);
         fails = !next; /* this token is lost as well */
     }

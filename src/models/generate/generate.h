@@ -32,7 +32,8 @@ typedef struct ignis_sampling_desc {
 
 typedef struct ignis_sequence_info {
     int length, context; /* tokens that it has; tokens that it may have */
-    /* tokens in free pages of the KV cache, for all sequences of the model */
+    /* tokens in free pages of the KV cache, for all sequences of the model; of layers with a window only if all have
+       one */
     int free_tokens;
     /* of the last sampled token, by the model itself: temperature 1, no filters */
     double log_prob;
@@ -41,7 +42,8 @@ typedef struct ignis_sequence_info {
 /*  ignis_sequence_begin - make an empty sequence of a model
     The first sequence of a model allocates the KV cache. It has pages of 16 tokens, for ignis_model_desc.sequences
     sequences of ignis_model_desc.context tokens. More sequences are possible if they are shorter, or share their
-    beginning.
+    beginning. Layers with a window have pages of their own: a sequence keeps those of its window and of 64 tokens
+    before it, up to a multiple of 64 tokens.
     Returns: the sequence, or no handle.
     Errors: FREED, UNSUPPORTED (this thread captures a graph; heads of more than 256 elements or not a multiple of 8;
     more than 2^19 tokens; a cache_dtype that is not the model's), MEMORY (also if the device has no memory for the
@@ -125,7 +127,9 @@ IGNIS_API ignis_status ignis_sequence_query(ignis_sequence sequence, ignis_seque
 IGNIS_API int ignis_sequence_ids(ignis_sequence sequence, int32_t *ids, int capacity);
 
 /*  ignis_sequence_truncate - keep the first `length` tokens only
-    Pages of the KV cache that no sequence needs any more become free.
+    Pages of the KV cache that no sequence needs any more become free. If layers have a window, and more than 64 tokens
+    are cut off, the keys of the new window may be gone: the next call that needs them computes all tokens of the
+    sequence again, with the same bits.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (below 0, or more than it has), UNSUPPORTED (this thread captures a graph).
     Ownership: unchanged.

@@ -1,70 +1,109 @@
 /*  models/generate/kv_cache.c - pages of the KV cache, and tokens that enter it
 
-    A page has the keys and values of 16 positions in all layers. Forks share pages, so a page that others use, too,
-    is copied before a sequence writes to it.
-    Invariants: engine->uses[page] counts the sequences of a page; a page with 0 is in engine->free_pages.
+    A page has the keys and values of 16 positions in all layers of its group. Forks share pages, so a page that others
+    use, too, is copied before a sequence writes to it. Layers with a window are a group of their own: a sequence gives
+    up the pages that its window has left. A sequence that is truncated to where it has given up pages is stale: it has
+    no pages, and its tokens are computed again, in the same way, when they are needed.
+    Invariants: group->uses[page] counts the sequences of a page; a page with 0 is in group->free_pages.
     May use: engine_step.c. Locks: the caller holds the engine's lock. */
 
 #include "room.h"
 
-/*  Returns how many pages a sequence needs before it can write positions [from, to) to pages of its own. */
-IGNIS__PRIVATE int ignis__sequence_pages_needed(const ignis__sequence *sequence, int from, int to)
+/*  Returns the first key that windows reach from `position`, or from IGNIS__REWIND tokens before it with `rewinds`.
+    It begins a grain, because kernels load tiles of keys whole. */
+static int ignis__window_begin(const ignis__page_group *group, int position, bool rewinds)
 {
-    int page, needed = 0;
-    for (page = from / IGNIS__PAGE; page * IGNIS__PAGE < to; page++)
-        needed += page >= sequence->page_count || sequence->engine->uses[sequence->page[page]] > 1;
-    return needed;
+    const int64_t begin = (int64_t)position - group->window + 1 - (rewinds ? (int)IGNIS__REWIND + 1 : 0);
+    return begin < 0 ? 0 : (int)(begin / IGNIS__WINDOW_GRAIN * IGNIS__WINDOW_GRAIN);
 }
 
-/*  Checks that the cache has `needed` free pages. False, and reported, if not. */
-IGNIS__PRIVATE bool ignis__engine_has_pages(const char *call, const ignis__engine *engine, int needed)
+/*  Gives up the pages before the window of the row at `position`, except those that a truncation may need. */
+static void ignis__sequence_forget(ignis__sequence *sequence, int position)
 {
-    if (needed <= engine->free_count)
-        return true;
-    ignis__fail(IGNIS_DIAG_CACHE_FULL, call,
-                "the cache has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate sequences, "
-                "or open the model with a "
-                "larger desc.sequences (%d sequences of %d tokens)",
-                engine->pages, (int)IGNIS__PAGE, engine->free_count, needed, engine->model->sequences, engine->context);
-    return false;
+    ignis__page_group *group = &sequence->engine->groups[IGNIS__PAGES_OF_WINDOWS];
+    ignis__page_table *table = &sequence->tables[IGNIS__PAGES_OF_WINDOWS];
+    const int first = ignis__window_begin(group, position, true) / IGNIS__PAGE;
+    for (; group->layers && table->first < first && table->first < table->count; table->first++)
+        ignis__page_drop(group, table->page[table->first]);
 }
 
-/*  Gives a sequence pages of its own for positions [from, to), copies pages that it shares, and uploads ids and
-    pages. The caller has checked that the pages are free. */
-IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *sequence, int from, int to)
+/*  Checks that the cache has the pages that a sequence needs before it can write positions [from, to) to pages of its
+    own; of windows those of one chunk. False, and reported unless call is NULL, if not. */
+IGNIS__PRIVATE bool ignis__sequence_has_pages(const char *call, ignis__sequence *sequence, int from, int to)
+{
+    const ignis__engine *engine = sequence->engine;
+    int g, page, needed;
+    ignis__sequence_forget(sequence, from);
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
+        const ignis__page_group *group = &engine->groups[g];
+        const ignis__page_table *table = &sequence->tables[g];
+        const int end = g == IGNIS__PAGES_OF_WINDOWS && to - from > IGNIS__CHUNK ? from + IGNIS__CHUNK : to;
+        for (page = from / IGNIS__PAGE, needed = 0; group->layers && page * IGNIS__PAGE < end; page++)
+            needed += page >= table->count || group->uses[table->page[page]] > 1;
+        if (needed <= group->free_count)
+            continue;
+        if (call)
+            ignis__fail(IGNIS_DIAG_CACHE_FULL, call,
+                        "the cache%s has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate "
+                        "sequences, or open the model with a larger desc.sequences (%d sequences of %d tokens)",
+                        g == IGNIS__PAGES_OF_WINDOWS ? " of layers with a window" : "", group->pages, (int)IGNIS__PAGE,
+                        group->free_count, needed, engine->model->sequences, engine->context);
+        return false;
+    }
+    return true;
+}
+
+/*  Gives a sequence pages of its own for positions [from, to) in a group, copies pages that it shares, and uploads the
+    table. */
+static void ignis__sequence_take_group(ignis__op *op, ignis__sequence *sequence, int g, int from, int to)
 {
     ignis__engine *engine = sequence->engine;
-    ignis__address cache = op->ok ? ignis__op_write(op, engine->cache) : 0;
-    int64_t size = ignis__engine_page_elements(engine), slab = size * engine->pages;
+    ignis__page_group *group = &engine->groups[g];
+    ignis__page_table *table = &sequence->tables[g];
+    ignis__address cache = op->ok ? ignis__op_write(op, engine->caches[g]) : 0;
+    int64_t size = ignis__engine_page_elements(engine), slab = size * group->pages;
     int number, to_page, from_page;
     void *params[] = {&cache, &slab, &size, &to_page, &from_page};
     for (number = from / IGNIS__PAGE; op->ok && number * IGNIS__PAGE < to; number++) {
-        bool fresh = number >= sequence->page_count;
-        if (!fresh && engine->uses[sequence->page[number]] == 1)
+        bool fresh = number >= table->count;
+        if (!fresh && group->uses[table->page[number]] == 1)
             continue;
-        to_page = engine->free_pages[engine->free_count - 1];
+        to_page = group->free_pages[group->free_count - 1];
         if (!fresh) {
-            from_page = sequence->page[number];
-            ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_COPY), engine->model->dtype,
-                                 2 * (int64_t)engine->model->layers, 256, params);
+            from_page = table->page[number];
+            ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_COPY), engine->model->dtype, 2 * (int64_t)group->layers,
+                                 256, params);
             if (!op->ok)
                 return;
-            engine->uses[from_page]--;
+            group->uses[from_page]--;
         }
-        engine->free_count--;
-        engine->uses[to_page] = 1;
-        sequence->page[number] = to_page;
-        sequence->page_count += fresh;
-        sequence->pages_uploaded = sequence->pages_uploaded < number ? sequence->pages_uploaded : number;
+        group->free_count--;
+        group->uses[to_page] = 1;
+        table->page[number] = to_page;
+        table->count += fresh;
+        table->uploaded = table->uploaded < number ? table->uploaded : number;
     }
-    ignis__upload_i32(op, engine->model->dtype, sequence->pages_on_device, sequence->pages_uploaded,
-                      sequence->page + sequence->pages_uploaded, sequence->page_count - sequence->pages_uploaded);
+    table->uploaded = table->uploaded < table->first ? table->first : table->uploaded;
+    ignis__upload_i32(op, engine->model->dtype, sequence->pages_on_device,
+                      (int64_t)g * ignis__engine_context_pages(engine) + table->uploaded, table->page + table->uploaded,
+                      table->count - table->uploaded);
+    if (op->ok)
+        table->uploaded = table->count;
+}
+
+/*  Gives a sequence pages of its own for positions [from, to), and uploads ids and pages. The caller has checked that
+    the pages are free. */
+IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *sequence, int from, int to)
+{
+    ignis__engine *engine = sequence->engine;
+    int g;
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++)
+        if (engine->groups[g].layers)
+            ignis__sequence_take_group(op, sequence, g, from, to);
     ignis__upload_i32(op, engine->model->dtype, sequence->ids_on_device, sequence->uploaded,
                       sequence->ids + sequence->uploaded, sequence->length - sequence->uploaded);
-    if (op->ok) {
-        sequence->pages_uploaded = sequence->page_count;
+    if (op->ok)
         sequence->uploaded = sequence->length;
-    }
 }
 
 IGNIS__PRIVATE void ignis__sequence_fill_row(ignis__op *op, ignis__sequence *sequence, int position,
@@ -86,6 +125,28 @@ IGNIS__PRIVATE void ignis__sequence_run_chunk(ignis__op *op, ignis__sequence *se
     ignis__sequence_fill_row(op, sequence, first, &row);
     ignis__upload_rows_from(op, engine->model->dtype, engine->rows, &row, count);
     ignis__engine_layers(op, engine, count, first + count, sequence->in_chunk[first]);
+}
+
+/*  Computes the tokens of a stale sequence again, each in a chunk or not as before, so that all bits are the same. */
+IGNIS__PRIVATE void ignis__sequence_refill(ignis__op *op, ignis__sequence *sequence)
+{
+    const bool *in_chunk = sequence->in_chunk;
+    int at, end;
+    if (!sequence->stale)
+        return;
+    sequence->stale = false;
+    for (at = 0; op->ok && at < sequence->cached; at = end) {
+        const int most = in_chunk[at] ? IGNIS__CHUNK : IGNIS__STEP_ROWS;
+        for (end = at + 1; end < sequence->cached && end < at + most && in_chunk[end] == in_chunk[at];)
+            end++;
+        op->ok = ignis__sequence_has_pages(op->work.call, sequence, at, end);
+        ignis__sequence_take_pages(op, sequence, at, end);
+        ignis__sequence_run_chunk(op, sequence, at, end - at);
+    }
+    if (op->ok)
+        return;
+    ignis__sequence_drop_pages(sequence);
+    sequence->stale = true;
 }
 
 /*  Keeps the hidden state of a sequence's last token, which is the last one of `count` rows. */
@@ -111,22 +172,23 @@ static bool ignis__sequence_fill_cache(const char *call, ignis__sequence *sequen
     ignis__engine *engine = sequence->engine;
     ignis__op op;
     int count = 0;
-    if (!ignis__model_check_no_lora(call, sequence->model) ||
-        !ignis__engine_has_pages(call, engine,
-                                 ignis__sequence_pages_needed(sequence, sequence->cached, sequence->length)) ||
-        !ignis__op_begin_on_device(&op, call, engine->device))
+    if (!ignis__model_check_no_lora(call, sequence->model) || !ignis__op_begin_on_device(&op, call, engine->device))
         return false;
-    ignis__sequence_take_pages(&op, sequence, sequence->cached, sequence->length);
+    ignis__sequence_refill(&op, sequence);
+    op.ok = op.ok && ignis__sequence_has_pages(call, sequence, sequence->cached, sequence->length);
     while (op.ok && sequence->cached < sequence->length) {
         count = sequence->length - sequence->cached < IGNIS__CHUNK ? sequence->length - sequence->cached : IGNIS__CHUNK;
         memset(sequence->in_chunk + sequence->cached, count > IGNIS__STEP_ROWS,
                sizeof *sequence->in_chunk * (size_t)count);
+        op.ok = ignis__sequence_has_pages(call, sequence, sequence->cached, sequence->cached + count);
+        ignis__sequence_take_pages(&op, sequence, sequence->cached, sequence->cached + count);
         if (count <= IGNIS__STEP_ROWS && --count == 0)
             break;
         ignis__sequence_run_chunk(&op, sequence, sequence->cached, count);
         if (!op.ok)
             break;
         sequence->cached += count;
+        ignis__sequence_forget(sequence, sequence->cached);
     }
     if (op.ok && sequence->cached == sequence->length)
         ignis__sequence_keep_hidden(&op, sequence, count);
@@ -136,10 +198,12 @@ static bool ignis__sequence_fill_cache(const char *call, ignis__sequence *sequen
     return ignis__engine_leave(&op);
 }
 
-/*  Keeps the first `length` tokens, and the pages of those that the cache has. */
+/*  Keeps the first `length` tokens, and the pages of those that the cache has. Without all pages that the next row
+    needs, which may be that of the last token, the sequence becomes stale. */
 IGNIS__PRIVATE void ignis__sequence_truncate(ignis__sequence *sequence, int length)
 {
-    int pages;
+    ignis__page_group *groups = sequence->engine->groups;
+    int pages, g;
     sequence->length = length;
     sequence->cached = sequence->cached < length ? sequence->cached : length;
     sequence->last_hidden_length = sequence->last_hidden_length <= length ? sequence->last_hidden_length : 0;
@@ -148,13 +212,18 @@ IGNIS__PRIVATE void ignis__sequence_truncate(ignis__sequence *sequence, int leng
     sequence->hashed_length = sequence->hashed_length <= length ? sequence->hashed_length : 0;
     sequence->constrained = sequence->constrained < length ? sequence->constrained : length;
     sequence->epoch = sequence->matched <= length ? sequence->epoch : 0;
-    while (sequence->page_count > pages) {
-        int page = sequence->page[--sequence->page_count];
-        if (--sequence->engine->uses[page] == 0)
-            sequence->engine->free_pages[sequence->engine->free_count++] = page;
+    sequence->stale =
+        sequence->cached > 0 &&
+        (sequence->stale || sequence->tables[IGNIS__PAGES_OF_WINDOWS].first * IGNIS__PAGE >
+                                ignis__window_begin(&groups[IGNIS__PAGES_OF_WINDOWS], sequence->cached - 1, false));
+    if (sequence->stale || pages == 0)
+        ignis__sequence_drop_pages(sequence);
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
+        ignis__page_table *table = &sequence->tables[g];
+        while (table->count > pages)
+            ignis__page_drop(&groups[g], table->page[--table->count]);
+        table->uploaded = table->uploaded < table->count ? table->uploaded : table->count;
     }
-    sequence->pages_uploaded =
-        sequence->pages_uploaded < sequence->page_count ? sequence->pages_uploaded : sequence->page_count;
 }
 
 /*  Checks that the model has these ids. False, and reported, if not. */

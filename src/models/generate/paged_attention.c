@@ -121,7 +121,8 @@ IGNIS__PRIVATE void ignis__sampling_launch(ignis__op *op, int count, ignis__samp
 }
 
 /*  Launches attention of a chunk's rows by the kernels of ignis_sdpa. end: tokens of the sequence up to the end of
-    the chunk. gathered: [2, tokens, kv_heads * head_dim]; the chunk's own keys and values are there already. */
+    the chunk. gathered: [2, tokens, kv_heads * head_dim]; the chunk's own keys and values are there already. Of those
+    before the chunk it gathers what the first row sees: no kernel uses values before the windows of all rows. */
 IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, const ignis__paged *paged,
                                            ignis__array *gathered)
 {
@@ -129,12 +130,13 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
     int64_t width = (int64_t)paged->kv_heads * paged->head_dim, size = ignis__dtypes[dtype].size;
     ignis__address k_to = ignis__op_write(op, gathered), v_to = k_to + (ignis__address)(gathered->numel / 2 * size),
                    k = paged->k, v = paged->v, row = paged->rows;
-    int kv_heads = paged->kv_heads, head_dim = paged->head_dim, before = end - count;
-    void *params[] = {&k_to, &v_to, &k, &v, &row, &before, &kv_heads, &head_dim};
+    int kv_heads = paged->kv_heads, head_dim = paged->head_dim, before = end - count, table = paged->table;
+    int first = paged->window > 0 && paged->window <= before ? before - paged->window + 1 : 0;
+    void *params[] = {&k_to, &v_to, &k, &v, &row, &table, &first, &before, &kv_heads, &head_dim};
     ignis__attention p;
-    if (before > 0)
+    if (before > first)
         ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_GATHER), dtype,
-                             ignis__ceil_div(before * width / ignis__pack_elements(dtype), 256), 256, params);
+                             ignis__ceil_div((before - first) * width / ignis__pack_elements(dtype), 256), 256, params);
     memset(&p, 0, sizeof p);
     p.params.q.data = paged->q;
     p.params.q.row = paged->q_row;

@@ -65,8 +65,6 @@ typedef struct ignis__gemv_desc {
         *cache; /* of IGNIS__GEMV_CACHE: the rows, keys, values, frequencies and head counts; or NULL */
 } ignis__gemv_desc;
 
-enum { IGNIS__CHUNK = 512 }; /* rows of a chunk of a prompt, at most */
-
 typedef struct ignis__engine_layer {
     ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias,
         *up, *up_bias, *down, *down_bias, *attn_norm_behind, *mlp_norm_behind, *router, *gate_experts, *up_experts,
@@ -82,6 +80,23 @@ typedef struct ignis__engine_mask {
     int32_t epoch, state;
 } ignis__engine_mask;
 
+/*  Layers whose keys and values are in the same numbers of pages: IGNIS__PAGES_OF_ALL keep those of all tokens,
+    IGNIS__PAGES_OF_WINDOWS those that their windows can still reach. */
+enum { IGNIS__PAGES_OF_ALL, IGNIS__PAGES_OF_WINDOWS, IGNIS__PAGE_GROUPS };
+typedef struct ignis__page_group {
+    int layers, window; /* window: the longest one; 0: of IGNIS__PAGES_OF_ALL */
+    int pages;
+    int *uses, *free_pages; /* uses: sequences of each page; free_pages: pages without one */
+    int free_count;
+} ignis__page_group;
+
+/*  The pages of a sequence in a group: page[first] to page[count - 1], by position / IGNIS__PAGE. */
+typedef struct ignis__page_table {
+    int32_t *page;
+    int first, count;
+    int uploaded; /* pages that are in device memory, too */
+} ignis__page_table;
+
 /*  The KV cache, buffers and graphs that all sequences of a model share. The lock is held while a step runs, because
     there is one set of buffers. */
 typedef struct ignis__engine {
@@ -91,20 +106,19 @@ typedef struct ignis__engine {
     /* arrays of the weights, held; NULL if the family has none */
     ignis__engine_layer *layer;
     ignis__array *embedding, *positions, *norm, *norm_bias, *head;
-    /* Buffers, all claimed. dequantised: elements of a quantised weight, or NULL. rope_table: the frequencies.
-       block_counts: zeros between launches, see attention_paged.cuh. rank_logits: a view of the logits from this
-       rank's first one on. layer_table, step_scratch: for generate_step.cu; NULL if it does not run the steps.
-       step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks. result: of attention or MLP
-       before it is added, if it is scaled or normalised first; else NULL.
-       router_logits to expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their
-       shares and their inner elements; else NULL. */
-    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch, *logits, *scores, *biases,
-        *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts, *rank_logits, *layer_table,
-        *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner, *agreement;
-    int context, step_rows, splits, pages, step_types;
+    /* Buffers, all claimed. caches: NULL if the group has no layers. dequantised: elements of a quantised weight, or
+       NULL. rope_table: the frequencies. block_counts: zeros between launches, see attention_paged.cuh. rank_logits: a
+       view of the logits from this rank's first one on. layer_table, step_scratch: for generate_step.cu; NULL if it
+       does not run the steps. step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks.
+       result: of attention or MLP before it is added, if it is scaled or normalised first; else NULL. router_logits to
+       expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their shares and their
+       inner elements; else NULL. */
+    ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
+        *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
+        *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner, *agreement;
+    int context, step_rows, splits, step_types;
     char step_define[96];
-    int *uses, *free_pages; /* uses: sequences of each page; free_pages: pages without one */
-    int free_count;
+    ignis__page_group groups[IGNIS__PAGE_GROUPS];
     double frequencies[2][IGNIS__ROPE_HALF]; /* common ones, and those of windowed layers */
     struct {
         /* the sequence whose next token is sampled ahead, while the caller has the last one; or NULL */
@@ -133,21 +147,24 @@ struct ignis__sequence {
     ignis__slot slot;
     ignis__model *model;   /* held */
     ignis__engine *engine; /* the engine's lock guards all below */
-    int32_t *ids, *page;   /* ids: of context + 1 tokens */
+    int32_t *ids;          /* of context + 1 tokens */
     /* of each token: it was computed in a chunk of more than IGNIS__STEP_ROWS rows */
     bool *in_chunk;
-    int length, page_count;
-    int cached;                   /* tokens in the KV cache: all, or all but the last one */
-    int uploaded, pages_uploaded; /* tokens and pages that are in device memory, too */
-    int hashed_length;            /* tokens in tokens_hash, which ranks compare */
+    ignis__page_table tables[IGNIS__PAGE_GROUPS];
+    int length;
+    int cached;        /* tokens in the KV cache: all, or all but the last one */
+    bool stale;        /* it has no pages, and the cached tokens have to be computed again */
+    int uploaded;      /* tokens that are in device memory, too */
+    int hashed_length; /* tokens in tokens_hash, which ranks compare */
     uint32_t tokens_hash;
     /* log_prob: of the last token; next_log_prob: of one that is sampled but not appended yet */
     float log_prob, next_log_prob;
     ignis__grammar *grammar; /* the engine's; or NULL */
     /* constrained: tokens before the grammar begins; matched: tokens that its state has seen */
     int constrained, matched;
-    int32_t state, epoch;                          /* of the grammar; epoch 0: no state yet */
-    ignis__array *ids_on_device, *pages_on_device; /* ids and pages on the device; claimed */
+    int32_t state, epoch; /* of the grammar; epoch 0: no state yet */
+    /* ids, and [groups, pages of a context], on the device; claimed */
+    ignis__array *ids_on_device, *pages_on_device;
     /* the hidden state of the last token of a chunk; claimed, shared by forks; or NULL */
     ignis__array *last_hidden;
     int last_hidden_length; /* tokens up to that one; 0 if it is stale */
@@ -216,6 +233,7 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
 /* engine.c */
 extern ignis__pool ignis__sequences;
 IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *engine);
+IGNIS__PRIVATE int ignis__engine_context_pages(const ignis__engine *engine);
 IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *engine);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc(const char *call, const ignis__engine *engine, ignis__array **array,
                                                     int64_t rows, int64_t columns, ignis_dtype dtype);
@@ -252,6 +270,8 @@ IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_check_grammar(const c
 IGNIS__PRIVATE int ignis__sequence_upload_mask(ignis__op *op, ignis__sequence *sequence);
 
 /* sequence.c */
+IGNIS__PRIVATE void ignis__page_drop(ignis__page_group *group, int page);
+IGNIS__PRIVATE void ignis__sequence_drop_pages(ignis__sequence *sequence);
 IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequence);
 IGNIS__PRIVATE void ignis__sequences_close(const char *call);
 IGNIS__PRIVATE void ignis__engine_settle(const char *call, ignis__engine *engine);
@@ -262,12 +282,12 @@ IGNIS__PRIVATE ignis__sequence *ignis__sequence_enter(const char *call, ignis_se
 IGNIS__PRIVATE void ignis__sequence_leave(const char *call, ignis__sequence *sequence);
 
 /* kv_cache.c */
-IGNIS__PRIVATE int ignis__sequence_pages_needed(const ignis__sequence *sequence, int from, int to);
-IGNIS__PRIVATE bool ignis__engine_has_pages(const char *call, const ignis__engine *engine, int needed);
+IGNIS__PRIVATE bool ignis__sequence_has_pages(const char *call, ignis__sequence *sequence, int from, int to);
 IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *sequence, int from, int to);
 IGNIS__PRIVATE void ignis__sequence_fill_row(ignis__op *op, ignis__sequence *sequence, int position,
                                              ignis__generate_row *row);
 IGNIS__PRIVATE void ignis__sequence_run_chunk(ignis__op *op, ignis__sequence *sequence, int first, int count);
+IGNIS__PRIVATE void ignis__sequence_refill(ignis__op *op, ignis__sequence *sequence);
 IGNIS__PRIVATE void ignis__sequence_keep_hidden(ignis__op *op, ignis__sequence *sequence, int count);
 IGNIS__PRIVATE void ignis__sequence_truncate(ignis__sequence *sequence, int length);
 IGNIS__PRIVATE bool ignis__sequence_check_ids(const char *call, const ignis__sequence *sequence, const int32_t *ids,

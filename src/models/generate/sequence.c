@@ -6,18 +6,34 @@
 
 #include "room.h"
 
+/*  Gives up a page of a sequence. */
+IGNIS__PRIVATE void ignis__page_drop(ignis__page_group *group, int page)
+{
+    if (--group->uses[page] == 0)
+        group->free_pages[group->free_count++] = page;
+}
+
+/*  Gives up all pages. */
+IGNIS__PRIVATE void ignis__sequence_drop_pages(ignis__sequence *sequence)
+{
+    int g;
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
+        ignis__page_table *table = &sequence->tables[g];
+        while (table->count > table->first)
+            ignis__page_drop(&sequence->engine->groups[g], table->page[--table->count]);
+        table->first = table->count = table->uploaded = 0;
+    }
+}
+
 /*  Drops a hold; the last one destroys the sequence and returns its pages. */
 IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequence)
 {
-    int i;
     if (!ignis__pool_drop(sequence))
         return;
     ignis__mutex_lock(&sequence->engine->lock);
     if (sequence->grammar)
         sequence->grammar->uses--;
-    for (i = 0; i < sequence->page_count; i++)
-        if (--sequence->engine->uses[sequence->page[i]] == 0)
-            sequence->engine->free_pages[sequence->engine->free_count++] = sequence->page[i];
+    ignis__sequence_drop_pages(sequence);
     ignis__mutex_unlock(&sequence->engine->lock);
     if (sequence->ids_on_device)
         ignis__array_unclaim(call, sequence->ids_on_device);
@@ -26,7 +42,7 @@ IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequ
     if (sequence->last_hidden)
         ignis__array_unclaim(call, sequence->last_hidden);
     ignis__free(sequence->ids);
-    ignis__free(sequence->page);
+    ignis__free(sequence->tables[0].page);
     ignis__free(sequence->in_chunk);
     ignis__model_drop(call, sequence->model);
     ignis__pool_recycle(&ignis__sequences, sequence);

@@ -10,7 +10,8 @@
     */
 IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *engine)
 {
-    int64_t pages = ignis__ceil_div(engine->context, IGNIS__PAGE);
+    const int pages = ignis__engine_context_pages(engine);
+    int32_t *page;
     ignis__sequence *sequence = (ignis__sequence *)ignis__pool_take(call, &ignis__sequences);
     if (!sequence)
         return NULL;
@@ -19,17 +20,20 @@ IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__mo
     sequence->model = model;
     sequence->engine = engine;
     sequence->ids = (int32_t *)ignis__alloc(sizeof *sequence->ids * ((size_t)engine->context + 1));
-    sequence->page = (int32_t *)ignis__alloc(sizeof *sequence->page * (size_t)pages);
+    page = (int32_t *)ignis__alloc(sizeof *page * IGNIS__PAGE_GROUPS * (size_t)pages);
+    sequence->tables[0].page = page;
     sequence->in_chunk = (bool *)ignis__alloc(sizeof *sequence->in_chunk * ((size_t)engine->context + 1));
-    if (!sequence->ids || !sequence->page || !sequence->in_chunk)
+    if (page)
+        sequence->tables[1].page = page + pages;
+    if (!sequence->ids || !page || !sequence->in_chunk)
         ignis__fail_host_memory(call, sizeof *sequence->ids * ((size_t)engine->context + 1));
     else if (ignis__engine_alloc(call, engine, &sequence->ids_on_device, 1, (int64_t)engine->context + 1, IGNIS_I32) &&
-             ignis__engine_alloc(call, engine, &sequence->pages_on_device, 1, pages, IGNIS_I32))
+             ignis__engine_alloc(call, engine, &sequence->pages_on_device, IGNIS__PAGE_GROUPS, pages, IGNIS_I32))
         return sequence;
     if (sequence->ids_on_device)
         ignis__array_unclaim(call, sequence->ids_on_device);
     ignis__free(sequence->ids);
-    ignis__free(sequence->page);
+    ignis__free(page);
     ignis__free(sequence->in_chunk);
     ignis__pool_recycle(&ignis__sequences, sequence);
     return NULL;

@@ -11,14 +11,19 @@ IGNIS_API ignis_status ignis_sequence_query(ignis_sequence handle, ignis_sequenc
     static const char call[] = "ignis_sequence_query";
     ignis__sequence *sequence = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handle.id);
     ignis_status status = IGNIS_OK;
+    const ignis__page_group *groups;
+    int64_t free_pages;
     if (!sequence)
         return ignis__failed();
     if (info) {
+        groups = sequence->engine->groups;
         ignis__mutex_lock(&sequence->engine->lock);
         memset(info, 0, sizeof *info);
         info->length = sequence->length;
         info->context = sequence->engine->context;
-        info->free_tokens = (int)ignis__clamp((int64_t)sequence->engine->free_count * IGNIS__PAGE, 0, INT32_MAX);
+        free_pages =
+            groups[groups[IGNIS__PAGES_OF_ALL].layers ? IGNIS__PAGES_OF_ALL : IGNIS__PAGES_OF_WINDOWS].free_count;
+        info->free_tokens = (int)ignis__clamp(free_pages * IGNIS__PAGE, 0, INT32_MAX);
         info->log_prob = (double)sequence->log_prob;
         ignis__mutex_unlock(&sequence->engine->lock);
     } else {
@@ -85,19 +90,25 @@ IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence handle)
     static const char call[] = "ignis_sequence_fork";
     ignis_sequence none = IGNIS__ZERO;
     ignis__sequence *sequence = ignis__sequence_enter(call, handle), *fork;
-    int i;
+    int g, i;
     if (!sequence)
         return none;
     fork = ignis__sequence_make(call, sequence->model, sequence->engine);
     if (fork) {
         (void)ignis__pool_hold_more(sequence->model);
         memcpy(fork->ids, sequence->ids, sizeof *sequence->ids * (size_t)sequence->length);
-        memcpy(fork->page, sequence->page, sizeof *sequence->page * (size_t)sequence->page_count);
-        for (i = 0; i < sequence->page_count; i++)
-            sequence->engine->uses[sequence->page[i]]++;
+        for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
+            const ignis__page_table *table = &sequence->tables[g];
+            for (i = table->first; i < table->count; i++) {
+                fork->tables[g].page[i] = table->page[i];
+                sequence->engine->groups[g].uses[table->page[i]]++;
+            }
+            fork->tables[g].first = table->first;
+            fork->tables[g].count = table->count;
+        }
         fork->length = sequence->length;
-        fork->page_count = sequence->page_count;
         fork->cached = sequence->cached;
+        fork->stale = sequence->stale;
         memcpy(fork->in_chunk, sequence->in_chunk, sizeof *sequence->in_chunk * (size_t)sequence->length);
         fork->last_hidden = sequence->last_hidden;
         fork->last_hidden_length = sequence->last_hidden_length;

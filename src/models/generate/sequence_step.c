@@ -128,8 +128,8 @@ IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *cons
         return false;
     for (i = 0; op.ok && i < count; i++) { /* in order: the last sequence of a shared page needs no copy */
         ignis__sequence *sequence = sequences[i];
-        op.ok = ignis__engine_has_pages(call, engine,
-                                        ignis__sequence_pages_needed(sequence, sequence->length - 1, sequence->length));
+        ignis__sequence_refill(&op, sequence);
+        op.ok = op.ok && ignis__sequence_has_pages(call, sequence, sequence->length - 1, sequence->length);
         ignis__sequence_take_pages(&op, sequence, sequence->length - 1, sequence->length);
         if (!op.ok || !ignis__sequence_ends_in_chunk(sequence) || sequence->last_hidden_length == sequence->length)
             continue;

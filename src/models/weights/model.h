@@ -81,7 +81,7 @@ typedef struct ignis_model_info {
     int64_t file_bytes;           /* of the weights in the file */
     int64_t weight_bytes;         /* of the weights on the device */
     int64_t cache_bytes_of_token; /* for keys and values of all layers */
-    int64_t cache_bytes;          /* of all sequences at their full context */
+    int64_t cache_bytes;          /* of all sequences at their full context; layers with a window keep the window */
     int64_t workspace_bytes;      /* about the additional memory for a pass over the first 512 tokens of a sequence */
     int32_t ends[16];             /* tokens that end a text: see ignis_model_inspect */
     int end_count;                /* of ends; 0: there are none */

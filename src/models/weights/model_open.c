@@ -238,6 +238,31 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     return parts;
 }
 
+/*  Tests unset it, so that layers with a window keep the keys of all tokens. */
+IGNIS__PRIVATE bool ignis__model_keeps_windows = true;
+
+/*  Returns how many tokens, of all sequences together, layers with a window have room for: of each sequence the window,
+    what a truncation may uncover and the rest of the first grain, and of one sequence a chunk. 0 if no layer has a
+    window, or if all tokens are not more. window, layers: the longest window, and their number; may be NULL. */
+IGNIS__PRIVATE int64_t ignis__model_window_tokens(const ignis__model *model, int *window, int *layers)
+{
+    const int64_t grain = IGNIS__WINDOW_GRAIN;
+    int64_t tokens;
+    int longest = 0, count = 0, i;
+    for (i = 0; i < model->layers; i++) {
+        longest = model->layer[i].window > longest ? model->layer[i].window : longest;
+        count += model->layer[i].window > 0;
+    }
+    tokens = ignis__ceil_div((int64_t)longest + IGNIS__REWIND + grain, grain) * grain * model->sequences + IGNIS__CHUNK;
+    if (count == 0 || tokens >= (int64_t)model->max_tokens * model->sequences || !ignis__model_keeps_windows)
+        tokens = count = longest = 0;
+    if (window)
+        *window = longest;
+    if (layers)
+        *layers = count;
+    return tokens;
+}
+
 /*  Returns the 16-bit elements that hold the rows of a step as integers, with a scale and a sum for each
     block of 32: see kernels/models/gemv_blocks.cu. */
 IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
@@ -271,7 +296,8 @@ static bool ignis__model_has_head_norms(const ignis__model *model)
 static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
 {
     int64_t rows = model->max_tokens < 512 ? model->max_tokens : 512,
-            qkv = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
+            qkv = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim, windowed;
+    int layers;
     memset(info, 0, sizeof *info);
     info->family = model->family;
     info->layers = model->layers, info->hidden = model->hidden, info->heads = model->heads * model->parallel.size;
@@ -290,9 +316,11 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
         (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
     info->cache_bytes =
         (int64_t)model->max_tokens * model->sequences; /* counted in tokens; may exceed 64 bits in bytes */
+    windowed = ignis__model_window_tokens(model, NULL, &layers);
     info->cache_bytes = info->cache_bytes > INT64_MAX / info->cache_bytes_of_token
                             ? INT64_MAX
-                            : info->cache_bytes * info->cache_bytes_of_token;
+                            : info->cache_bytes_of_token / model->layers *
+                                  (info->cache_bytes * (model->layers - layers) + windowed * layers);
     /* a residual, its norm, qkv and its parts (again with norms of heads), gate and up together and apart;
        the last logits */
     info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (ignis__model_has_head_norms(model) ? 5 : 2) * qkv +

@@ -345,7 +345,12 @@ typedef struct ignis__weight_block {
     unsigned char least[16], q[256];
 } ignis__weight_block;
 
-enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a decode step, at most */
+enum {
+    IGNIS__STEP_ROWS = 64,    /* sequences of a decode step, at most */
+    IGNIS__CHUNK = 512,       /* rows of a chunk of a prompt, at most */
+    IGNIS__WINDOW_GRAIN = 64, /* keys of layers with a window are given up this many at a time */
+    IGNIS__REWIND = 64        /* tokens by which a sequence can be truncated before windows have to be computed again */
+};
 
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
@@ -476,6 +481,8 @@ IGNIS__PRIVATE void ignis__model_drop(const char *call, ignis__model *model);
 IGNIS__PRIVATE ignis__model *ignis__model_hold(const char *call, ignis_model handle);
 IGNIS__PRIVATE void ignis__models_close(const char *call);
 IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis__model *model);
+extern bool ignis__model_keeps_windows;
+IGNIS__PRIVATE int64_t ignis__model_window_tokens(const ignis__model *model, int *window, int *layers);
 IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns);
 IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model);
 

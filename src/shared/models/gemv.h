@@ -43,6 +43,7 @@ typedef struct ignis__gemv_mma {
     int rows, kind, gated, rms, heads, kv_heads, head_dim;
     /* one row: chunks of weights in flight to shared memory; the offset of the results after them */
     int ring, found_at;
+    int table; /* IGNIS__GEMV_CACHE: see ignis__generate_row */
 } ignis__gemv_mma;
 IGNIS__ASSERT_SIZE(ignis__gemv_mma, 176);
 

@@ -19,13 +19,15 @@ IGNIS__ASSERT_SIZE(ignis__generate_draw, 12);
 
 /*  A row: one token of one sequence. */
 typedef struct ignis__generate_row {
-    IGNIS__POINTER(int32_t) ids;         /* of the sequence: ids[position] is this row's token */
-    IGNIS__POINTER(const int32_t) pages; /* of the KV cache: pages[position / IGNIS__PAGE] has the position */
-    int32_t position;                    /* below 0: the row does not exist */
-    int32_t top_k;                       /* from here on: how ids[position + 1] is sampled; 0: all */
-    double temperature;                  /* 0: the likeliest token */
-    double top_p, min_p;                 /* 0: all */
-    double penalty;                      /* 1: none */
+    IGNIS__POINTER(int32_t) ids; /* of the sequence: ids[position] is this row's token */
+    /* of the KV cache: pages[table + position / IGNIS__PAGE] has the position. table: where the pages of the layer's
+       group begin, a parameter of the launch */
+    IGNIS__POINTER(const int32_t) pages;
+    int32_t position;    /* below 0: the row does not exist */
+    int32_t top_k;       /* from here on: how ids[position + 1] is sampled; 0: all */
+    double temperature;  /* 0: the likeliest token */
+    double top_p, min_p; /* 0: all */
+    double penalty;      /* 1: none */
     uint64_t seed;
     int32_t window; /* latest tokens that the penalty counts; 0: all */
     int32_t biases; /* of the row */

@@ -19,7 +19,7 @@ typedef struct ignis__generate_cache {
     /* weight_offset: is added to the weights of the norms; rest_scale: multiplies elements of q and k from pair
        `turning` on, which do not rotate */
     double eps, weight_offset, rest_scale;
-    int heads, kv_heads, head_dim, turns, turning, nothing;
+    int heads, kv_heads, head_dim, turns, turning, table; /* table: see ignis__generate_row */
 } ignis__generate_cache;
 IGNIS__ASSERT_SIZE(ignis__generate_cache, 112);
 
@@ -41,6 +41,7 @@ typedef struct ignis__paged {
     int count;   /* rows */
     /* with -DIGNIS_WINDOW=1. softcap: of the scores, or 0; window: keys that a row sees, its own included, or 0: all */
     double softcap;
-    int window, nothing;
+    int window;
+    int table; /* see ignis__generate_row */
 } ignis__paged;
 IGNIS__ASSERT_SIZE(ignis__paged, 112);
