@@ -1148,4 +1148,4 @@ TEST(numbers_of_rotations_and_shares_are_checked)
     ck_free(&m);
 }
 
-int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }
+int main(int argc, char **argv) { return test_run(argc, argv); }
