@@ -1075,8 +1075,8 @@ static inline ignis_status ignis_model_warmup(ignis_model model, const ignis_mod
     X(EXPERTS_ROUTER, experts_cu, "ignis_experts_router", WAITS)                       \
     X(EXPERTS_CHOOSE, experts_cu, "ignis_experts_choose", WAITS)                       \
     X(EXPERTS_SHARED, experts_cu, "ignis_experts_shared", WAITS)                       \
-    X(EXPERTS_UP, experts_cu, "ignis_experts_up", WAITS)                               \
-    X(EXPERTS_DOWN, experts_cu, "ignis_experts_down", WAITS)                           \
+    X(EXPERTS_UP, experts_product_cu, "ignis_experts_up", WAITS)                       \
+    X(EXPERTS_DOWN, experts_product_cu, "ignis_experts_down", WAITS)                   \
     X(GENERATE_STEP, generate_step_cu, "ignis_generate_step", TOGETHER)
 
 enum {
@@ -1243,6 +1243,7 @@ enum {
     IGNIS__SOURCE_BLOCKS_CU,
     IGNIS__SOURCE_BLOCKS_CUH,
     IGNIS__SOURCE_EXPERTS_CU,
+    IGNIS__SOURCE_EXPERTS_PRODUCT_CU,
     IGNIS__SOURCE_GEMV_CU,
     IGNIS__SOURCE_GEMV_CUH,
     IGNIS__SOURCE_GEMV_BLOCKS_CU,
@@ -1257,6 +1258,7 @@ enum {
     IGNIS__SOURCE_GENERATE_STEP_CUH,
     IGNIS__SOURCE_GENERATE_STEP_BLOCKS_CUH,
     IGNIS__SOURCE_GENERATE_STEP_DENSE_CUH,
+    IGNIS__SOURCE_SHARED_MODELS_EXPERTS_H,
     IGNIS__SOURCE_SHARED_MODELS_FUSED_STEP_H,
     IGNIS__SOURCE_SHARED_MODELS_GEMV_H,
     IGNIS__SOURCE_SHARED_MODELS_GENERATE_H,
@@ -1268,7 +1270,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xcb450e209d1f93b8ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x560c72e2d4cffd96ULL /* of them all */
 
 static const char ignis__text_attention_paged_cu_0[] =
     "\n\n\n\n\n\n\n"
@@ -2625,45 +2627,218 @@ static const char ignis__text_experts_cu_0[] =
     "const Wide share = sigmoid(dot(x + (long long)blockIdx.x * hidden, w, hidden));\n"
     "for (int i = threadIdx.x; i < n; i += 32 * WARPS)\n"
     "inner[(long long)blockIdx.x * n + i] = T(Wide(inner[(long long)blockIdx.x * n + i]) * share);\n"
-    "}\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS)\n"
-    "ignis_experts_up(T *inner, const T *x, const T *gate, const T *up, const int32_t *chosen, int slots, int n,\n"
-    "int hidden)\n"
-    "{\n"
-    "const int element = blockIdx.x * WARPS + threadIdx.x / 32;\n"
-    "ignis_grid_dependency();\n"
-    "if (element >= n)\n"
-    "return;\n"
-    "const long long at = ((long long)chosen[blockIdx.y] * n + element) * hidden;\n"
-    "const T *const row = x + (long long)(blockIdx.y / slots) * hidden;\n"
-    "const Wide a = dot(row, gate + at, hidden), b = dot(row, up + at, hidden);\n"
-    "if (threadIdx.x % 32 == 0)\n"
-    "inner[(long long)blockIdx.y * n + element] = T(silu(a) * b);\n"
-    "}\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS)\n"
-    "ignis_experts_down(Wide *sum, T *result, const T *inner, const T *down, const int32_t *chosen, const Wide *shares,\n"
-    "int slots, int n, int hidden)\n"
-    "{\n"
-    "const int element = blockIdx.x * WARPS + threadIdx.x / 32;\n"
-    "ignis_grid_dependency();\n"
-    "if (element >= hidden)\n"
-    "return;\n"
-    "Wide total = 0;\n"
-    "for (int s = 0; s < slots; s++) {\n"
-    "const int slot = blockIdx.y * slots + s;\n"
-    "total +=\n"
-    "shares[slot] * dot(inner + (long long)slot * n, down + ((long long)chosen[slot] * hidden + element) * n, n);\n"
-    "}\n"
-    "const long long to = (long long)blockIdx.y * hidden + element;\n"
-    "if (threadIdx.x % 32 == 0 && result)\n"
-    "result[to] = T(total);\n";
-static const char ignis__text_experts_cu_1[] =
-    "else if (threadIdx.x % 32 == 0)\n"
-    "sum[to] += total;\n"
     "}\n";
 static const char *const ignis__text_experts_cu[] = {
     ignis__text_experts_cu_0,
-    ignis__text_experts_cu_1,
+};
+
+static const char ignis__text_experts_product_cu_0[] =
+    "\n\n\n\n\n\n\n\n\n\n"
+    "#include \"ignis.cuh\"\n"
+    "#include \"activation.cuh\"\n"
+    "#include \"weights_blocks.cuh\"\n\n"
+    "#ifndef IGNIS_BLOCKS\n"
+    "#define IGNIS_BLOCKS 0\n"
+    "#endif\n"
+    "#ifndef IGNIS_BLOCKS_UP\n"
+    "#define IGNIS_BLOCKS_UP 0\n"
+    "#endif\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n"
+    "typedef ignis_wide<T> Wide;\n"
+    "#include \"shared/models/experts.h\"\n\n"
+    "constexpr int SLICES = 8, THREADS = 32 * SLICES, TILE = 16, PART = 32 * RECORD;\n"
+    "constexpr bool whole = ignis_is_half<T> && IGNIS_BLOCKS && IGNIS_BLOCKS_UP && __CUDA_ARCH__ >= 800;\n\n\n"
+    "template <typename To> __device__ inline void eight_of(const T *row, int at, int k, To (&x)[8])\n"
+    "{\n"
+    "constexpr int N = sizeof(T) == 8 ? 2 : sizeof(T) == 4 ? 4 : 8;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 8; i += N) {\n"
+    "ignis_pack<T, N> pack = {};\n"
+    "if (k % 8 == 0 && at < k)\n"
+    "pack = ignis_load<N>(row + at + i);\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < N; j++)\n"
+    "x[i + j] = To(pack[j]);\n"
+    "}\n"
+    "for (int i = 0; k % 8 && i < 8 && at + i < k; i++)\n"
+    "x[i] = To(row[at + i]);\n"
+    "}\n\n\n"
+    "struct plain_part {\n"
+    "Wide x[8];\n\n"
+    "__device__ void load(const T *row, int part, int k) { eight_of(row, part * PART + threadIdx.x % 32 * 8, k, x); }\n"
+    "};\n\n\n"
+    "template <typename E> struct whole_part {\n"
+    "struct memory {\n"
+    "uint8_t numbers[RECORD * 64];\n"
+    "float scales[RECORD], sums[RECORD];\n"
+    "};\n"
+    "memory *at;\n\n"
+    "__device__ void load(const E *row, int part, int k)\n"
+    "{\n"
+    "__shared__ __align__(16) memory all[SLICES];\n"
+    "const int lane = threadIdx.x % 32, block = lane / 4;\n"
+    "ignis_pack<E, 8> pack = {};\n"
+    "if (part * PART + lane * 8 < k)\n"
+    "pack = ignis_load<8>(row + part * PART + lane * 8);\n"
+    "at = &all[threadIdx.x / 32];\n"
+    "const whole_numbers<8, true> x(pack);\n"
+    "__syncwarp();\n"
+    "*(uint2 *)(at->numbers + block * 64 + lane % 4 * 8) = make_uint2(x.high[0], x.high[1]);\n"
+    "*(uint2 *)(at->numbers + block * 64 + 32 + lane % 4 * 8) = make_uint2(x.low[0], x.low[1]);\n"
+    "if (lane % 4 == 0) {\n"
+    "at->scales[block] = x.scale;\n"
+    "at->sums[block] = x.sum;\n"
+    "}\n"
+    "__syncwarp();\n"
+    "}\n"
+    "};\n\n\n\n"
+    "template <int type, bool whole> struct product {\n"
+    "Wide sum = 0;\n\n"
+    "__device__ void add(const ignis__quantised_weight &w, long long first, long long last, int part,\n"
+    "const plain_part &x, Wide share)\n"
+    "{\n"
+    "constexpr int unrolled = type ? 2 : TILE;\n"
+    "const int lane = threadIdx.x % 32, at = part * PART + lane * 8, k = (int)w.k;\n"
+    "ignis__quantised_weight weight = w;\n"
+    "weight.type = type;\n"
+    "#pragma unroll unrolled\n"
+    "for (int r = 0; r < TILE; r++) {\n"
+    "const long long row = min(first + r, last);\n"
+    "Wide y = 0;\n"
+    "if (type && at < k) {\n"
+    "float v[8];\n"
+    "blocks_eight(weight, row, at / 32, at / 8 % 4, v);\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < 8; j++)\n"
+    "y += x.x[j] * Wide(v[j]);\n"
+    "} else if (!type) {\n"
+    "Wide v[8];\n"
+    "eight_of((const T *)w.records + row * k, at, k, v);\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < 8; j++)\n"
+    "y += x.x[j] * v[j];\n"
+    "}\n"
+    "y = ignis_warp_sum(y);\n"
+    "sum += lane == r ? share * y : Wide(0);\n"
+    "}\n"
+    "}\n"
+    "__device__ void put(Wide *to) const\n"
+    "{\n"
+    "if (threadIdx.x % 32 < TILE)\n"
+    "to[threadIdx.x % 32] = sum;\n"
+    "}\n"
+    "};\n\n"
+    "template <int type> struct product<type, true> {\n"
+    "typedef blocks_rows<type> weights;\n"
+    "float sum = 0;\n\n"
+    "__device__ void add(const ignis__quantised_weight &w, long long first, long long last, int part,\n"
+    "const whole_part<T> &x, float share)\n"
+    "{\n"
+    "const int lane = threadIdx.x % 32, t = lane % 4;\n"
+    "const weights from(w.records, w.scales, (int)w.k, min(first + lane / 4, last), min(first + lane / 4 + 8, last));\n"
+    "const typename weights::unit units[2] = {from.template load<true>(2 * part),\n"
+    "from.template load<true>(2 * part + 1)};\n"
+    "float y = 0;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 2; i++) {\n"
+    "const int block = i * UNIT + t;\n"
+    "uint4 two[2] = {};\n"
+    "if (lane / 8 == t) {\n"
+    "const uint4 *of = (const uint4 *)(x.at->numbers + block * 64 + lane / 4 % 2 * 32);\n"
+    "two[0] = of[0];\n"
+    "two[1] = of[1];\n"
+    "}\n"
+    "weights::add_alone(y, units[i], i, two, __fmul_rn(x.at->scales[block], weights::factor), x.at->sums[block]);\n"
+    "}\n"
+    "sum = fmaf(share, y, sum);\n"
+    "}\n"
+    "__device__ void put(float *to) const\n"
+    "{\n"
+    "const int lane = threadIdx.x % 32;\n"
+    "if (lane % 4 < 2)\n"
+    "to[lane / 4 + lane % 4 * 8] = sum;\n"
+    "}\n"
+    "};\n\n"
+    "template <bool whole> struct part_of {\n"
+    "typedef plain_part type;\n"
+    "};\n"
+    "template <> struct part_of<true> {\n"
+    "typedef whole_part<T> type;\n"
+    "};\n"
+    "typedef part_of<whole>::type x_part;\n\n\n";
+static const char ignis__text_experts_product_cu_1[] =
+    "__device__ inline Wide sum_of_slices(const Wide (&found)[SLICES][TILE], int row)\n"
+    "{\n"
+    "return ((found[0][row] + found[1][row]) + (found[2][row] + found[3][row])) +\n"
+    "((found[4][row] + found[5][row]) + (found[6][row] + found[7][row]));\n"
+    "}\n\n"
+    "__device__ inline Wide bias_at(const T *bias, long long row) { return bias ? Wide(bias[row]) : Wide(0); }\n\n\n"
+    "__device__ inline Wide gated(const ignis__experts &p, Wide gate, Wide up)\n"
+    "{\n"
+    "const Wide limit = Wide(p.limit);\n"
+    "if (!(p.limit > 0))\n"
+    "return silu(gate) * up;\n"
+    "gate = gate > limit ? limit : gate;\n"
+    "up = up > limit ? limit : up < -limit ? -limit : up;\n"
+    "return gate * sigmoid(gate * Wide(1.702)) * (up + 1);\n"
+    "}\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_up(const __grid_constant__ ignis__experts p)\n"
+    "{\n"
+    "__shared__ Wide found[2][SLICES][TILE];\n"
+    "const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, parts = (k + PART - 1) / PART,\n"
+    "each = (parts + SLICES - 1) / SLICES, row = (int)(blockIdx.y * TILE + threadIdx.x);\n"
+    "ignis_grid_dependency();\n"
+    "const long long base = (long long)p.chosen[blockIdx.x] * p.n, first = base + blockIdx.y * TILE,\n"
+    "last = base + p.n - 1;\n"
+    "const T *const from = p.x + (long long)(blockIdx.x / p.slot_count) * k;\n"
+    "product<IGNIS_BLOCKS, whole> gate;\n"
+    "product<IGNIS_BLOCKS_UP, whole> up;\n"
+    "x_part x;\n"
+    "for (int part = warp * each; part < min(parts, (warp + 1) * each); part++) {\n"
+    "x.load(from, part, k);\n"
+    "gate.add(p.weights[0], first, last, part, x, 1);\n"
+    "up.add(p.weights[1], first, last, part, x, 1);\n"
+    "}\n"
+    "gate.put(found[0][warp]);\n"
+    "up.put(found[1][warp]);\n"
+    "__syncthreads();\n"
+    "if (threadIdx.x < TILE && row < p.n)\n"
+    "p.out[(long long)blockIdx.x * p.n + row] =\n"
+    "T(gated(p, sum_of_slices(found[0], (int)threadIdx.x) + bias_at(p.bias[0], base + row),\n"
+    "sum_of_slices(found[1], (int)threadIdx.x) + bias_at(p.bias[1], base + row)));\n"
+    "}\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_down(const __grid_constant__ ignis__experts p)\n"
+    "{\n"
+    "__shared__ Wide found[SLICES][TILE];\n"
+    "const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, parts = (k + PART - 1) / PART,\n"
+    "all = parts * p.slot_count, each = (all + SLICES - 1) / SLICES,\n"
+    "row = (int)(blockIdx.y * TILE + threadIdx.x);\n"
+    "product<IGNIS_BLOCKS, whole> down;\n"
+    "x_part x;\n"
+    "ignis_grid_dependency();\n"
+    "for (int i = warp * each; i < min(all, (warp + 1) * each); i++) {\n"
+    "const int slot = (int)blockIdx.x * p.slot_count + i / parts;\n"
+    "const long long base = (long long)p.chosen[slot] * p.n;\n"
+    "x.load(p.x + (long long)slot * k, i % parts, k);\n"
+    "down.add(p.weights[0], base + blockIdx.y * TILE, base + p.n - 1, i % parts, x, p.shares[slot]);\n"
+    "}\n"
+    "down.put(found[warp]);\n"
+    "__syncthreads();\n"
+    "if (threadIdx.x >= TILE || row >= p.n)\n"
+    "return;\n"
+    "Wide total = sum_of_slices(found, (int)threadIdx.x);\n"
+    "for (int s = 0; s < p.slot_count && p.bias[0]; s++) {\n"
+    "const int slot = (int)blockIdx.x * p.slot_count + s;\n"
+    "total += p.shares[slot] * bias_at(p.bias[0], (long long)p.chosen[slot] * p.n + row);\n"
+    "}\n"
+    "if (p.out)\n"
+    "p.out[(long long)blockIdx.x * p.n + row] = T(total);\n"
+    "else\n"
+    "p.sum[(long long)blockIdx.x * p.n + row] += total;\n"
+    "}\n";
+static const char *const ignis__text_experts_product_cu[] = {
+    ignis__text_experts_product_cu_0,
+    ignis__text_experts_product_cu_1,
 };
 
 static const char ignis__text_gemv_cu_0[] =
@@ -6300,6 +6475,24 @@ static const char *const ignis__text_generate_step_dense_cuh[] = {
     ignis__text_generate_step_dense_cuh_1,
 };
 
+static const char ignis__text_shared_models_experts_h_0[] =
+    "#pragma once\n\n"
+    "typedef struct ignis__experts {\n\n"
+    "ignis__quantised_weight weights[2];\n"
+    "IGNIS__POINTER(const T) bias[2];\n"
+    "IGNIS__POINTER(const T) x;\n"
+    "IGNIS__POINTER(T) out;\n"
+    "IGNIS__POINTER(Wide) sum;\n"
+    "IGNIS__POINTER(const int32_t) chosen;\n"
+    "IGNIS__POINTER(const Wide) shares;\n"
+    "double limit;\n"
+    "int slot_count, n;\n"
+    "} ignis__experts;\n"
+    "IGNIS__ASSERT_SIZE(ignis__experts, 136);\n";
+static const char *const ignis__text_shared_models_experts_h[] = {
+    ignis__text_shared_models_experts_h_0,
+};
+
 static const char ignis__text_shared_models_fused_step_h_0[] =
     "#pragma once\n\n\n\n"
     "enum {\n"
@@ -6999,18 +7192,18 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0x872d26f972228f06ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 24};
+    "shared/models/generate.h", 0x872d26f972228f06ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 26};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_generate_cuh = {
-    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 16};
+    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 17};
 
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0x0e66957c7783f6fdULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 25};
+    "shared/models/kv_cache.h", 0x0e66957c7783f6fdULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 27};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7089,7 +7282,7 @@ static const ignis__source ignis__source_attention_paged_mma_cu = {
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_weights_h = {
-    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 27};
+    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 29};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
@@ -7114,12 +7307,38 @@ static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_f8_cuh,
     NULL};
 static const ignis__source ignis__source_experts_cu = {
-    "experts.cu", 0x926964e671aa06aeULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 7};
+    "experts.cu", 0x0d82aefdcc385a12ULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 7};
+
+static const ignis__source *const ignis__includes_shared_models_experts_h[] = {
+    NULL};
+static const ignis__source ignis__source_shared_models_experts_h = {
+    "shared/models/experts.h", 0x5bfb161ff9a7b236ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 23};
+
+static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
+    &ignis__source_mma_cuh,
+    &ignis__source_blocks_cuh,
+    &ignis__source_shared_models_weights_h,
+    NULL};
+static const ignis__source ignis__source_weights_blocks_cuh = {
+    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 31};
+
+static const ignis__source *const ignis__includes_experts_product_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_blocks_cuh,
+    &ignis__source_shared_models_experts_h,
+    &ignis__source_shared_models_weights_h,
+    &ignis__source_weights_blocks_cuh,
+    NULL};
+static const ignis__source ignis__source_experts_product_cu = {
+    "experts_product.cu", 0x6c1b361245bebc16ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 8};
 
 static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_gemv_h = {
-    "shared/models/gemv.h", 0x3a72c57decddc22fULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 23};
+    "shared/models/gemv.h", 0x3a72c57decddc22fULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 25};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7128,7 +7347,7 @@ static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_shared_models_gemv_h,
     NULL};
 static const ignis__source ignis__source_gemv_cu = {
-    "gemv.cu", 0xd150b09350a13573ULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 8};
+    "gemv.cu", 0xd150b09350a13573ULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 9};
 
 static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7141,15 +7360,7 @@ static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cuh = {
-    "gemv.cuh", 0x7e4f4e5ebd33ab33ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 9};
-
-static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
-    &ignis__source_mma_cuh,
-    &ignis__source_blocks_cuh,
-    &ignis__source_shared_models_weights_h,
-    NULL};
-static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 29};
+    "gemv.cuh", 0x7e4f4e5ebd33ab33ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 10};
 
 static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7169,7 +7380,7 @@ static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_blocks_cu = {
-    "gemv_blocks.cu", 0x1b650c5f8a9ce9bbULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 10};
+    "gemv_blocks.cu", 0x1b650c5f8a9ce9bbULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 11};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7185,13 +7396,13 @@ static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cuh = {
-    "gemv_cluster.cuh", 0x1b35210efa0f56a8ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 12};
+    "gemv_cluster.cuh", 0x1b35210efa0f56a8ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 13};
 
 static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
     NULL};
 static const ignis__source ignis__source_weights_cuh = {
-    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 28};
+    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 30};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7210,7 +7421,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cu = {
-    "gemv_cluster.cu", 0xa7fb6a8578c87a26ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 11};
+    "gemv_cluster.cu", 0xa7fb6a8578c87a26ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 12};
 
 static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7231,7 +7442,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_blocks_cu = {
-    "gemv_cluster_blocks.cu", 0xfdf8981c5789b01bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 13};
+    "gemv_cluster_blocks.cu", 0xfdf8981c5789b01bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 14};
 
 static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7249,7 +7460,7 @@ static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_mma_cu = {
-    "gemv_mma.cu", 0xc41d7eefe8bfa140ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 14};
+    "gemv_mma.cu", 0xc41d7eefe8bfa140ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 15};
 
 static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7262,12 +7473,12 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0x8421e60b494c010bULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 15};
+    "generate.cu", 0x8421e60b494c010bULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 16};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_sampling_h = {
-    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 26};
+    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 28};
 
 static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7277,12 +7488,12 @@ static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_shared_models_sampling_h,
     NULL};
 static const ignis__source ignis__source_generate_draw_cu = {
-    "generate_draw.cu", 0x2cbec1655596f0c5ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 17};
+    "generate_draw.cu", 0x2cbec1655596f0c5ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 18};
 
 static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_fused_step_h = {
-    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 22};
+    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 24};
 
 static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7300,7 +7511,7 @@ static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_generate_step_cuh = {
-    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 19};
+    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 20};
 
 static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7322,7 +7533,7 @@ static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_blocks_cuh = {
-    "generate_step_blocks.cuh", 0x8dc483a31b0e143bULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 20};
+    "generate_step_blocks.cuh", 0x8dc483a31b0e143bULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 21};
 
 static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7343,7 +7554,7 @@ static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_dense_cuh = {
-    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 21};
+    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 22};
 
 static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7373,7 +7584,7 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_cu = {
-    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 18};
+    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 19};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -7388,6 +7599,7 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_blocks_cu,
     &ignis__source_blocks_cuh,
     &ignis__source_experts_cu,
+    &ignis__source_experts_product_cu,
     &ignis__source_gemv_cu,
     &ignis__source_gemv_cuh,
     &ignis__source_gemv_blocks_cu,
@@ -7402,6 +7614,7 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_generate_step_cuh,
     &ignis__source_generate_step_blocks_cuh,
     &ignis__source_generate_step_dense_cuh,
+    &ignis__source_shared_models_experts_h,
     &ignis__source_shared_models_fused_step_h,
     &ignis__source_shared_models_gemv_h,
     &ignis__source_shared_models_generate_h,
@@ -7423,7 +7636,7 @@ static const ignis__kernel_part ignis__model_kernel_parts[] = {
     IGNIS__PART(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_64, "ignis_gemv_blocks_rows"),
     IGNIS__PART(GEMV_MMA_NORM, GEMV_MMA_8, "ignis_gemv_mma_norm"),
     IGNIS__PART(GEMV_MMA_16, GEMV_MMA_64, "ignis_gemv_mma_16"),
-    IGNIS__PART(EXPERTS_ROUTER, EXPERTS_DOWN, "ignis_experts_router"),
+    IGNIS__PART(EXPERTS_ROUTER, EXPERTS_SHARED, "ignis_experts_router"),
     IGNIS__PART(PAGED_1, PAGED_2, "ignis_attention_paged_1"),
 };
 
@@ -21497,7 +21710,7 @@ enum {
     IGNIS__MODEL_HEAD = 4,     /* only if the head is not tied */
     /* of each expert, whose number is @ in the name; in a GGUF file one tensor [experts, rows, columns] */
     IGNIS__MODEL_EXPERTS = 64,
-    IGNIS__MODEL_DENSE = 128, /* never quantised on the device, as IGNIS__MODEL_EXPERTS */
+    IGNIS__MODEL_DENSE = 128, /* never quantised on the device */
     IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
 };
 
@@ -24279,7 +24492,7 @@ IGNIS__PRIVATE int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int part
 static int ignis__model_wanted_type(const ignis__model *model, const ignis__model_part *part)
 {
     if (!part->row->columns || part->row->rows == 'P' || model->weights == IGNIS_WEIGHTS_NUMBERS ||
-        part->row->how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_DENSE))
+        part->row->how & IGNIS__MODEL_DENSE)
         return 0;
     if (model->weights == IGNIS_WEIGHTS_DEFAULT)
         return ignis__blocks_type((int)part->from->quant) < 0 ? 0 : (int)part->from->quant;
@@ -24306,7 +24519,7 @@ IGNIS__PRIVATE ignis__blocks ignis__model_describe_blocks(const ignis__model_par
 }
 
 /*  Chooses the type of every weight on the device, and counts bytes. The parts of one weight are all
-    quantised, or none is. Gate and up have one type, as one kernel reads both. */
+    quantised, or none is. Gate and up have one type, as one kernel reads both, and so have all experts. */
 IGNIS__PRIVATE void ignis__model_choose_types(ignis__model *model, ignis__model_part *parts, int count)
 {
     ignis__blocks blocks;
@@ -24314,8 +24527,9 @@ IGNIS__PRIVATE void ignis__model_choose_types(ignis__model *model, ignis__model_
     for (first = 0; first < count; first = end) {
         bool all = true, aligned = true; /* groups of eight rows stay together */
         for (end = first; end == first || (end < count && !parts[end].total); end++) {
+            const bool one_type = parts[end].row->rows == 'I' || parts[end].row->how & IGNIS__MODEL_EXPERTS;
             parts[end].blocks = ignis__model_wanted_type(model, &parts[end]);
-            all = all && parts[end].blocks && (parts[end].row->rows != 'I' || parts[end].blocks == parts[first].blocks);
+            all = all && parts[end].blocks && (!one_type || parts[end].blocks == parts[first].blocks);
             aligned = aligned && parts[end].rows % 8 == 0 && parts[end].run % 8 == 0;
         }
         all = all && (aligned || (end == first + 1 && parts[first].run >= parts[first].rows));
@@ -27215,6 +27429,21 @@ typedef struct ignis__gemv_blocks {
 } ignis__gemv_blocks;
 IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 208);
 
+/*  Params of the products of experts. Kernels define T, the type of elements, and Wide, that of sums. */
+typedef struct ignis__experts {
+    /* [experts * n, k]: of gate and up, or of down. Dense ones have `records` alone. */
+    ignis__quantised_weight weights[2];
+    IGNIS__POINTER(const T) bias[2];      /* [experts, n], or null */
+    IGNIS__POINTER(const T) x;            /* of gate and up [rows, k]; of down [rows, slots, k] */
+    IGNIS__POINTER(T) out;                /* of gate and up [rows, slots, n]; of down [rows, n], or null */
+    IGNIS__POINTER(Wide) sum;             /* of down, [rows, n], if it has no `out` */
+    IGNIS__POINTER(const int32_t) chosen; /* [rows, slots] */
+    IGNIS__POINTER(const Wide) shares;
+    double limit; /* of gate and up: of gpt-oss; 0: the gate is silu */
+    int slot_count, n;
+} ignis__experts;
+IGNIS__ASSERT_SIZE(ignis__experts, 136);
+
 /*  Params of kernels/models/generate_step.cu, a decode step in one launch. */
 
 /*  The products of a layer, and that of the logits. */
@@ -27570,11 +27799,36 @@ static ignis_tensor ignis__model_numbers(const ignis__model *model, int count)
     return ignis_map_shape("index(0)", shape, values, &desc);
 }
 
-/*  Returns the weight of experts as [experts, rows, columns]. */
-static ignis_tensor ignis__model_experts_apart(const ignis__model *model, ignis_tensor weight)
+/*  Multiplies rows, sorted by expert, with their experts' matrices. inputs: rows, the weight, offsets. */
+static ignis_tensor ignis__model_experts_product(const ignis_tensor *inputs, int count, void *user_data)
 {
-    const ignis_shape shape = ignis_tensor_shape(weight);
-    return ignis_reshape(weight, IGNIS_SHAPE(model->experts, -1, shape.dim[1]));
+    static const char call[] = "ignis_model_forward";
+    const ignis__blocks blocks = ignis__blocks_of(call, inputs[1]);
+    const ignis_shape offsets = ignis_tensor_shape(inputs[2]);
+    ignis_tensor weight = inputs[1];
+    ignis_tensor_info info;
+    (void)count, (void)user_data;
+    if (ignis_tensor_query(inputs[0], &info) != IGNIS_OK || !offsets.ndim)
+        return ignis__no_tensor();
+    if (blocks.count) {
+        (void)ignis_no_grad_begin();
+        weight = ignis__model_dequantise(call, weight, &blocks, 0, ignis__blocks_rows(&blocks), info.dtype);
+        (void)ignis_no_grad_end();
+    }
+    weight = ignis_reshape(weight, IGNIS_SHAPE(offsets.dim[0] - 1, -1, info.shape.dim[1]));
+    return ignis_grouped_linear(inputs[0], weight, inputs[2]);
+}
+
+/*  As ignis_grouped_linear, with a weight of experts. Of a quantised one the tape keeps only the blocks. */
+static ignis_tensor ignis__model_experts_linear(ignis_tensor x, ignis_tensor weight, ignis_tensor offsets)
+{
+    ignis_tensor inputs[3];
+    inputs[0] = x;
+    inputs[1] = weight;
+    inputs[2] = offsets;
+    return ignis__blocks_of("ignis_model_forward", weight).count
+               ? ignis_checkpoint(ignis__model_experts_product, NULL, inputs, 3)
+               : ignis__model_experts_product(inputs, 3, NULL);
 }
 
 /*  Computes a mixture of experts. A token is in as many rows as it has experts, and rows are sorted by expert. */
@@ -27597,9 +27851,9 @@ static ignis_tensor ignis__model_experts(const ignis__model *model, const ignis_
     snprintf(formula, sizeof formula, "floor(order/%d)", model->chosen); /* of integers */
     token = ignis_map(formula, IGNIS_INPUTS(order));
     x = ignis_index_select(x, 0, token);
-    x = ignis_silu_mul(ignis_grouped_linear(x, ignis__model_experts_apart(model, layer->gate_experts), offsets),
-                       ignis_grouped_linear(x, ignis__model_experts_apart(model, layer->up_experts), offsets));
-    x = ignis_grouped_linear(x, ignis__model_experts_apart(model, layer->down_experts), offsets);
+    x = ignis_silu_mul(ignis__model_experts_linear(x, layer->gate_experts, offsets),
+                       ignis__model_experts_linear(x, layer->up_experts, offsets));
+    x = ignis__model_experts_linear(x, layer->down_experts, offsets);
     (void)ignis_sort(order, 0, false, &place); /* where each token's experts are */
     x = ignis_reshape(ignis_index_select(x, 0, place), IGNIS_SHAPE(-1, model->chosen, model->hidden));
     shares = ignis_reshape(shares, IGNIS_SHAPE(-1, model->chosen, 1));
@@ -30074,9 +30328,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ig
 
     The router chooses on the device, and kernels read the numbers of the chosen experts there, so nothing waits for the
     host, and a graph serves all choices.
-    May use: engine.c; kernels/models/experts.cu. Locks: the caller holds the engine's lock. */
+    May use: engine.c; kernels/models/experts.cu, experts_product.cu. Locks: the caller holds the engine's lock. */
 
-enum { IGNIS__EXPERT_WARPS = 8 }; /* of a block: WARPS of experts.cu */
+enum { IGNIS__EXPERT_WARPS = 8, IGNIS__EXPERT_TILE = 16 }; /* WARPS of experts.cu, TILE of experts_product.cu */
 
 static void ignis__experts_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t results,
                                   int64_t rows, void **params)
@@ -30099,27 +30353,61 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
                                                    model->expert_inner, model->dtype));
 }
 
+/*  Describes a weight of experts. Returns its type, 0 if it is dense. */
+static int ignis__experts_weight(ignis__op *op, ignis__array *array, ignis__quantised_weight *weight)
+{
+    const ignis__address at = ignis__op_read(op, array);
+    if (array->blocks.count) {
+        *weight = ignis__quantised_part(&array->blocks, 0, at);
+        return weight->type;
+    }
+    weight->records = at;
+    weight->k = array->shape.dim[1];
+    return 0;
+}
+
+/*  Launches products of experts. types: those of the weights. */
+static void ignis__experts_multiply(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows,
+                                    ignis__experts *p, const int types[2])
+{
+    void *params[] = {p};
+    char define[64];
+    snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d -DIGNIS_BLOCKS_UP=%d", types[0], types[1]);
+    ignis__op_launch(op, builtin, dtype, types[0] || types[1] ? define : NULL,
+                     ignis__launch_grid(rows, ignis__ceil_div(p->n, IGNIS__EXPERT_TILE), 1, 256, 1, 0), params);
+}
+
 /*  Adds the results of the experts for the rows of `normed` to `sum`, or writes them to `result` if there is one. */
 IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
                                        int count)
 {
     const ignis__model *model = engine->model;
-    int experts = model->experts, slot_count = model->chosen, n = model->expert_inner, hidden = model->hidden;
-    int normalises = model->normalises;
+    int experts = model->experts, slot_count = model->chosen, hidden = model->hidden, normalises = model->normalises,
+        types[2];
     ignis__address x = ignis__op_write(op, engine->normed), logits = ignis__op_write(op, engine->router_logits),
                    chosen = ignis__op_write(op, engine->chosen), shares = ignis__op_write(op, engine->shares),
-                   inner = ignis__op_write(op, engine->expert_inner), sum = ignis__op_write(op, engine->sum),
-                   result = engine->result ? ignis__op_write(op, engine->result) : 0,
-                   router = ignis__op_read(op, layer->router), gate = ignis__op_read(op, layer->gate_experts),
-                   up = ignis__op_read(op, layer->up_experts), down = ignis__op_read(op, layer->down_experts);
+                   router = ignis__op_read(op, layer->router);
     void *of_router[] = {&logits, &x, &router, &experts, &hidden};
     void *of_choice[] = {&chosen, &shares, &logits, &experts, &slot_count, &normalises};
-    void *of_up[] = {&inner, &x, &gate, &up, &chosen, &slot_count, &n, &hidden};
-    void *of_down[] = {&sum, &result, &inner, &down, &chosen, &shares, &slot_count, &n, &hidden};
+    ignis__experts p;
     ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_ROUTER), model->dtype, experts, count, of_router);
     ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_CHOOSE), model->dtype, count, 32, of_choice);
-    ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_UP), model->dtype, n, (int64_t)count * slot_count, of_up);
-    ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_DOWN), model->dtype, hidden, count, of_down);
+    memset(&p, 0, sizeof p);
+    p.x = x;
+    p.out = ignis__op_write(op, engine->expert_inner);
+    p.chosen = chosen;
+    p.shares = shares;
+    p.slot_count = slot_count;
+    p.n = model->expert_inner;
+    types[0] = ignis__experts_weight(op, layer->gate_experts, &p.weights[0]);
+    types[1] = ignis__experts_weight(op, layer->up_experts, &p.weights[1]);
+    ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_UP), model->dtype, (int64_t)count * slot_count, &p, types);
+    p.x = p.out;
+    p.out = engine->result ? ignis__op_write(op, engine->result) : 0;
+    p.sum = ignis__op_write(op, engine->sum);
+    p.n = hidden;
+    types[0] = types[1] = ignis__experts_weight(op, layer->down_experts, &p.weights[0]);
+    ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_DOWN), model->dtype, count, &p, types);
 }
 
 /*  Multiplies the inner elements of the expert for all tokens by the sigmoid of its gate, for the rows of `normed`. */

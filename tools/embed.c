@@ -34,7 +34,7 @@
 #define OUTPUT "ignis_kernels.h"
 #define MODELS_OUTPUT "build/model_kernels.c"
 #define COMMON "ignis.cuh" /* comes first in its folder, the others follow in alphabetical order */
-#define MAX_SOURCES 128
+#define MAX_SOURCES 192
 #define MAX_LINE 2000
 #define MAX_PIECE 4000
 

@@ -197,6 +197,24 @@ static const char *const bf16_of_other_blocks[] = {
     "-DIGNIS_T=2 -DIGNIS_BLOCKS=7",  "-DIGNIS_T=2 -DIGNIS_BLOCKS=10", "-DIGNIS_T=2 -DIGNIS_BLOCKS=11",
     "-DIGNIS_T=2 -DIGNIS_BLOCKS=13", "-DIGNIS_T=2 -DIGNIS_BLOCKS=16", "-DIGNIS_T=2 -DIGNIS_BLOCKS=20",
     "-DIGNIS_T=2 -DIGNIS_BLOCKS=21", "-DIGNIS_T=2 -DIGNIS_BLOCKS=39", NULL};
+#define OF_BLOCKS(dtype, gate, up) "-DIGNIS_T=" #dtype " -DIGNIS_BLOCKS=" #gate " -DIGNIS_BLOCKS_UP=" #up
+static const char *const experts_of_blocks[] = {OF_BLOCKS(2, 2, 2),
+                                                OF_BLOCKS(1, 8, 8),
+                                                OF_BLOCKS(2, 8, 8),
+                                                OF_BLOCKS(2, 12, 12),
+                                                OF_BLOCKS(2, 14, 14),
+                                                OF_BLOCKS(2, 39, 39),
+                                                OF_BLOCKS(2, 12, 14),
+                                                OF_BLOCKS(2, 0, 2),
+                                                OF_BLOCKS(3, 39, 39),
+                                                OF_BLOCKS(4, 2, 2),
+                                                OF_BLOCKS(2, 3, 3),
+                                                OF_BLOCKS(2, 10, 10),
+                                                OF_BLOCKS(2, 11, 11),
+                                                OF_BLOCKS(2, 13, 13),
+                                                OF_BLOCKS(2, 21, 21),
+                                                OF_BLOCKS(2, 16, 16),
+                                                NULL};
 static const char *const only_one[] = {"", NULL};
 static const char *const formula[] = {"-DMAP=0", "-DMAP=1 -ftz=true", "-DMAP=2", NULL};
 static const char *const planted[] = {"-DIGNIS_T=2 -DPLANTED=0",
@@ -651,6 +669,8 @@ static const struct {
     {IGNIS__SOURCE_GENERATE_CU, every_float, 0, 0, {0, 0, 8}},         /* sm_100: sines of f64 */
     {IGNIS__SOURCE_GENERATE_DRAW_CU, for_all_types, 0, 0, {0, 0, 16}}, /* sm_100: bins, in 48 registers */
     {IGNIS__SOURCE_EXPERTS_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_EXPERTS_PRODUCT_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_EXPERTS_PRODUCT_CU, experts_of_blocks, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, {0, 0, 16}}, /* sm_120; 4 on sm_90 */
     {IGNIS__SOURCE_GEMV_MMA_CU,
      gemv_mma,

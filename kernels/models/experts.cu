@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  models/experts.cu - a mixture of experts for the rows of a step: the router, and products of the chosen experts
+/*  models/experts.cu - a mixture of experts for the rows of a step: the router, the gate of an expert for all tokens
 
-    Only the weights of the chosen experts are read. A warp computes one result, in an order that does not depend on the
-    number of rows, so a row has the same bits alone and in a batch. One program per element type: compiled with
-    -DIGNIS_T=<1 to 4>. Blocks have WARPS warps, but for the choice. */
+    A warp computes one result, in an order that does not depend on the number of rows, so a row has the same bits alone
+    and in a batch. experts_product.cu has the products. One program per element type: compiled with -DIGNIS_T=<1 to 4>.
+    Blocks have WARPS warps, but for the choice. */
 #include "ignis.cuh"
 #include "activation.cuh"
 
@@ -102,44 +102,4 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
     const Wide share = sigmoid(dot(x + (long long)blockIdx.x * hidden, w, hidden));
     for (int i = threadIdx.x; i < n; i += 32 * WARPS)
         inner[(long long)blockIdx.x * n + i] = T(Wide(inner[(long long)blockIdx.x * n + i]) * share);
-}
-
-/*  Computes inner [rows, slots, n] = silu(x gate^T) * (x up^T) with the matrices of the chosen experts.
-    grid = blocks of n, rows * slots. */
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    ignis_experts_up(T *inner, const T *x, const T *gate, const T *up, const int32_t *chosen, int slots, int n,
-                     int hidden)
-{
-    const int element = blockIdx.x * WARPS + threadIdx.x / 32;
-    ignis_grid_dependency();
-    if (element >= n)
-        return;
-    const long long at = ((long long)chosen[blockIdx.y] * n + element) * hidden;
-    const T *const row = x + (long long)(blockIdx.y / slots) * hidden;
-    const Wide a = dot(row, gate + at, hidden), b = dot(row, up + at, hidden);
-    if (threadIdx.x % 32 == 0)
-        inner[(long long)blockIdx.y * n + element] = T(silu(a) * b);
-}
-
-/*  Adds the results of the chosen experts, times their shares, to the rows of `sum`, or writes them to `result`, if
-    that is not null. grid = blocks of hidden, rows. */
-extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    ignis_experts_down(Wide *sum, T *result, const T *inner, const T *down, const int32_t *chosen, const Wide *shares,
-                       int slots, int n, int hidden)
-{
-    const int element = blockIdx.x * WARPS + threadIdx.x / 32;
-    ignis_grid_dependency();
-    if (element >= hidden)
-        return;
-    Wide total = 0;
-    for (int s = 0; s < slots; s++) {
-        const int slot = blockIdx.y * slots + s;
-        total +=
-            shares[slot] * dot(inner + (long long)slot * n, down + ((long long)chosen[slot] * hidden + element) * n, n);
-    }
-    const long long to = (long long)blockIdx.y * hidden + element;
-    if (threadIdx.x % 32 == 0 && result)
-        result[to] = T(total);
-    else if (threadIdx.x % 32 == 0)
-        sum[to] += total;
 }

@@ -56,8 +56,8 @@
     X(EXPERTS_ROUTER, experts_cu, "ignis_experts_router", WAITS)                       \
     X(EXPERTS_CHOOSE, experts_cu, "ignis_experts_choose", WAITS)                       \
     X(EXPERTS_SHARED, experts_cu, "ignis_experts_shared", WAITS)                       \
-    X(EXPERTS_UP, experts_cu, "ignis_experts_up", WAITS)                               \
-    X(EXPERTS_DOWN, experts_cu, "ignis_experts_down", WAITS)                           \
+    X(EXPERTS_UP, experts_product_cu, "ignis_experts_up", WAITS)                       \
+    X(EXPERTS_DOWN, experts_product_cu, "ignis_experts_down", WAITS)                   \
     X(GENERATE_STEP, generate_step_cu, "ignis_generate_step", TOGETHER)
 
 enum {

@@ -2,11 +2,11 @@
 
     The router chooses on the device, and kernels read the numbers of the chosen experts there, so nothing waits for the
     host, and a graph serves all choices.
-    May use: engine.c; kernels/models/experts.cu. Locks: the caller holds the engine's lock. */
+    May use: engine.c; kernels/models/experts.cu, experts_product.cu. Locks: the caller holds the engine's lock. */
 
 #include "room.h"
 
-enum { IGNIS__EXPERT_WARPS = 8 }; /* of a block: WARPS of experts.cu */
+enum { IGNIS__EXPERT_WARPS = 8, IGNIS__EXPERT_TILE = 16 }; /* WARPS of experts.cu, TILE of experts_product.cu */
 
 static void ignis__experts_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t results,
                                   int64_t rows, void **params)
@@ -29,27 +29,61 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
                                                    model->expert_inner, model->dtype));
 }
 
+/*  Describes a weight of experts. Returns its type, 0 if it is dense. */
+static int ignis__experts_weight(ignis__op *op, ignis__array *array, ignis__quantised_weight *weight)
+{
+    const ignis__address at = ignis__op_read(op, array);
+    if (array->blocks.count) {
+        *weight = ignis__quantised_part(&array->blocks, 0, at);
+        return weight->type;
+    }
+    weight->records = at;
+    weight->k = array->shape.dim[1];
+    return 0;
+}
+
+/*  Launches products of experts. types: those of the weights. */
+static void ignis__experts_multiply(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows,
+                                    ignis__experts *p, const int types[2])
+{
+    void *params[] = {p};
+    char define[64];
+    snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d -DIGNIS_BLOCKS_UP=%d", types[0], types[1]);
+    ignis__op_launch(op, builtin, dtype, types[0] || types[1] ? define : NULL,
+                     ignis__launch_grid(rows, ignis__ceil_div(p->n, IGNIS__EXPERT_TILE), 1, 256, 1, 0), params);
+}
+
 /*  Adds the results of the experts for the rows of `normed` to `sum`, or writes them to `result` if there is one. */
 IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
                                        int count)
 {
     const ignis__model *model = engine->model;
-    int experts = model->experts, slot_count = model->chosen, n = model->expert_inner, hidden = model->hidden;
-    int normalises = model->normalises;
+    int experts = model->experts, slot_count = model->chosen, hidden = model->hidden, normalises = model->normalises,
+        types[2];
     ignis__address x = ignis__op_write(op, engine->normed), logits = ignis__op_write(op, engine->router_logits),
                    chosen = ignis__op_write(op, engine->chosen), shares = ignis__op_write(op, engine->shares),
-                   inner = ignis__op_write(op, engine->expert_inner), sum = ignis__op_write(op, engine->sum),
-                   result = engine->result ? ignis__op_write(op, engine->result) : 0,
-                   router = ignis__op_read(op, layer->router), gate = ignis__op_read(op, layer->gate_experts),
-                   up = ignis__op_read(op, layer->up_experts), down = ignis__op_read(op, layer->down_experts);
+                   router = ignis__op_read(op, layer->router);
     void *of_router[] = {&logits, &x, &router, &experts, &hidden};
     void *of_choice[] = {&chosen, &shares, &logits, &experts, &slot_count, &normalises};
-    void *of_up[] = {&inner, &x, &gate, &up, &chosen, &slot_count, &n, &hidden};
-    void *of_down[] = {&sum, &result, &inner, &down, &chosen, &shares, &slot_count, &n, &hidden};
+    ignis__experts p;
     ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_ROUTER), model->dtype, experts, count, of_router);
     ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_CHOOSE), model->dtype, count, 32, of_choice);
-    ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_UP), model->dtype, n, (int64_t)count * slot_count, of_up);
-    ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_DOWN), model->dtype, hidden, count, of_down);
+    memset(&p, 0, sizeof p);
+    p.x = x;
+    p.out = ignis__op_write(op, engine->expert_inner);
+    p.chosen = chosen;
+    p.shares = shares;
+    p.slot_count = slot_count;
+    p.n = model->expert_inner;
+    types[0] = ignis__experts_weight(op, layer->gate_experts, &p.weights[0]);
+    types[1] = ignis__experts_weight(op, layer->up_experts, &p.weights[1]);
+    ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_UP), model->dtype, (int64_t)count * slot_count, &p, types);
+    p.x = p.out;
+    p.out = engine->result ? ignis__op_write(op, engine->result) : 0;
+    p.sum = ignis__op_write(op, engine->sum);
+    p.n = hidden;
+    types[0] = types[1] = ignis__experts_weight(op, layer->down_experts, &p.weights[0]);
+    ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_DOWN), model->dtype, count, &p, types);
 }
 
 /*  Multiplies the inner elements of the expert for all tokens by the sigmoid of its gate, for the rows of `normed`. */

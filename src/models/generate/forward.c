@@ -127,11 +127,36 @@ static ignis_tensor ignis__model_numbers(const ignis__model *model, int count)
     return ignis_map_shape("index(0)", shape, values, &desc);
 }
 
-/*  Returns the weight of experts as [experts, rows, columns]. */
-static ignis_tensor ignis__model_experts_apart(const ignis__model *model, ignis_tensor weight)
+/*  Multiplies rows, sorted by expert, with their experts' matrices. inputs: rows, the weight, offsets. */
+static ignis_tensor ignis__model_experts_product(const ignis_tensor *inputs, int count, void *user_data)
 {
-    const ignis_shape shape = ignis_tensor_shape(weight);
-    return ignis_reshape(weight, IGNIS_SHAPE(model->experts, -1, shape.dim[1]));
+    static const char call[] = "ignis_model_forward";
+    const ignis__blocks blocks = ignis__blocks_of(call, inputs[1]);
+    const ignis_shape offsets = ignis_tensor_shape(inputs[2]);
+    ignis_tensor weight = inputs[1];
+    ignis_tensor_info info;
+    (void)count, (void)user_data;
+    if (ignis_tensor_query(inputs[0], &info) != IGNIS_OK || !offsets.ndim)
+        return ignis__no_tensor();
+    if (blocks.count) {
+        (void)ignis_no_grad_begin();
+        weight = ignis__model_dequantise(call, weight, &blocks, 0, ignis__blocks_rows(&blocks), info.dtype);
+        (void)ignis_no_grad_end();
+    }
+    weight = ignis_reshape(weight, IGNIS_SHAPE(offsets.dim[0] - 1, -1, info.shape.dim[1]));
+    return ignis_grouped_linear(inputs[0], weight, inputs[2]);
+}
+
+/*  As ignis_grouped_linear, with a weight of experts. Of a quantised one the tape keeps only the blocks. */
+static ignis_tensor ignis__model_experts_linear(ignis_tensor x, ignis_tensor weight, ignis_tensor offsets)
+{
+    ignis_tensor inputs[3];
+    inputs[0] = x;
+    inputs[1] = weight;
+    inputs[2] = offsets;
+    return ignis__blocks_of("ignis_model_forward", weight).count
+               ? ignis_checkpoint(ignis__model_experts_product, NULL, inputs, 3)
+               : ignis__model_experts_product(inputs, 3, NULL);
 }
 
 /*  Computes a mixture of experts. A token is in as many rows as it has experts, and rows are sorted by expert. */
@@ -154,9 +179,9 @@ static ignis_tensor ignis__model_experts(const ignis__model *model, const ignis_
     snprintf(formula, sizeof formula, "floor(order/%d)", model->chosen); /* of integers */
     token = ignis_map(formula, IGNIS_INPUTS(order));
     x = ignis_index_select(x, 0, token);
-    x = ignis_silu_mul(ignis_grouped_linear(x, ignis__model_experts_apart(model, layer->gate_experts), offsets),
-                       ignis_grouped_linear(x, ignis__model_experts_apart(model, layer->up_experts), offsets));
-    x = ignis_grouped_linear(x, ignis__model_experts_apart(model, layer->down_experts), offsets);
+    x = ignis_silu_mul(ignis__model_experts_linear(x, layer->gate_experts, offsets),
+                       ignis__model_experts_linear(x, layer->up_experts, offsets));
+    x = ignis__model_experts_linear(x, layer->down_experts, offsets);
     (void)ignis_sort(order, 0, false, &place); /* where each token's experts are */
     x = ignis_reshape(ignis_index_select(x, 0, place), IGNIS_SHAPE(-1, model->chosen, model->hidden));
     shares = ignis_reshape(shares, IGNIS_SHAPE(-1, model->chosen, 1));

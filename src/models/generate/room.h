@@ -32,6 +32,7 @@ enum {
 #include "../../shared/models/kv_cache.h"
 #include "../../shared/models/sampling.h"
 #include "../../shared/models/gemv.h"
+#include "../../shared/models/experts.h"
 #include "../../shared/models/fused_step.h"
 
 /*  The kinds of sampling of a step: none; a token for each row; the same where top k, top p or min p filter some

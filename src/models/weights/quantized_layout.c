@@ -62,7 +62,7 @@ IGNIS__PRIVATE int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int part
 static int ignis__model_wanted_type(const ignis__model *model, const ignis__model_part *part)
 {
     if (!part->row->columns || part->row->rows == 'P' || model->weights == IGNIS_WEIGHTS_NUMBERS ||
-        part->row->how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_DENSE))
+        part->row->how & IGNIS__MODEL_DENSE)
         return 0;
     if (model->weights == IGNIS_WEIGHTS_DEFAULT)
         return ignis__blocks_type((int)part->from->quant) < 0 ? 0 : (int)part->from->quant;
@@ -89,7 +89,7 @@ IGNIS__PRIVATE ignis__blocks ignis__model_describe_blocks(const ignis__model_par
 }
 
 /*  Chooses the type of every weight on the device, and counts bytes. The parts of one weight are all
-    quantised, or none is. Gate and up have one type, as one kernel reads both. */
+    quantised, or none is. Gate and up have one type, as one kernel reads both, and so have all experts. */
 IGNIS__PRIVATE void ignis__model_choose_types(ignis__model *model, ignis__model_part *parts, int count)
 {
     ignis__blocks blocks;
@@ -97,8 +97,9 @@ IGNIS__PRIVATE void ignis__model_choose_types(ignis__model *model, ignis__model_
     for (first = 0; first < count; first = end) {
         bool all = true, aligned = true; /* groups of eight rows stay together */
         for (end = first; end == first || (end < count && !parts[end].total); end++) {
+            const bool one_type = parts[end].row->rows == 'I' || parts[end].row->how & IGNIS__MODEL_EXPERTS;
             parts[end].blocks = ignis__model_wanted_type(model, &parts[end]);
-            all = all && parts[end].blocks && (parts[end].row->rows != 'I' || parts[end].blocks == parts[first].blocks);
+            all = all && parts[end].blocks && (!one_type || parts[end].blocks == parts[first].blocks);
             aligned = aligned && parts[end].rows % 8 == 0 && parts[end].run % 8 == 0;
         }
         all = all && (aligned || (end == first + 1 && parts[first].run >= parts[first].rows));

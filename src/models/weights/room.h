@@ -212,7 +212,7 @@ enum {
     IGNIS__MODEL_HEAD = 4,     /* only if the head is not tied */
     /* of each expert, whose number is @ in the name; in a GGUF file one tensor [experts, rows, columns] */
     IGNIS__MODEL_EXPERTS = 64,
-    IGNIS__MODEL_DENSE = 128, /* never quantised on the device, as IGNIS__MODEL_EXPERTS */
+    IGNIS__MODEL_DENSE = 128, /* never quantised on the device */
     IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
 };
 

@@ -762,17 +762,45 @@ static void pair_rows(int *order, int rows)
         order[r] = r - r % D + r % D / 2 + r % D % 2 * (D / 2);
 }
 
+/*  Types of the experts' gate, up and down in a GGUF file; 0: f32. */
+static int expert_types[3];
+
+/*  Appends a tensor as blocks. Its values become those of the blocks. */
+static void put_blocks(ck_bytes *data, const ck_tensor *t, int type)
+{
+    const struct ignis__blocks_types_type *blocks = &ignis__blocks_types[ignis__blocks_type(type)];
+    unsigned char bytes[256];
+    float row[I];
+    int r, i;
+    for (r = 0; r < t->rows; r++) {
+        double *v = t->v + r * t->columns;
+        for (i = 0; i < t->columns; i++)
+            row[i] = (float)v[i];
+        ignis__quantise(type, row, t->columns, bytes);
+        ck_put(data, bytes, (size_t)(t->columns / blocks->file_elements * blocks->file_bytes));
+        for (i = 0; i < t->columns; i += blocks->file_elements)
+            ignis__dequantise((uint32_t)type, bytes + i / blocks->file_elements * blocks->file_bytes, row + i);
+        for (i = 0; i < t->columns; i++)
+            v[i] = (double)row[i];
+    }
+}
+
 /*  Appends the tensors of all experts as one, [experts, rows, columns]. */
 static void put_experts(ck_bytes *head, ck_bytes *data, const ck_tensor *first, int experts)
 {
+    const int type = expert_types[strstr(first->gguf, "gate") ? 0 : strstr(first->gguf, "up") ? 1 : 2];
     int e, i;
     while (data->size % 32)
         ck_put(data, "", 1);
     ck_text(head, first->gguf), ck_u32(head, 3), ck_u64(head, (uint64_t)first->columns);
-    ck_u64(head, (uint64_t)first->rows), ck_u64(head, (uint64_t)experts), ck_u32(head, 0), ck_u64(head, data->size);
+    ck_u64(head, (uint64_t)first->rows), ck_u64(head, (uint64_t)experts), ck_u32(head, (uint32_t)type);
+    ck_u64(head, data->size);
     for (e = 0; e < experts; e++)
-        for (i = 0; i < first->rows * first->columns; i++)
-            ck_f32(data, (float)first[e].v[i]);
+        for (i = 0; i < (type ? 1 : first->rows * first->columns); i++)
+            if (type)
+                put_blocks(data, &first[e], type);
+            else
+                ck_f32(data, (float)first[e].v[i]);
 }
 
 static void write_gguf_file(const family *f, const ck_model *m, const char *path)
@@ -1041,6 +1069,37 @@ static const family *family_of(const char *name)
     for (i = 0; strcmp(families[i].model_type, name) != 0;)
         i++;
     return &families[i];
+}
+
+/*  Experts that a GGUF file has quantised stay so on the device; gate and up may have different types. */
+TEST(quantised_experts_agree_with_a_forward_in_double)
+{
+    static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_BF16};
+    ignis_model_info info;
+    ignis_model_desc desc;
+    int i;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.path = test_path("m.gguf");
+    for (i = 0; i < 2; i++) {
+        const family *f = family_of("qwen3_moe");
+        ck_model m;
+        ignis_model model;
+        expert_types[0] = IGNIS__GGUF_Q8_0, expert_types[1] = i ? IGNIS__GGUF_Q8_0 : IGNIS__GGUF_Q4_0;
+        make_tensors(f, &m);
+        ck_round_all(&m, IGNIS_BF16);
+        write_gguf_file(f, &m, test_path("m.gguf"));
+        desc.dtype = dtypes[i];
+        CHECK_OK(ignis_model_inspect(&desc, &info));
+        CHECK_INT(info.quantised, (int64_t)LAYERS * 2 * f->experts * I * H);
+        model = open_model(test_path("m.gguf"), dtypes[i]);
+        if (i == 0)
+            check_whole(f, &m, model, 1e-5);
+        check_sequences(f, &m, model, i ? 4e-2 : 1e-5);
+        CHECK_OK(ignis_model_free(model));
+        ck_free(&m);
+    }
+    memset(expert_types, 0, sizeof expert_types);
 }
 
 TEST(descriptions_that_contradict_themselves_are_refused)

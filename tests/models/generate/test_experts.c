@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT
+/*  test_experts.c - mixtures of experts of a step: the router's choice, and the products of the chosen experts, dense
+    and of every quantised type, against a reference in double; rows with the same bits alone and among others */
+#include "fault.h"
+#include "tensor.h"
+
+#include "ignis_models.h"
+
+#include "byte_tokenizer.h"
+
+#include "generate.h"
+
+#include <math.h>
+
+/*  A mixture: types of gate, up and down, 0 for dense; experts, those of a row, and sizes. */
+typedef struct mixture {
+    ignis_dtype dtype;
+    int types[3];
+    int experts, chosen, hidden, inner, rows;
+    bool normalises;
+} mixture;
+
+static ignis__array *weight_of(const mixture *c, int which, double **values)
+{
+    const int rows = c->experts * (which == 2 ? c->hidden : c->inner), k = which == 2 ? c->inner : c->hidden;
+    const double factor = 1.5 / sqrt(k);
+    ignis__blocks blocks;
+    ignis__array *array;
+    unsigned char *bytes;
+    if (!c->types[which]) {
+        *values = rounded_noise(IGNIS_SHAPE(rows, k), c->dtype, 7 + (uint64_t)which, factor);
+        array = room(IGNIS_SHAPE(rows, k), c->dtype);
+        CHECK_OK(ignis_array_from_host(rooms[room_count - 1].handle, *values, IGNIS_F64, (int64_t)rows * k));
+        return array;
+    }
+    bytes = blocks_bytes(rows, k, c->types[which], rows, 0, 7 + (uint64_t)which, factor, &blocks, values);
+    array = room(IGNIS_SHAPE(ignis__blocks_bytes(&blocks, 1)), IGNIS_U8);
+    CHECK_OK(ignis_array_from_host(rooms[room_count - 1].handle, bytes, IGNIS_U8, array->numel));
+    array->blocks = blocks;
+    free(bytes);
+    return array;
+}
+
+static double product_of(const double *w, const double *x, int k)
+{
+    double sum = 0;
+    int i;
+    for (i = 0; i < k; i++)
+        sum += w[i] * x[i];
+    return sum;
+}
+
+/*  The reference: a row through the router and its experts. */
+static void mix(const mixture *c, double *const w[4], const double *x, double *out)
+{
+    double logits[64], shares[64], total = 0, *inner = (double *)calloc((size_t)c->inner, sizeof *inner);
+    bool taken[64] = {false};
+    int e, s, i;
+    for (e = 0; e < c->experts; e++)
+        logits[e] = product_of(w[3] + e * c->hidden, x, c->hidden);
+    for (e = 0; e < c->experts; e++)
+        total += c->normalises ? 0 : exp(logits[e]);
+    for (s = 0; s < c->chosen; s++) {
+        int best = -1;
+        for (e = 0; e < c->experts; e++)
+            if (!taken[e] && (best < 0 || logits[e] > logits[best]))
+                best = e;
+        taken[best] = true;
+        shares[best] = exp(logits[best]);
+        total += c->normalises ? shares[best] : 0;
+    }
+    memset(out, 0, (size_t)c->hidden * sizeof *out);
+    for (e = 0; e < c->experts; e++) {
+        if (!taken[e])
+            continue;
+        for (i = 0; i < c->inner; i++) {
+            const double gate = product_of(w[0] + ((int64_t)e * c->inner + i) * c->hidden, x, c->hidden);
+            inner[i] =
+                gate / (1 + exp(-gate)) * product_of(w[1] + ((int64_t)e * c->inner + i) * c->hidden, x, c->hidden);
+        }
+        for (i = 0; i < c->hidden; i++)
+            out[i] += shares[e] / total * product_of(w[2] + ((int64_t)e * c->hidden + i) * c->inner, inner, c->inner);
+    }
+    free(inner);
+}
+
+/*  Writes the first rows of an array. */
+static void put_rows(const ignis__array *array, const double *values, int rows)
+{
+    const ignis_array whole = {array->slot.handle}, slice = ignis_array_slice(whole, 0, 0, rows);
+    CHECK_OK(ignis_array_from_host(slice, values, IGNIS_F64, rows * array->shape.dim[1]));
+    drop(slice);
+}
+
+/*  Computes rows `first` and on of x. Returns the sums, which begin as 1, or, of 16 bits, the results. */
+static double *run(const mixture *c, ignis__engine *engine, const ignis__engine_layer *layer, const double *x,
+                   int first, int count)
+{
+    double *ones = (double *)calloc((size_t)(count * c->hidden), sizeof *ones), *got;
+    ignis_array sum = {engine->sum->slot.handle};
+    ignis__device *device = ignis__device_get("test", 0);
+    ignis__op op;
+    int i;
+    for (i = 0; i < count * c->hidden; i++)
+        ones[i] = 1;
+    put_rows(engine->sum, ones, count);
+    put_rows(engine->normed, x + (int64_t)first * c->hidden, count);
+    free(ones);
+    memset(&op, 0, sizeof op);
+    CHECK(ignis__op_begin_on_device(&op, "test", device));
+    ignis__experts_run(&op, engine, layer, count);
+    CHECK(op.ok);
+    CHECK_OK(ignis__op_leave(&op));
+    if (engine->result) {
+        ignis_array result = {engine->result->slot.handle};
+        got = array_values(result);
+        for (i = 0; i < count * c->hidden; i++)
+            got[i] += 1;
+        return got;
+    }
+    return array_values(sum);
+}
+
+static void check(const mixture *c, bool adds)
+{
+    const ignis_dtype wide = c->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
+    /* sums of f32; of 16 bits, x as whole numbers of 15 bits, and inner elements rounded */
+    const double tolerance = c->dtype == IGNIS_F64 ? 1e-12 : c->dtype == IGNIS_F32 ? 1e-5 : 2e-2;
+    /* blocks of random bytes are small numbers */
+    const double size = c->types[0] && c->types[0] != IGNIS__GGUF_Q4_0 && c->types[0] != IGNIS__GGUF_Q8_0 ? 40 : 2;
+    const int before = room_count;
+    double *w[4], *x, *got, *alone, *wanted = (double *)calloc((size_t)c->hidden, sizeof *wanted), most = 0;
+    ignis__model model;
+    ignis__engine engine;
+    ignis__engine_layer layer;
+    int i, r;
+    memset(&model, 0, sizeof model);
+    memset(&engine, 0, sizeof engine);
+    memset(&layer, 0, sizeof layer);
+    model.dtype = c->dtype;
+    model.experts = c->experts, model.chosen = c->chosen, model.hidden = c->hidden, model.expert_inner = c->inner;
+    model.normalises = c->normalises;
+    engine.model = &model;
+    layer.gate_experts = weight_of(c, 0, &w[0]);
+    layer.up_experts = weight_of(c, 1, &w[1]);
+    layer.down_experts = weight_of(c, 2, &w[2]);
+    w[3] = rounded_noise(IGNIS_SHAPE(c->experts, c->hidden), c->dtype, 5, 4 / size / sqrt(c->hidden));
+    layer.router = room(IGNIS_SHAPE(c->experts, c->hidden), c->dtype);
+    CHECK_OK(ignis_array_from_host(rooms[room_count - 1].handle, w[3], IGNIS_F64, c->experts * c->hidden));
+    x = rounded_noise(IGNIS_SHAPE(c->rows, c->hidden), c->dtype, 3, size);
+    engine.normed = room(IGNIS_SHAPE(c->rows, c->hidden), c->dtype);
+    engine.sum = room(IGNIS_SHAPE(c->rows, c->hidden), wide);
+    engine.result = adds ? NULL : room(IGNIS_SHAPE(c->rows, c->hidden), c->dtype);
+    engine.router_logits = room(IGNIS_SHAPE(c->rows, c->experts), wide);
+    engine.chosen = room(IGNIS_SHAPE(c->rows, c->chosen), IGNIS_I32);
+    engine.shares = room(IGNIS_SHAPE(c->rows, c->chosen), wide);
+    engine.expert_inner = room(IGNIS_SHAPE(c->rows * c->chosen, c->inner), c->dtype);
+    got = run(c, &engine, &layer, x, 0, c->rows);
+    for (r = 0; r < c->rows; r++) {
+        mix(c, w, x + (int64_t)r * c->hidden, wanted);
+        for (i = 0; i < c->hidden; i++)
+            most = fabs(wanted[i]) > most ? fabs(wanted[i]) : most;
+        for (i = 0; i < c->hidden; i++)
+            if (!(fabs(got[r * c->hidden + i] - 1 - wanted[i]) <=
+                  tolerance * most + 1.2e-7)) { /* and that of a sum near 1 */
+                char text[200];
+                snprintf(text, sizeof text, "dtype %d, blocks %d, %d, %d, %d by %d: [%d, %d] is %.9g, expected %.9g",
+                         (int)c->dtype, c->types[0], c->types[1], c->types[2], c->hidden, c->inner, r, i,
+                         got[r * c->hidden + i] - 1, wanted[i]);
+                test__fail(__FILE__, __LINE__, text);
+                r = c->rows;
+                break;
+            }
+    }
+    CHECK(most > 1e-3);
+    alone = run(c, &engine, &layer, x, c->rows - 1, 1);
+    CHECK_INT(memcmp(alone, got + (c->rows - 1) * c->hidden, (size_t)c->hidden * sizeof *alone), 0);
+    free(alone), free(got), free(x), free(wanted);
+    for (i = 0; i < 4; i++)
+        free(w[i]);
+    while (room_count > before) {
+        room_count--;
+        ignis__array_drop("test", rooms[room_count].array);
+        drop(rooms[room_count].handle);
+    }
+}
+
+TEST(dense_experts)
+{
+    static const mixture cases[] = {
+        {IGNIS_F64, {0, 0, 0}, 5, 3, 40, 23, 4, false},    {IGNIS_F32, {0, 0, 0}, 40, 4, 300, 17, 3, true},
+        {IGNIS_F16, {0, 0, 0}, 3, 3, 552, 40, 2, true},    {IGNIS_BF16, {0, 0, 0}, 6, 2, 33, 600, 5, false},
+        {IGNIS_BF16, {0, 0, 0}, 1, 1, 2312, 16, 2, false},
+    };
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(cases); i++)
+        check(&cases[i], i % 2 == 0);
+}
+
+/*  Each type of blocks of 32 elements, or of 256, with parts of K that warps share out, and several experts; gate and
+    up of two types; one of both dense; down dense. */
+TEST(quantised_experts)
+{
+    static const int types[] = {IGNIS__GGUF_Q4_0,    IGNIS__GGUF_Q4_1,    IGNIS__GGUF_Q5_0,  IGNIS__GGUF_Q5_1,
+                                IGNIS__GGUF_Q8_0,    IGNIS__GGUF_IQ4_NL,  IGNIS__GGUF_MXFP4, IGNIS__GGUF_Q2_K,
+                                IGNIS__GGUF_Q3_K,    IGNIS__GGUF_Q4_K,    IGNIS__GGUF_Q5_K,  IGNIS__GGUF_Q6_K,
+                                IGNIS__GGUF_IQ2_XXS, IGNIS__GGUF_IQ3_XXS, IGNIS__GGUF_IQ4_XS};
+    static const mixture mixed[] = {
+        {IGNIS_BF16, {IGNIS__GGUF_Q4_K, IGNIS__GGUF_Q6_K, IGNIS__GGUF_Q8_0}, 3, 2, 512, 96, 3, true},
+        {IGNIS_BF16, {IGNIS__GGUF_Q8_0, 0, 0}, 3, 2, 288, 33, 2, true},
+        {IGNIS_F32, {0, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0}, 3, 2, 64, 32, 2, true},
+        {IGNIS_F64, {IGNIS__GGUF_MXFP4, IGNIS__GGUF_MXFP4, IGNIS__GGUF_MXFP4}, 3, 2, 288, 32, 2, true},
+        {IGNIS_F16, {IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0}, 2, 2, 2336, 32, 2, true},
+    };
+    int t;
+    SETUP(NULL);
+    for (t = 0; t < COUNT_OF(types); t++) {
+        const bool of_32 = t < 7;
+        const mixture c = {t % 3 == 0   ? IGNIS_BF16
+                           : t % 3 == 1 ? IGNIS_F16
+                                        : IGNIS_F32,
+                           {types[t], types[t], types[t]},
+                           3,
+                           2,
+                           of_32 ? 352 : 512,
+                           of_32 ? 64 : 256,
+                           3,
+                           t % 2 == 0};
+        check(&c, t % 2 == 0);
+    }
+    for (t = 0; t < COUNT_OF(mixed); t++)
+        check(&mixed[t], t % 2 == 0);
+}
+
+int main(int argc, char **argv) { return test_run(argc, argv); }
