@@ -3018,7 +3018,7 @@ IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_ten
 
 typedef enum ignis_activation {
     IGNIS_ACTIVATION_RELU = 1,
-    IGNIS_ACTIVATION_GELU /* as ignis_gelu; the numbers are those of kernels/gemm.cuh, too */
+    IGNIS_ACTIVATION_GELU /* as ignis_gelu; the numbers are those of src/shared/gemm.h, too */
 } ignis_activation;
 
 /*  ignis_mlp - two linear layers and the activation between them: activation(x w1^T + b1) w2^T + b2
@@ -26284,6 +26284,8 @@ enum {
 
 enum { IGNIS__BORDER_REFLECT, IGNIS__BORDER_REPLICATE, IGNIS__BORDER_CIRCULAR };
 
+enum { IGNIS__BORDER_THREADS = 256 }; /* of a block */
+
 /*  Sizes and strides of src and dst, which is larger by elements before and after; the last dimension counts packs if
     `packed`. Strides are of elements. */
 typedef struct ignis__border {
@@ -26465,7 +26467,14 @@ typedef struct ignis__cross_entropy_work {
     bool part;   /* these are some of the rows; their count is known */
 } ignis__cross_entropy_work;
 
-#define IGNIS__COUNT_BLOCKS 64 /* and one more number: the counts that they leave */
+/*  Constants of the kernels of cross-entropy in kernels/softmax.cu. */
+enum {
+    IGNIS__ROWS_EXACT = 2,          /* for packed: all rows are full packs of 16 bytes */
+    IGNIS__LOSS_WARP_THREADS = 640, /* of a block without gradient, for rows that a warp reads */
+    IGNIS__LOSS_THREADS = 256,      /* of a block that reads a row */
+    IGNIS__COUNT_BLOCKS = 64,       /* of ignis_cross_entropy_count, which leave a count each, and one more number */
+    IGNIS__SHORT_ROW = 16           /* elements of a row for a thread, at most, with few rows */
+};
 
 /*  The results of forward. The log-sums of rows have two parts: [2, rows], the maximum and the rest. */
 typedef struct ignis__cross_entropy_results {
@@ -26527,21 +26536,12 @@ typedef struct ignis__product {
     int operands;                 /* the dtype of a and b if it differs from dtype; else 0 */
 } ignis__product;
 
-/*  An ignis_activation of products only, the second of a gated layer: silu(gate) * product. pre holds the
-    gate and after it the products, which are written if `keeps`, and read by a gradient. Its out is [2, m, n]
-    too: of the gate and the product. There are no batches, and no other epilogue. */
-#define IGNIS__ACTIVATION_GATED 3
-
-/*  An ignis_activation of products only: the result [m, n / 2] is silu of the first half of the columns,
-    times the second half. For products that ignis__gemm_supports_paired takes. */
-#define IGNIS__ACTIVATION_PAIRED 4
-
 /*  The epilogue of a product, in this order. A NULL array leaves its step out. Sums need a product without
     batches. */
 typedef struct ignis__epilogue {
     double factor;      /* of the product; 0: 1 */
     ignis__array *bias; /* [n], added to each row */
-    int activation;     /* an ignis_activation, or one of those above; 0: none */
+    int activation;     /* an ignis_activation, or another IGNIS__ACTIVATION */
     bool gradient;      /* the product is multiplied by the derivative of the activation at pre */
     /* Like out: receives the product with its bias; of a gradient, what was kept. Gated: [2, m, n], see
        above. */
@@ -26559,6 +26559,35 @@ enum { IGNIS__ROWS, IGNIS__COLUMNS, IGNIS__PLANES, IGNIS__SIDES };
 
 /*  Params of the kernels that multiply matrices. Kernels define T, the type of the result, Operand, that of a and b,
     and Wide, that of sums. Null pointers leave their part out. */
+
+/*  The activation of an epilogue. Up to GELU it is an ignis_activation. */
+enum {
+    IGNIS__ACTIVATION_NONE,
+    IGNIS__ACTIVATION_RELU,
+    IGNIS__ACTIVATION_GELU,
+    /* The second product of a gated layer: silu(gate) * product. pre holds the gate and after it the products, which
+       are written if `keeps`, and read by a gradient. Its out is [2, m, n] too: of the gate and the product. There are
+       no batches, and no other epilogue. */
+    IGNIS__ACTIVATION_GATED,
+    /* The result [m, n / 2] is silu of the first half of the columns, times the second half. For products that
+       ignis__gemm_supports_paired takes. */
+    IGNIS__ACTIVATION_PAIRED
+};
+
+/*  The operand that has patches, with -DIGNIS_PATCHES. */
+enum { IGNIS__NO_OPERAND, IGNIS__OPERAND_A, IGNIS__OPERAND_B };
+
+/*  The operand that pairs of blocks of kernels/gemm_hopper.cu share, with -DIGNIS_PAIRS. */
+enum { IGNIS__SHARE_NOTHING, IGNIS__SHARE_A, IGNIS__SHARE_B };
+
+/*  Of kernels/gemm.cu. */
+enum {
+    IGNIS__GEMM_THREADS = 256, /* of a block */
+    IGNIS__GEMM_COLUMNS = 128, /* of a block of ignis_gemm_finish and ignis_gemm_apply */
+    IGNIS__GEMM_FINISH_ROWS = 16,
+    IGNIS__GEMM_APPLY_ROWS = 32,
+    IGNIS__GEMM_SUMS_COLUMNS = 32 /* of a block of ignis_gemm_sums */
+};
 
 /*  The patches of an array of images [image, height, width, pixel elements]: a row of the matrix is a pixel of a grid,
     a column is an element of a patch. The patch of grid pixel (r, c) has tap (i, j) at row
@@ -26628,8 +26657,19 @@ typedef struct ignis__gemm_copy {
 } ignis__gemm_copy;
 IGNIS__ASSERT_SIZE(ignis__gemm_copy, 40);
 
+/*  Of kernels/depthwise.cu. */
+enum {
+    IGNIS__DEPTHWISE_THREADS = 256, /* of a block */
+    IGNIS__DEPTHWISE_ACROSS = 16,   /* of them side by side along the channels, at most */
+    IGNIS__DEPTHWISE_PIXELS = 4,    /* of a thread */
+    IGNIS__DEPTHWISE_STRIP = 4,     /* pixels of a row, of a thread */
+    IGNIS__DEPTHWISE_TAPS = 9       /* of a block that sums the gradient of weights */
+};
+
 /*  kernels/unfold.cu: patches of images as rows of a matrix. Of sides in the order of those of patches. */
 enum { IGNIS__UNFOLD_ROWS, IGNIS__UNFOLD_COLUMNS, IGNIS__UNFOLD_PLANES };
+
+enum { IGNIS__UNFOLD_THREADS = 256 }; /* of a block */
 
 typedef struct ignis__unfolding {
     ignis__patches patches;
@@ -26657,11 +26697,13 @@ typedef struct ignis__gemm_groups {
 } ignis__gemm_groups;
 IGNIS__ASSERT_SIZE(ignis__gemm_groups, 32);
 
+IGNIS__STATIC_ASSERT(activations, IGNIS__ACTIVATION_RELU == (int)IGNIS_ACTIVATION_RELU &&
+                                      IGNIS__ACTIVATION_GELU == (int)IGNIS_ACTIVATION_GELU);
+
 /*  A product, and what its launch depends on. */
 typedef struct ignis__gemm {
     ignis__gemm_params params; /* of the kernel; of a plain product up to the patches */
-    /* The operand with patches: 1 is a, 2 is b; 0: a plain product. */
-    int patches_of;
+    int patches_of;            /* IGNIS__OPERAND_A or _B; IGNIS__NO_OPERAND: a plain product */
     /* Of a product with patches: the k of wgmma; 0: it cannot be used. */
     int64_t wgmma_k;
     int64_t images, weights;     /* of these; and the channels of the weights */
@@ -26669,11 +26711,8 @@ typedef struct ignis__gemm {
     bool folded;                 /* pairs of pixels are one with twice the channels */
     ignis_dtype dtype, operands; /* of the result; of a and b */
     int rows;                    /* of a wgmma tile; 0: as ignis__gemm_rows finds */
-    /* The operand that pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: no pairs. */
-    int pairs;
+    int pairs;                   /* IGNIS__SHARE_A or _B; IGNIS__SHARE_NOTHING: no pairs */
 } ignis__gemm;
-
-enum { IGNIS__SHARE_A = 1, IGNIS__SHARE_B };
 
 /*  A kernel: the tile of a block, its threads, blocks of an SM at a time, and nanoseconds: of 64 elements of
     k of a tile for an SM, and for a block at least; between two tiles; before the first. On an H200, of
@@ -26733,6 +26772,14 @@ typedef struct ignis__linear_grads {
 } ignis__linear_grads;
 
 
+/*  Sizes of matrices and of blocks. */
+enum {
+    IGNIS__LINALG_SMALL = 64,        /* rows and columns of a matrix that a team has in shared memory, at most */
+    IGNIS__LINALG_QR_PANEL = 32,     /* columns that a block factors at a time, at most */
+    IGNIS__LINALG_THREADS = 256,     /* of a block */
+    IGNIS__LINALG_TEAM_THREADS = 128 /* of a block of teams, at most, and of one that rotates */
+};
+
 /*  A batch of matrices of T by strides, in elements, which may be negative: exchanged strides are a transpose. */
 typedef struct ignis__matrix_view {
     IGNIS__POINTER(T) at;
@@ -26740,9 +26787,7 @@ typedef struct ignis__matrix_view {
 } ignis__matrix_view;
 IGNIS__ASSERT_SIZE(ignis__matrix_view, 32);
 
-#define IGNIS__LINALG_SMALL 64 /* rows and columns of a matrix that a team of threads has in shared memory */
-#define IGNIS__LINALG_PANEL 16 /* columns that a block factors at a time */
-#define IGNIS__LINALG_QR_PANEL 32
+#define IGNIS__LINALG_PANEL 16  /* columns that a block factors at a time */
 #define IGNIS__LINALG_SWEEPS 15 /* of rotations, of matrices that are not small */
 #define IGNIS__LINALG_SHARED 49152
 
@@ -28049,9 +28094,9 @@ IGNIS__PRIVATE const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
     {IGNIS__BUILTIN(GEMM_HOPPER), 64, 128, 384, 2, 240, 400, 600, 800},
     {IGNIS__BUILTIN(GEMM_MMA), 128, 128, 256, 1, 1000, 1000, 1000, 1500},
     {IGNIS__BUILTIN(GEMM_MMA_SMALL), 64, 64, 128, 3, 280, 490, 1000, 1600},
-    {IGNIS__BUILTIN(GEMM), 128, 128, 256, 1, 7000, 7000, 1000, 2000},
-    {IGNIS__BUILTIN(GEMM_SMALL), 64, 64, 256, 2, 2400, 2900, 1000, 1000},
-    {IGNIS__BUILTIN(GEMM_TINY), 16, 32, 256, 1, 220, 580, 1700, 0},
+    {IGNIS__BUILTIN(GEMM), 128, 128, IGNIS__GEMM_THREADS, 1, 7000, 7000, 1000, 2000},
+    {IGNIS__BUILTIN(GEMM_SMALL), 64, 64, IGNIS__GEMM_THREADS, 2, 2400, 2900, 1000, 1000},
+    {IGNIS__BUILTIN(GEMM_TINY), 16, 32, IGNIS__GEMM_THREADS, 1, 220, 580, 1700, 0},
 };
 /* clang-format on */
 
@@ -28211,7 +28256,7 @@ IGNIS__PRIVATE int64_t ignis__gemm_pack_limit = (int64_t)1 << 30;
 /*  Returns the rows of a wgmma tile: fewer if a convolution's gradient of w has no more. */
 static int ignis__gemm_rows(const ignis__gemm *p)
 {
-    return p->rows ? p->rows : p->patches_of == 2 && p->params.m <= 64 && p->params.n > 64 ? 64 : 128;
+    return p->rows ? p->rows : p->patches_of == IGNIS__OPERAND_B && p->params.m <= 64 && p->params.n > 64 ? 64 : 128;
 }
 
 /*  Returns the columns of a wgmma tile: 64 if there are no more, unless operands have 8 bits; else 128, or
@@ -28519,8 +28564,9 @@ IGNIS__PRIVATE void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map
     int64_t dims[] = {q->pixel, q->width, q->height, q->depth, p->images}, strides[4];
     ignis__tensor_pixels pixels;
     int box = 64, grid[] = {(int)q->columns.size, (int)q->rows.size, (int)q->planes.size}, i;
-    ignis__tensor_map_desc desc = {
-        dtype, false, p->patches_of == 1 ? p->params.a : p->params.b, sides + 2, dims, strides, &box, &pixels};
+    ignis__tensor_map_desc desc = {dtype,     false,  p->patches_of == IGNIS__OPERAND_A ? p->params.a : p->params.b,
+                                   sides + 2, dims,   strides,
+                                   &box,      &pixels};
     pixels.count = count;
     for (i = 0; i < sides; i++) {
         pixels.lower[i] = q->first[side[i]];
@@ -28564,7 +28610,8 @@ IGNIS__PRIVATE void ignis__gemm_add_sums(ignis__op *op, ignis__array *out, ignis
     void *params[] = {&to, &from, &count, &out->numel};
     if (from == to) /* there was one row */
         return;
-    ignis__op_launch_row(op, IGNIS__BUILTIN(GEMM_SUMS), out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GEMM_SUMS), out->dtype,
+                         ignis__ceil_div(out->numel, IGNIS__GEMM_SUMS_COLUMNS), IGNIS__GEMM_THREADS, params);
 }
 
 IGNIS__PRIVATE ignis__address ignis__gemm_scratch(ignis__op *op, int64_t count, ignis_dtype dtype)
@@ -28636,8 +28683,9 @@ IGNIS__PRIVATE void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin buil
     int64_t sums = ignis__ceil_div(p->params.m, rows);
     if (epilogue->column_sums)
         p->params.column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, sums, dtype);
-    ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? ignis__gemm_patches_define(p) : NULL,
-                     ignis__launch_row(ignis__gemm_tiles(p, rows, 128), 256, 0), params);
+    ignis__op_launch(op, builtin, dtype, p->patches_of == IGNIS__OPERAND_A ? ignis__gemm_patches_define(p) : NULL,
+                     ignis__launch_row(ignis__gemm_tiles(p, rows, IGNIS__GEMM_COLUMNS), IGNIS__GEMM_THREADS, 0),
+                     params);
     if (epilogue->column_sums)
         ignis__gemm_add_sums(op, epilogue->column_sums, p->params.column_sums, sums);
 }
@@ -28674,7 +28722,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
         gemm = ignis__gemm_by_wgmma(&gemm);
     }
     for (i = 0; rounds && (!gemm.patches_of || (!by_k && gemm.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
-        for (gemm.pairs = 0; gemm.pairs <= IGNIS__SHARE_B; gemm.pairs++) {
+        for (gemm.pairs = IGNIS__SHARE_NOTHING; gemm.pairs <= IGNIS__SHARE_B; gemm.pairs++) {
             gemm.params.n = widths[i] > 64 || gemm.pairs || eights ? (product->params.n > 64 ? product->params.n : 256)
                                                                    : 64; /* as many columns as such a tile has */
             if (gemm.pairs == IGNIS__SHARE_A ? widths[i] != 64 || !ignis__gemm_may_share_a(&gemm)
@@ -28732,7 +28780,8 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
         op->pending = NULL;
     }
     ignis__cost(-1, flops, (int)dtype);
-    ignis__op_launch(op, IGNIS__BUILTIN(GEMM_TINY), dtype, define, ignis__launch_row(blocks, 256, 0), params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GEMM_TINY), dtype, define, ignis__launch_row(blocks, IGNIS__GEMM_THREADS, 0),
+                     params);
 }
 
 /*  Begins a pair of products, up to ignis__gemm_join_end. They do not depend on each other, and the second
@@ -28817,17 +28866,17 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         }
         blocks = ignis__clamp(blocks, 1, kernel->blocks * processors);
         ignis__gemm_boxes(gemm, kernel->rows, kernel->columns);
-        if (gemm->patches_of == 1)
+        if (gemm->patches_of == IGNIS__OPERAND_A)
             ignis__patches_tma_map(op, &a, dtype, gemm, kernel->rows);
         else {
             matrix = ignis__gemm_operand(gemm, false);
             ignis__gemm_tma_map(op, &a, gemm->operands, true, &matrix, p->box_a);
         }
-        if (gemm->patches_of == 2)
+        if (gemm->patches_of == IGNIS__OPERAND_B)
             ignis__patches_tma_map(op, &b, dtype, gemm, 64);
         else {
             matrix = ignis__gemm_operand(gemm, true);
-            if (gemm->patches_of == 1) { /* weights: a tap is a matrix */
+            if (gemm->patches_of == IGNIS__OPERAND_A) { /* weights: a tap is a matrix */
                 const ignis__patches *q = &p->patches;
                 matrix.count = q->weight_row / gemm->weights;
                 matrix.rows = p->transpose_b ? p->n : q->weight_channels;
@@ -28881,7 +28930,8 @@ IGNIS__PRIVATE void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__
     void *params[] = {a, b};
     int64_t pack = ignis__pack_elements(dtype),
             packs = ignis__ceil_div(a->rows * a->stride, pack) + ignis__ceil_div(b->rows * b->stride, pack);
-    ignis__op_launch_row(op, IGNIS__BUILTIN(GEMM_PACK), dtype, ignis__ceil_div(packs, 256), 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GEMM_PACK), dtype, ignis__ceil_div(packs, IGNIS__GEMM_THREADS),
+                         IGNIS__GEMM_THREADS, params);
 }
 
 /*  Copies operands whose rows are no full packs to scratch where they are. */
@@ -28948,7 +28998,7 @@ IGNIS__PRIVATE bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis_
     ignis__gemm_launch(op, &kernel, dtype, gemm,
                        p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
     if (p->splits > 1)
-        ignis__gemm_launch_finish(op, IGNIS__BUILTIN(GEMM_FINISH), 16, dtype, gemm, epilogue);
+        ignis__gemm_launch_finish(op, IGNIS__BUILTIN(GEMM_FINISH), IGNIS__GEMM_FINISH_ROWS, dtype, gemm, epilogue);
     else if (epilogue->column_sums)
         ignis__gemm_add_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, kernel.summed_rows));
     if (row_sums)
@@ -29257,7 +29307,7 @@ IGNIS__PRIVATE bool ignis__lt_multiply(ignis__op *op, const ignis__product *prod
         gemm = ignis__gemm_describe(op, product, out, &rest);
         gemm.params.partial = ignis__op_read(op, to);
         gemm.params.packed_out = gemm.params.packed_out && gemm.params.partial % 16 == 0;
-        ignis__gemm_launch_finish(op, IGNIS__BUILTIN(GEMM_APPLY), 32, out->dtype, &gemm, &rest);
+        ignis__gemm_launch_finish(op, IGNIS__BUILTIN(GEMM_APPLY), IGNIS__GEMM_APPLY_ROWS, out->dtype, &gemm, &rest);
     } else if (rest.bias) {
         ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);
         void *params[] = {&at, &at, &from, &out->numel, &rest.bias->numel, &out->numel};
@@ -31907,7 +31957,8 @@ static ignis__array *ignis__pad_border_linear(ignis__op *op, const void *params,
     for (k = 0; k < border.rank; k++)
         border.by[k] = ignis__divisor_of(back ? border.src[k] : border.dst[k]);
     ignis__op_launch_row(op, back ? IGNIS__BUILTIN(PAD_BORDER_BACKWARD) : IGNIS__BUILTIN(PAD_BORDER), dtype,
-                         ignis__clamp(ignis__ceil_div(border.count, 256), 1, INT32_MAX), 256, kernel);
+                         ignis__clamp(ignis__ceil_div(border.count, IGNIS__BORDER_THREADS), 1, INT32_MAX),
+                         IGNIS__BORDER_THREADS, kernel);
     return to;
 }
 
@@ -33176,10 +33227,9 @@ IGNIS__PRIVATE void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, co
 IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ignis__gemm *gemm, ignis__array *sums)
 {
     ignis__gemm_params *p = &gemm->params;
-    enum { TAPS = 9, PIXELS = 4, STRIP = 4, MOST_ACROSS = 16 }; /* of a block, or of a thread */
     const ignis__patches *q = &p->patches;
     int64_t pack = ignis__pack_elements(conv->dtype), slabs, blocks, chunks, units,
-            in_row = ignis__ceil_div(q->columns.size, STRIP);
+            in_row = ignis__ceil_div(q->columns.size, IGNIS__DEPTHWISE_STRIP);
     int64_t processors = op->work.device->info.multiprocessors, taps = q->across.size;
     bool packed = ignis__gemm_packed(conv->dtype, p->a | (sums ? p->b : p->out | p->bias), conv->groups, 0);
     bool by_strips = packed && !gemm->volumes && (taps == 3 || taps == 5 || taps == 7) && q->step[1] == 1 &&
@@ -33189,7 +33239,7 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
     int across;
     void *params[] = {gemm, &across, &strips};
     pack = packed ? pack : 1;
-    across = (int)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(conv->groups, pack)), 1, MOST_ACROSS);
+    across = (int)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(conv->groups, pack)), 1, IGNIS__DEPTHWISE_ACROSS);
     slabs = ignis__ceil_div(conv->groups, across * pack);
     if (gemm->volumes)
         snprintf(define, sizeof define, "-DIGNIS_VOLUMES=1");
@@ -33200,23 +33250,24 @@ IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ign
     if (sums)
         ignis__record_builtin_for_all(IGNIS__BUILTIN(GEMM_FINISH), conv->dtype);
     if (!sums) {
-        units = by_strips ? p->m / q->columns.size * in_row : ignis__ceil_div(p->m, PIXELS);
-        blocks = ignis__ceil_div(units, 256 / across);
+        units = by_strips ? p->m / q->columns.size * in_row : ignis__ceil_div(p->m, IGNIS__DEPTHWISE_PIXELS);
+        blocks = ignis__ceil_div(units, IGNIS__DEPTHWISE_THREADS / across);
         blocks = by_strips ? ignis__clamp(ignis__ceil_div(4 * processors, slabs), 1, blocks) : blocks;
         ignis__op_launch(op, packed ? IGNIS__BUILTIN(DEPTHWISE) : IGNIS__BUILTIN(DEPTHWISE_UNPACKED), conv->dtype,
-                         by_strips || gemm->volumes ? define : NULL, ignis__launch_row(slabs * blocks, 256, 0), params);
+                         by_strips || gemm->volumes ? define : NULL,
+                         ignis__launch_row(slabs * blocks, IGNIS__DEPTHWISE_THREADS, 0), params);
         return;
     }
     units = by_strips ? p->k / q->columns.size * in_row : p->k;
-    chunks = by_strips ? ignis__ceil_div(p->n / taps, taps == 3 ? 3 : 1) : ignis__ceil_div(p->n, TAPS);
+    chunks = by_strips ? ignis__ceil_div(p->n / taps, taps == 3 ? 3 : 1) : ignis__ceil_div(p->n, IGNIS__DEPTHWISE_TAPS);
     blocks = (by_strips ? 2 : 4) * processors; /* a thread adds up several units of them at least */
-    p->splits =
-        (int)ignis__clamp(blocks / (slabs * chunks), 1, ignis__ceil_div(units, 256 / across * (by_strips ? 2 : 8)));
+    p->splits = (int)ignis__clamp(blocks / (slabs * chunks), 1,
+                                  ignis__ceil_div(units, IGNIS__DEPTHWISE_THREADS / across * (by_strips ? 2 : 8)));
     p->split_k = ignis__ceil_div(units, p->splits);
     p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, conv->dtype);
     ignis__op_launch(op, packed ? IGNIS__BUILTIN(DEPTHWISE_WEIGHTS) : IGNIS__BUILTIN(DEPTHWISE_WEIGHTS_UNPACKED),
                      conv->dtype, by_strips || gemm->volumes ? define : NULL,
-                     ignis__launch_row(slabs * chunks * p->splits, 256, 0), params);
+                     ignis__launch_row(slabs * chunks * p->splits, IGNIS__DEPTHWISE_THREADS, 0), params);
     ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }
 
@@ -33387,7 +33438,7 @@ IGNIS__PRIVATE void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, 
     gemm = ignis__gemm_describe(op, &product, out, &epilogue);
     gemm.params.a = operand[0].at;
     gemm.params.packed_a = operand[0].packed;
-    ignis__conv_patches(&gemm, conv, 1, walk, size, &operand[0], operand[0].channels);
+    ignis__conv_patches(&gemm, conv, IGNIS__OPERAND_A, walk, size, &operand[0], operand[0].channels);
     ignis__conv_weights(&gemm, conv, &operand[1]);
     gemm.params.patches.out_column = conv->groups * conv->outs;
     gemm.params.patches.out_row = gemm.params.patches.out_column * conv->side[IGNIS__COLUMNS].out;
@@ -33428,7 +33479,7 @@ static void ignis__conv_grad_x_phase(ignis__op *op, const ignis__conv *conv, ign
     ignis__patches *patches = &gemm.params.patches;
     gemm.params.a = operand[0].at;
     gemm.params.packed_a = operand[0].packed;
-    ignis__conv_patches(&gemm, conv, 1, walk, size, &operand[0], operand[0].channels);
+    ignis__conv_patches(&gemm, conv, IGNIS__OPERAND_A, walk, size, &operand[0], operand[0].channels);
     ignis__conv_weights(&gemm, conv, &operand[1]);
     gemm.params.row_b = operand[1].channels;
     patches->apart = rows->stride > 1 || columns->stride > 1 || planes->stride > 1;
@@ -33537,7 +33588,7 @@ IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, i
         gemm.params.row_a = conv->groups * operand[0].channels;
         gemm.params.packed_a = operand[0].packed;
         gemm.params.packed_b = operand[1].packed;
-        ignis__conv_patches(&gemm, conv, 2, walk, size, &operand[1], operand[1].channels);
+        ignis__conv_patches(&gemm, conv, IGNIS__OPERAND_B, walk, size, &operand[1], operand[1].channels);
         gemm.folded = folded;
         summed = ignis__conv_compute(op, conv, &gemm, out, &epilogue);
         if (op->ok && out != dw) { /* without the channels that were added */
@@ -34094,7 +34145,7 @@ static ignis__array *ignis__unfold_linear(ignis__op *op, const void *params, boo
         unfolding.stride[i] = ignis__divisor_of(conv->side[i].stride);
     }
     pixels.channels = conv->channels;
-    ignis__conv_patches(&gemm, conv, 1, walk, size, &pixels, conv->channels);
+    ignis__conv_patches(&gemm, conv, IGNIS__OPERAND_A, walk, size, &pixels, conv->channels);
     unfolding.packed = conv->channels % pack == 0 && (source | target) % 16 == 0;
     pack = unfolding.packed ? pack : 1;
     unfolding.patches = gemm.params.patches;
@@ -34103,7 +34154,9 @@ static ignis__array *ignis__unfold_linear(ignis__op *op, const void *params, boo
     unfolding.count = to->numel / pack;
     ignis__op_launch(
         op, back ? IGNIS__BUILTIN(FOLD) : IGNIS__BUILTIN(UNFOLD), dtype, conv->volumes ? "-DIGNIS_VOLUMES=1" : NULL,
-        ignis__launch_row(ignis__clamp(ignis__ceil_div(unfolding.count, 256), 1, INT32_MAX), 256, 0), kernel);
+        ignis__launch_row(ignis__clamp(ignis__ceil_div(unfolding.count, IGNIS__UNFOLD_THREADS), 1, INT32_MAX),
+                          IGNIS__UNFOLD_THREADS, 0),
+        kernel);
     return to;
 }
 
@@ -39952,12 +40005,8 @@ IGNIS__PRIVATE bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cros
     scaled up. */
 IGNIS__PRIVATE bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
 
-#define IGNIS__ONE_BLOCK_ROWS 128    /* one block, a warp for each row, is faster than three launches */
-#define IGNIS__ROWS_EXACT 2          /* for packed: all rows are full packs of 16 bytes */
-#define IGNIS__LOSS_WARP_THREADS 640 /* of a block without gradient, for rows that a warp reads */
-#define IGNIS__LOSS_THREADS 256      /* of a block that reads a row */
-#define IGNIS__ROUND_BLOCKS 7        /* on an SM, each with a row in flight: one more is 4 % slower on an H200 */
-#define IGNIS__SHORT_ROW 16          /* elements of a row for a thread, with few rows */
+#define IGNIS__ONE_BLOCK_ROWS 128 /* one block, a warp for each row, is faster than three launches */
+#define IGNIS__ROUND_BLOCKS 7     /* on an SM, each with a row in flight: one more is 4 % slower on an H200 */
 
 static bool ignis__cross_entropy_fits_one_block(const ignis__cross_entropy *entropy,
                                                 const ignis__cross_entropy_work *work)
@@ -42795,7 +42844,7 @@ static void ignis__matrix_launch_copy(ignis__op *op, ignis__matrix to, ignis__ma
 {
     int64_t blocks = ignis__clamp(ignis__ceil_div(to.rows * to.columns * to.count, 1024), 0, 65535);
     void *params[] = {&to, &from, &to.rows, &to.columns, &to.count, &low, &high, &subtract};
-    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_COPY), to.dtype, blocks, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_COPY), to.dtype, blocks, IGNIS__LINALG_THREADS, params);
 }
 
 /*  Copies the band low <= column - row <= high, and writes 0 outside of it. */
@@ -42861,7 +42910,7 @@ IGNIS__PRIVATE ignis__teams ignis__teams_of(const ignis__matrix *m, int64_t matr
     while (lanes < 32 && 32 / lanes * bytes > IGNIS__LINALG_SHARED)
         lanes *= 2;
     teams.lanes = lanes;
-    teams.threads = lanes > 32 ? (unsigned)lanes : 128;
+    teams.threads = lanes > 32 ? (unsigned)lanes : (unsigned)IGNIS__LINALG_TEAM_THREADS;
     for (fit = teams.threads / (unsigned)lanes; fit * bytes > IGNIS__LINALG_SHARED && teams.threads > 32 && lanes <= 32;
          fit = teams.threads / (unsigned)lanes)
         teams.threads /= 2;
@@ -43015,12 +43064,13 @@ static void ignis__matrix_solve_small(ignis__op *op, ignis__matrix l, ignis__mat
     int64_t stride = n | 1, parts;
     ignis__teams teams;
     void *params[] = {&l, &b, &n, &b.columns, &parts, &b.count, &tile, &ones, &teams.lanes};
-    while (tile < b.columns && tile < 64 &&
+    while (tile < b.columns && tile < IGNIS__LINALG_SMALL &&
            n * (stride + 2 * tile) * (int64_t)ignis__dtypes[l.dtype].size <= IGNIS__LINALG_SHARED)
         tile *= 2;
     parts = ignis__ceil_div(b.columns, tile);
     teams =
-        ignis__teams_of(&l, parts * b.count, n * tile > 1024 ? 128 : ignis__linalg_lanes(n, 32), n * (stride + tile));
+        ignis__teams_of(&l, parts * b.count, n * tile > 1024 ? IGNIS__LINALG_TEAM_THREADS : ignis__linalg_lanes(n, 32),
+                        n * (stride + tile));
     ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SOLVE_LOWER), l.dtype, NULL,
                      ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);
 }
@@ -43235,7 +43285,7 @@ IGNIS__PRIVATE void ignis__matrix_swap_rows(ignis__op *op, ignis__matrix b, cons
     ignis__address at = lu->pivots;
     int64_t batch = lu->pivot_batch, blocks = ignis__clamp(ignis__ceil_div(b.columns * b.count, 256), 0, 65535);
     void *params[] = {&b, &at, &pivots, &from, &batch, &b.columns, &b.count};
-    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_SWAP_ROWS), b.dtype, blocks, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_SWAP_ROWS), b.dtype, blocks, IGNIS__LINALG_THREADS, params);
 }
 
 /*  Factors a, whose first row is row `first` of the matrix, and whose columns are no more than its rows. */
@@ -43251,7 +43301,8 @@ static void ignis__matrix_lu_columns(ignis__op *op, ignis__matrix a, const ignis
         ignis__address pivots = lu->pivots, info = lu->info;
         int64_t batch = lu->pivot_batch;
         ignis__teams teams =
-            ignis__teams_of(&a, a.count, is_small ? ignis__linalg_lanes(m, 64) : 256, is_small ? m * (n | 1) : 0);
+            ignis__teams_of(&a, a.count, is_small ? ignis__linalg_lanes(m, IGNIS__LINALG_SMALL) : IGNIS__LINALG_THREADS,
+                            is_small ? m * (n | 1) : 0);
         void *params[] = {&a, &pivots, &info, &rows, &columns, &batch, &a.count, &before, &teams.lanes, &shared};
         ignis__op_launch(op, IGNIS__BUILTIN(LINALG_LU), a.dtype, NULL,
                          ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);
@@ -43316,7 +43367,8 @@ static ignis__array *ignis__lu_permutation(ignis__op *op, const ignis__lu *lu, c
     permutation = ignis__op_new(op, &rows, IGNIS_I64);
     to = ignis__op_write(op, permutation);
     ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_PERMUTATION), lu->matrix.dtype,
-                         m ? ignis__clamp(ignis__ceil_div(count, 256), 0, 65535) : 0, 256, params);
+                         m ? ignis__clamp(ignis__ceil_div(count, IGNIS__LINALG_THREADS), 0, 65535) : 0,
+                         IGNIS__LINALG_THREADS, params);
     return permutation;
 }
 
@@ -43378,7 +43430,7 @@ static void ignis__matrix_solve(ignis__op *op, ignis__matrix x, ignis__array *fr
         return;
     if (n <= IGNIS__LINALG_SMALL && elements * (int64_t)ignis__dtypes[a.dtype].size <= IGNIS__LINALG_SHARED) {
         int rows = (int)n, columns = (int)b.columns;
-        ignis__teams teams = ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, 64), elements);
+        ignis__teams teams = ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, IGNIS__LINALG_SMALL), elements);
         void *params[] = {&x, &a, &b, &info, &rows, &columns, &a.count, &teams.lanes};
         ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SOLVE), a.dtype, NULL,
                          ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);
@@ -43534,7 +43586,8 @@ static ignis__array *ignis__op_det(ignis__op *op, ignis__array **sign)
     n = (int)lu.matrix.rows;
     lu.matrix.count = out ? out->numel : 0; /* also of matrices without elements */
     ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_DET), a->dtype,
-                         ignis__clamp(ignis__ceil_div(lu.matrix.count, 8), 0, 65535), 256, params);
+                         ignis__clamp(ignis__ceil_div(lu.matrix.count, IGNIS__LINALG_THREADS / 32), 0, 65535),
+                         IGNIS__LINALG_THREADS, params);
     return out;
 }
 
@@ -43611,7 +43664,7 @@ static void ignis__matrix_qr_blocks(ignis__op *op, ignis__matrix q, ignis__matri
         part = ignis__matrix_block(a, j, j, m - j, width);
         v = ignis__matrix_block(all_v, j, j, m - j, width);
         t = ignis__matrix_block(all_t, j, 0, width, width);
-        ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_QR_PANEL), a.dtype, a.count, 256, params);
+        ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_QR_PANEL), a.dtype, a.count, IGNIS__LINALG_THREADS, params);
         ignis__matrix_reflect(op, ignis__matrix_block(a, j, j + width, m - j, n - j - width), v,
                               ignis__matrix_transpose(t));
     }
@@ -43631,7 +43684,8 @@ IGNIS__PRIVATE void ignis__matrix_qr(ignis__op *op, ignis__matrix q, ignis__matr
         return;
     if (elements * (int64_t)ignis__dtypes[a.dtype].size <= IGNIS__LINALG_SHARED) {
         int rows = (int)m, columns = (int)n;
-        ignis__teams teams = ignis__teams_of(&a, a.count, m * n > 1024 ? 128 : ignis__linalg_lanes(n, 32), elements);
+        ignis__teams teams = ignis__teams_of(
+            &a, a.count, m * n > 1024 ? IGNIS__LINALG_TEAM_THREADS : ignis__linalg_lanes(n, 32), elements);
         void *params[] = {&q, &r, &a, &rows, &columns, &a.count, &teams.lanes};
         ignis__op_launch(op, IGNIS__BUILTIN(LINALG_QR), a.dtype, NULL,
                          ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);
@@ -43749,7 +43803,8 @@ static ignis_tensor ignis__lstsq_rank(const char *call, ignis_tensor r, int64_t 
     tolerance = (double)sides * (op.in[0]->dtype == IGNIS_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-07);
     n = (int)matrix.rows;
     ignis__op_launch_row(&op, IGNIS__BUILTIN(LINALG_RANK), op.in[0]->dtype,
-                         ignis__clamp(ignis__ceil_div(matrix.count, 256), 0, 65535), 256, params);
+                         ignis__clamp(ignis__ceil_div(matrix.count, IGNIS__LINALG_THREADS), 0, 65535),
+                         IGNIS__LINALG_THREADS, params);
     result = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
     ignis__op_leave(&op);
     return result;
@@ -43847,7 +43902,8 @@ IGNIS__PRIVATE ignis__jacobi ignis__jacobi_begin(ignis__op *op, ignis__matrix fr
         return run;
     run.work = ignis__matrix_of(work, of_work, rows, columns);
     run.j = ignis__matrix_of(j, of_j, rows, rows);
-    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_JACOBI_BEGIN), from.dtype, from.count, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_JACOBI_BEGIN), from.dtype, from.count, IGNIS__LINALG_THREADS,
+                         params);
     return run;
 }
 
@@ -43878,7 +43934,7 @@ IGNIS__PRIVATE void ignis__jacobi_eigh(ignis__op *op, ignis__jacobi *run)
                          ignis__launch_row(run->work.count,
                                            n <= 8    ? 32
                                            : n <= 16 ? 64
-                                                     : 128,
+                                                     : IGNIS__LINALG_TEAM_THREADS,
                                            shared),
                          block_params);
         return;
@@ -43887,11 +43943,14 @@ IGNIS__PRIVATE void ignis__jacobi_eigh(ignis__op *op, ignis__jacobi *run)
     for (sweep = 0; sweep < sweeps; sweep++)
         for (round = 0; round < n - 1 && op->ok; round++) {
             ignis__op_launch(op, IGNIS__BUILTIN(LINALG_EIGH_ANGLES), dtype, NULL,
-                             ignis__launch_grid(ignis__ceil_div(n / 2, 128), run->work.count, 1, 128, 1, 0), find);
+                             ignis__launch_grid(ignis__ceil_div(n / 2, IGNIS__LINALG_TEAM_THREADS), run->work.count, 1,
+                                                IGNIS__LINALG_TEAM_THREADS, 1, 0),
+                             find);
             ignis__op_launch(
                 op, IGNIS__BUILTIN(LINALG_EIGH_ROTATE), dtype, NULL,
-                ignis__launch_grid(ignis__clamp(ignis__ceil_div((int64_t)n / 2 * (n / 2 + n), 128), 1, 65535),
-                                   run->work.count, 1, 128, 1, 0),
+                ignis__launch_grid(
+                    ignis__clamp(ignis__ceil_div((int64_t)n / 2 * (n / 2 + n), IGNIS__LINALG_TEAM_THREADS), 1, 65535),
+                    run->work.count, 1, IGNIS__LINALG_TEAM_THREADS, 1, 0),
                 rotate);
         }
 }
@@ -43913,15 +43972,17 @@ IGNIS__PRIVATE void ignis__jacobi_svd(ignis__op *op, ignis__jacobi *run)
                          ignis__launch_row(run->work.count,
                                            n <= 2   ? 32
                                            : n <= 8 ? 64
-                                                    : 128,
+                                                    : IGNIS__LINALG_TEAM_THREADS,
                                            shared),
                          block_params);
         return;
     }
     for (sweep = 0; sweep < sweeps; sweep++)
         for (round = 0; round < n + (n & 1) - 1 && op->ok; round++)
-            ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SVD_ROTATE), dtype, NULL,
-                             ignis__launch_grid(ignis__ceil_div(n, 2), run->work.count, 1, 128, 1, 0), rotate);
+            ignis__op_launch(
+                op, IGNIS__BUILTIN(LINALG_SVD_ROTATE), dtype, NULL,
+                ignis__launch_grid(ignis__ceil_div(n, 2), run->work.count, 1, IGNIS__LINALG_TEAM_THREADS, 1, 0),
+                rotate);
 }
 
 /*  Writes the values in order, and finds their places. length: of the rows whose norms they are; 0: the diagonal. */
@@ -43931,7 +43992,8 @@ IGNIS__PRIVATE void ignis__jacobi_values(ignis__op *op, ignis__jacobi *run, igni
     void *params[] = {&to, &run->places, &unsorted, &run->work, &run->scales, &run->n, &length};
     unsorted = ignis__op_write(op, ignis__op_new_row(op, values ? values->numel : 0, run->work.dtype));
     run->places = ignis__op_write(op, ignis__op_new_row(op, values ? values->numel : 0, IGNIS_I32));
-    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_JACOBI_VALUES), run->work.dtype, run->work.count, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_JACOBI_VALUES), run->work.dtype, run->work.count,
+                         IGNIS__LINALG_THREADS, params);
 }
 
 /*  Copies the first rows of `columns` elements of from to their places in to. */
@@ -43941,7 +44003,8 @@ IGNIS__PRIVATE void ignis__jacobi_rows(ignis__op *op, ignis__jacobi *run, ignis_
     int64_t count = run->work.count;
     void *params[] = {&to, &from, &run->places, &run->scales, &run->n, &columns, &count};
     ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_JACOBI_ROWS), run->work.dtype,
-                         ignis__clamp(ignis__ceil_div(count * run->n * columns, 1024), 0, 65535), 256, params);
+                         ignis__clamp(ignis__ceil_div(count * run->n * columns, 1024), 0, 65535), IGNIS__LINALG_THREADS,
+                         params);
 }
 
 /*  >>linalg.eigh - ignis_eigh: eigenvalues and eigenvectors of symmetric matrices
@@ -44077,7 +44140,7 @@ static void ignis__matrix_svd(ignis__op *op, ignis__matrix u, ignis__array *s, i
     ignis__jacobi_rows(op, &run, ignis__matrix_transpose(sorted), run.work, (int)m);
     ignis__jacobi_rows(op, &run, vt, run.j, run.n);
     ignis__matrix_qr(op, u, r, sorted);
-    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_SIGN_COLUMNS), a.dtype, blocks, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_SIGN_COLUMNS), a.dtype, blocks, IGNIS__LINALG_THREADS, params);
 }
 
 /*  Returns (x - x^T) / (s_j^2 - s_i^2), without the diagonal. */

@@ -17,12 +17,12 @@
         attention_hopper_backward.cu  1478 lines   49633 bytes
         attention_mma.cu           630 lines   22866 bytes
         attention_tiles.cuh        273 lines    7245 bytes
-        border.cu                  143 lines    3696 bytes
+        border.cu                  143 lines    3714 bytes
         channel_norm.cu            494 lines   14983 bytes
         channel_norm_wide.cu         7 lines      59 bytes
         collective.cu              669 lines   20089 bytes
         collective.cuh             287 lines    7891 bytes
-        depthwise.cu               357 lines   11548 bytes
+        depthwise.cu               357 lines   11700 bytes
         distribution.cu            186 lines    4451 bytes
         divisor.cuh                 35 lines     789 bytes
         elementwise.cu              80 lines    2266 bytes
@@ -32,24 +32,24 @@
         fft.cuh                    163 lines    5326 bytes
         fft_rows.cu                 38 lines     972 bytes
         gather.cu                  292 lines    8083 bytes
-        gemm.cu                    257 lines    7354 bytes
-        gemm.cuh                   357 lines    9993 bytes
+        gemm.cu                    258 lines    7632 bytes
+        gemm.cuh                   352 lines    9939 bytes
         gemm_grouped.cu             31 lines     646 bytes
         gemm_grouped.cuh            61 lines    1514 bytes
         gemm_grouped_mma.cu         31 lines     664 bytes
-        gemm_hopper.cu             993 lines   30315 bytes
-        gemm_hopper_ahead.cuh      252 lines    7270 bytes
+        gemm_hopper.cu             999 lines   30489 bytes
+        gemm_hopper_ahead.cuh      252 lines    7297 bytes
         gemm_mma.cu                 28 lines     478 bytes
-        gemm_mma.cuh               306 lines    9786 bytes
-        gemm_tile.cuh              141 lines    4444 bytes
+        gemm_mma.cuh               307 lines    9821 bytes
+        gemm_tile.cuh              143 lines    4554 bytes
         grid_sample.cu             255 lines    6669 bytes
         grouped_mma.cu             293 lines    9923 bytes
         hopper.cuh                 564 lines   19401 bytes
         image.cuh                   50 lines    1151 bytes
-        linalg.cu                  324 lines    9683 bytes
+        linalg.cu                  324 lines    9774 bytes
         linalg.cuh                  93 lines    1940 bytes
-        linalg_jacobi.cu           330 lines   10774 bytes
-        linalg_qr.cu               154 lines    4717 bytes
+        linalg_jacobi.cu           329 lines   10869 bytes
+        linalg_qr.cu               155 lines    4852 bytes
         log_softmax.cu              81 lines    2483 bytes
         map.cuh                    447 lines   13257 bytes
         mma.cuh                    134 lines    4149 bytes
@@ -78,16 +78,17 @@
         shape.cu                   215 lines    6874 bytes
         shared/addends.h            15 lines     338 bytes
         shared/attention.h          67 lines    1294 bytes
-        shared/border.h             14 lines     317 bytes
+        shared/border.h             16 lines     356 bytes
         shared/channel_norm.h       24 lines     588 bytes
         shared/collective.h         83 lines    1847 bytes
+        shared/cross_entropy.h       9 lines     154 bytes
         shared/divisor.h             7 lines     139 bytes
         shared/embedding.h          20 lines     461 bytes
         shared/fft.h                47 lines     803 bytes
-        shared/gemm.h              100 lines    2121 bytes
+        shared/gemm.h              140 lines    2742 bytes
         shared/image.h              59 lines    1154 bytes
         shared/index.h              27 lines     526 bytes
-        shared/linalg.h              7 lines     168 bytes
+        shared/linalg.h             15 lines     297 bytes
         shared/norm.h               11 lines     195 bytes
         shared/optimizer.h          52 lines    1066 bytes
         shared/reduce.h             11 lines     219 bytes
@@ -96,11 +97,11 @@
         shared/sort.h               26 lines     535 bytes
         shared/strided.h            13 lines     220 bytes
         shared/tensor_map.h          7 lines     154 bytes
-        softmax.cu                 603 lines   18596 bytes
+        softmax.cu                 596 lines   18586 bytes
         softmax.cuh                176 lines    4326 bytes
         sort.cu                    577 lines   15804 bytes
         strided.cuh                 30 lines     585 bytes
-        unfold.cu                  112 lines    3288 bytes
+        unfold.cu                  112 lines    3306 bytes
         upsample.cu                148 lines    4773 bytes
 */
 #include <stddef.h>
@@ -202,6 +203,7 @@ enum {
     IGNIS__SOURCE_SHARED_BORDER_H,
     IGNIS__SOURCE_SHARED_CHANNEL_NORM_H,
     IGNIS__SOURCE_SHARED_COLLECTIVE_H,
+    IGNIS__SOURCE_SHARED_CROSS_ENTROPY_H,
     IGNIS__SOURCE_SHARED_DIVISOR_H,
     IGNIS__SOURCE_SHARED_EMBEDDING_H,
     IGNIS__SOURCE_SHARED_FFT_H,
@@ -226,7 +228,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x6a3199443162632aULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x319ef5fbe35f6122ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -307,6 +309,7 @@ extern const ignis__source ignis__source_shared_attention_h;
 extern const ignis__source ignis__source_shared_border_h;
 extern const ignis__source ignis__source_shared_channel_norm_h;
 extern const ignis__source ignis__source_shared_collective_h;
+extern const ignis__source ignis__source_shared_cross_entropy_h;
 extern const ignis__source ignis__source_shared_divisor_h;
 extern const ignis__source ignis__source_shared_embedding_h;
 extern const ignis__source ignis__source_shared_fft_h;
@@ -6144,7 +6147,7 @@ static const char ignis__text_border_cu_0[] =
     "#include \"shared/border.h\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n\n"
-    "#define THREADS 256\n"
+    "#define THREADS IGNIS__BORDER_THREADS\n"
     "#define PACK (16 / (int)sizeof(T))\n\n\n"
     "__device__ inline long long inside_of(const ignis__border &p, int d, long long at)\n"
     "{\n"
@@ -6717,12 +6720,12 @@ static const char ignis__text_depthwise_cu_0[] =
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "#include \"gemm.cuh\"\n\n"
-    "constexpr int PACK = 16 / sizeof(T), MOST_ACROSS = 16;\n\n\n"
+    "constexpr int PACK = 16 / sizeof(T), MOST_ACROSS = IGNIS__DEPTHWISE_ACROSS, THREADS = IGNIS__DEPTHWISE_THREADS;\n\n\n"
     "template <int N> struct Slab {\n"
     "int across, width, down, line, first, channel, rest;\n"
     "bool exists;\n\n"
     "__device__ Slab(const Product &p, int across)\n"
-    ": across(across), width(across * N), down(256 / across), line(threadIdx.x / across)\n"
+    ": across(across), width(across * N), down(THREADS / across), line(threadIdx.x / across)\n"
     "{\n"
     "const int slabs = ((int)p.batch + width - 1) / width;\n"
     "first = blockIdx.x % slabs * width;\n"
@@ -6733,7 +6736,7 @@ static const char ignis__text_depthwise_cu_0[] =
     "};\n\n\n\n\n\n"
     "template <int N> __device__ inline void convolve(const Product &p, int across)\n"
     "{\n"
-    "constexpr int TAPS = 32, PIXELS = 4;\n"
+    "constexpr int TAPS = 32, PIXELS = IGNIS__DEPTHWISE_PIXELS;\n"
     "__shared__ Wide weights[TAPS][MOST_ACROSS * N];\n"
     "const ignis__patches &q = p.patches;\n"
     "const Slab<N> slab(p, across);\n"
@@ -6755,7 +6758,7 @@ static const char ignis__text_depthwise_cu_0[] =
     "for (int first = 0; first < p.k; first += TAPS) {\n"
     "const int taps = min(TAPS, (int)p.k - first);\n"
     "__syncthreads();\n"
-    "for (int i = threadIdx.x; i < taps * slab.width; i += 256) {\n"
+    "for (int i = threadIdx.x; i < taps * slab.width; i += THREADS) {\n"
     "const int channel = i / taps, tap = i % taps;\n"
     "weights[tap][channel] =\n"
     "slab.first + channel < p.batch\n"
@@ -6800,8 +6803,8 @@ static const char ignis__text_depthwise_cu_0[] =
     "}\n\n\n\n"
     "template <int N> __device__ inline void weights(const Product &p, int across)\n"
     "{\n"
-    "constexpr int TAPS = 9;\n"
-    "__shared__ Wide room[256 * N];\n"
+    "constexpr int TAPS = IGNIS__DEPTHWISE_TAPS;\n"
+    "__shared__ Wide room[THREADS * N];\n"
     "const ignis__patches &q = p.patches;\n"
     "const Slab<N> slab(p, across);\n"
     "const int taps = (int)p.n, chunks = (taps + TAPS - 1) / TAPS, first = slab.rest % chunks * TAPS,\n"
@@ -6821,10 +6824,10 @@ static const char ignis__text_depthwise_cu_0[] =
     "sum[t][n] = 0;\n"
     "}\n"
     "if (slab.exists)\n"
-    "#pragma unroll 1\n"
-    "for (long long pixel = split * p.split_k + slab.line; pixel < end; pixel += slab.down) {\n"
-    "const auto g = ignis_load<N>(p.a + pixel * p.row_a + slab.channel);\n";
+    "#pragma unroll 1\n";
 static const char ignis__text_depthwise_cu_1[] =
+    "for (long long pixel = split * p.split_k + slab.line; pixel < end; pixel += slab.down) {\n"
+    "const auto g = ignis_load<N>(p.a + pixel * p.row_a + slab.channel);\n"
     "const Pixel at = grid_pixel(q, (int)pixel);\n"
     "const int y = q.first[0] + at.row * q.stride[0], x = q.first[1] + at.column * q.stride[1];\n"
     "int z;\n"
@@ -6859,7 +6862,7 @@ static const char ignis__text_depthwise_cu_1[] =
     "}\n"
     "}\n"
     "}\n\n\n\n"
-    "constexpr int STRIP = 4, COLUMNS = IGNIS_TAPS ? IGNIS_TAPS : 1,\n"
+    "constexpr int STRIP = IGNIS__DEPTHWISE_STRIP, COLUMNS = IGNIS_TAPS ? IGNIS_TAPS : 1,\n"
     "READ = (STRIP - 1) * IGNIS_STRIDE + COLUMNS;\n\n\n"
     "struct Strip {\n"
     "Pixel at;\n"
@@ -6893,7 +6896,7 @@ static const char ignis__text_depthwise_cu_1[] =
     "const Slab<PACK> slab(p, across);\n"
     "const int slabs = ((int)p.batch + slab.width - 1) / slab.width, taps = (int)p.k, rows = taps / COLUMNS;\n"
     "const int end = (int)(p.m / q.columns.size) * (int)strips.size, step = (int)gridDim.x / slabs * slab.down;\n"
-    "for (int i = threadIdx.x; i < taps * slab.width; i += 256) {\n"
+    "for (int i = threadIdx.x; i < taps * slab.width; i += THREADS) {\n"
     "const int channel = i / taps, tap = i % taps;\n"
     "weights[tap][channel] = slab.first + channel < p.batch\n"
     "? Wide(p.b[(slab.first + channel) * p.batch_b + weight_tap(q, patch_tap(q, tap))])\n"
@@ -6925,12 +6928,12 @@ static const char ignis__text_depthwise_cu_1[] =
     "for (int n = 0; n < PACK; n++) {\n"
     "const Wide value = ignis_wide_at(x[u], n);\n"
     "#pragma unroll\n"
-    "for (int k = 0; k < STRIP; k++)\n"
+    "for (int k = 0; k < STRIP; k++)\n";
+static const char ignis__text_depthwise_cu_2[] =
     "if (u - k * IGNIS_STRIDE >= 0 && u - k * IGNIS_STRIDE < COLUMNS)\n"
     "sum[k][n] += value * w[u - k * IGNIS_STRIDE][n];\n"
     "}\n"
-    "}\n";
-static const char ignis__text_depthwise_cu_2[] =
+    "}\n"
     "T *const to = p.out + strip.at.image * q.out_image + strip.at.row * q.out_row + strip.at.column * q.out_column +\n"
     "slab.channel;\n"
     "#pragma unroll\n"
@@ -6950,7 +6953,7 @@ static const char ignis__text_depthwise_cu_2[] =
     "__device__ inline void weights_of_strips(const Product &p, int across, const ignis__divisor &strips)\n"
     "{\n"
     "constexpr int ROWS = COLUMNS == 3 ? 3 : 1;\n"
-    "__shared__ Wide room[256 * PACK];\n"
+    "__shared__ Wide room[THREADS * PACK];\n"
     "const ignis__patches &q = p.patches;\n"
     "const Slab<PACK> slab(p, across);\n"
     "const int taps = (int)p.n, rows = taps / COLUMNS, chunks = (rows + ROWS - 1) / ROWS,\n"
@@ -7013,18 +7016,18 @@ static const char ignis__text_depthwise_cu_2[] =
     "}\n"
     "}\n\n"
     "#if IGNIS_TAPS\n"
-    "extern \"C\" __global__ void __launch_bounds__(256, IGNIS_TAPS == 3 ? 2 : 1)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, IGNIS_TAPS == 3 ? 2 : 1)\n"
     "ignis_depthwise(const Product p, int across, ignis__divisor strips)\n"
     "{\n"
     "convolve_strips(p, across, strips);\n"
     "}\n"
-    "extern \"C\" __global__ void __launch_bounds__(256, 1)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n"
     "ignis_depthwise_weights(const Product p, int across, ignis__divisor strips)\n"
     "{\n"
     "weights_of_strips(p, across, strips);\n"
     "}\n"
     "#else\n"
-    "#define KERNEL extern \"C\" __global__ void __launch_bounds__(256, 2)\n"
+    "#define KERNEL extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
     "KERNEL ignis_depthwise(const Product p, int across) { convolve<PACK>(p, across); }\n"
     "KERNEL ignis_depthwise_unpacked(const Product p, int across)\n"
     "{\n"
@@ -8097,7 +8100,7 @@ static const char ignis__text_gemm_cu_0[] =
     "typedef ignis_type<IGNIS_T> T;\n"
     "#include \"gemm.cuh\"\n"
     "#include \"gemm_tile.cuh\"\n\n\n"
-    "#define KERNEL(blocks) extern \"C\" __global__ void __launch_bounds__(256, blocks)\n\n\n"
+    "#define KERNEL(blocks) extern \"C\" __global__ void __launch_bounds__(IGNIS__GEMM_THREADS, blocks)\n\n\n"
     "KERNEL(1) ignis_gemm(const Product p)\n"
     "{\n"
     "ignis_grid_dependency();\n"
@@ -8121,15 +8124,16 @@ static const char ignis__text_gemm_cu_0[] =
     "struct {\n"
     "Wide results[WARPS][BM][BN + 4], rows[WARPS][BM];\n"
     "};\n"
-    "Wide sums[256 / (BN / (16 / sizeof(T)))][BN];\n"
+    "Wide sums[IGNIS__GEMM_THREADS / (BN / (16 / sizeof(T)))][BN];\n"
     "};\n"
     "__shared__ Shared shared;\n"
     "ignis_grid_dependents_launch();\n"
     "const bool second = !IGNIS_PATCHES && blockIdx.x >= first_blocks;\n"
     "const Product &p = products.of[second];\n"
     "const Place place(p, blockIdx.x - (second ? first_blocks : 0), BM, BN);\n"
-    "const Loader<PATCHES_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);\n"
-    "const Loader<PATCHES_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);\n"
+    "const Loader<IGNIS__OPERAND_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);\n"
+    "const Loader<IGNIS__OPERAND_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b,\n"
+    "p.row_b);\n"
     "const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, down = lane / 8 * 4, across = lane % 8 * 4;\n"
     "const bool sums_rows = p.row_sums && place.column == 0 && lane < BM;\n"
     "Wide next_a[a.count], next_b[b.count], sum[4][4], row_sum = 0;\n\n"
@@ -8141,8 +8145,8 @@ static const char ignis__text_gemm_cu_0[] =
     "ignis_grid_dependency_wait(a.prepared() | b.prepared());\n"
     "a.load(next_a, place.first_k, place.end_k);\n"
     "b.load(next_b, place.first_k, place.end_k);\n"
-    "static_assert(BM * BN * sizeof(T) <= 256 * 16, \"a thread has a single row\");\n"
-    "Epilogue<256, BN, true> epilogue(p, place, threadIdx.x);\n"
+    "static_assert(BM * BN * sizeof(T) <= IGNIS__GEMM_THREADS * 16, \"a thread has a single row\");\n"
+    "Epilogue<IGNIS__GEMM_THREADS, BN, true> epilogue(p, place, threadIdx.x);\n"
     "#pragma unroll 1\n"
     "for (long long k = place.first_k; k < place.end_k; k += BK) {\n"
     "__syncthreads();\n"
@@ -8194,7 +8198,7 @@ static const char ignis__text_gemm_cu_0[] =
     "p.row_sums[place.split * p.m + place.row + threadIdx.x] =\n"
     "add_up([&](int w) { return shared.rows[w][threadIdx.x]; });\n"
     "if (p.partial) {\n"
-    "store_partial<256, BN>(p, place, threadIdx.x, 0, BM, result);\n"
+    "store_partial<IGNIS__GEMM_THREADS, BN>(p, place, threadIdx.x, 0, BM, result);\n"
     "return;\n"
     "}\n"
     "epilogue.strip(0, BM, result);\n"
@@ -8210,11 +8214,11 @@ static const char ignis__text_gemm_cu_0[] =
     "const long long across = p.stride / N;\n"
     "if (at >= packs_of(p))\n"
     "return;\n"
-    "if (across == 0) {\n"
+    "if (across == 0) {\n";
+static const char ignis__text_gemm_cu_1[] =
     "const int stride = (int)p.stride;\n"
     "const long long first = at * (N / stride);\n"
-    "ignis_pack<T, N> pack;\n";
-static const char ignis__text_gemm_cu_1[] =
+    "ignis_pack<T, N> pack;\n"
     "#pragma unroll\n"
     "for (int i = 0; i < N; i++) {\n"
     "const long long r = first + i / stride, column = i % stride;\n"
@@ -8234,7 +8238,7 @@ static const char ignis__text_gemm_cu_1[] =
     "KERNEL(2) ignis_gemm_pack(const ignis__gemm_copy first, const ignis__gemm_copy second)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "const long long at = blockIdx.x * 256LL + threadIdx.x, of_first = packs_of(first);\n"
+    "const long long at = blockIdx.x * (long long)IGNIS__GEMM_THREADS + threadIdx.x, of_first = packs_of(first);\n"
     "if (at < of_first)\n"
     "copy_pack(first, at);\n"
     "else\n"
@@ -8243,10 +8247,10 @@ static const char ignis__text_gemm_cu_1[] =
     "KERNEL(2) ignis_gemm_finish(const Product p)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "constexpr int rows = 16, ahead = 8, N = 16 / sizeof(T), wide = 16 / sizeof(Wide);\n"
-    "const Place place(p, blockIdx.x, rows, 128);\n"
+    "constexpr int rows = IGNIS__GEMM_FINISH_ROWS, ahead = 8, N = 16 / sizeof(T), wide = 16 / sizeof(Wide);\n"
+    "const Place place(p, blockIdx.x, rows, IGNIS__GEMM_COLUMNS);\n"
     "__shared__ Wide room[16 / sizeof(T) * 2 * 128];\n"
-    "Epilogue<256, 128> epilogue(p, place, threadIdx.x);\n"
+    "Epilogue<IGNIS__GEMM_THREADS, IGNIS__GEMM_COLUMNS> epilogue(p, place, threadIdx.x);\n"
     "const Wide *const first = (const Wide *)p.partial + (place.batch * p.m + place.row) * p.n + place.column;\n"
     "const long long part = p.batch * p.m * p.n;\n"
     "const auto sum_up =\n"
@@ -8284,10 +8288,10 @@ static const char ignis__text_gemm_cu_1[] =
     "KERNEL(2) ignis_gemm_apply(const Product p)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "constexpr int rows = 32, N = 16 / sizeof(T);\n"
-    "const Place place(p, blockIdx.x, rows, 128);\n"
+    "constexpr int rows = IGNIS__GEMM_APPLY_ROWS, N = 16 / sizeof(T);\n"
+    "const Place place(p, blockIdx.x, rows, IGNIS__GEMM_COLUMNS);\n"
     "__shared__ Wide room[16 / sizeof(T) * 2 * 128];\n"
-    "Epilogue<256, 128> epilogue(p, place, threadIdx.x);\n"
+    "Epilogue<IGNIS__GEMM_THREADS, IGNIS__GEMM_COLUMNS> epilogue(p, place, threadIdx.x);\n"
     "const T *const first = (const T *)p.partial + (place.batch * p.m + place.row) * p.n + place.column;\n"
     "epilogue.strip(\n"
     "0, rows, [&](int r, int c) { return Wide(first[r * p.n + c]); },\n"
@@ -8302,7 +8306,7 @@ static const char ignis__text_gemm_cu_1[] =
     "KERNEL(2) ignis_gemm_sums(T *dst, const Wide *src, long long count, long long n)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "__shared__ Wide part[8][32];\n"
+    "__shared__ Wide part[8][IGNIS__GEMM_SUMS_COLUMNS];\n"
     "const long long column = blockIdx.x * 32LL + threadIdx.x % 32;\n"
     "const int first = threadIdx.x / 32;\n"
     "Wide sum = 0;\n"
@@ -8334,12 +8338,10 @@ static const char ignis__text_gemm_cuh_0[] =
     "#endif\n"
     "typedef ignis_type<IGNIS_OPERANDS> Operand;\n"
     "typedef ignis_wide<T> Wide;\n"
-    "constexpr bool SCALED = sizeof(Operand) == 1;\n\n\n\n"
-    "enum { NO_ACTIVATION, RELU, GELU, GATED, PAIRED };\n\n"
+    "constexpr bool SCALED = sizeof(Operand) == 1;\n\n"
     "#ifndef IGNIS_PATCHES\n"
     "#define IGNIS_PATCHES 0\n"
     "#endif\n"
-    "enum { NO_PATCHES, PATCHES_A, PATCHES_B };\n"
     "#if !IGNIS_PATCHES\n"
     "#define IGNIS__NO_PATCHES\n"
     "#endif\n"
@@ -8422,7 +8424,7 @@ static const char ignis__text_gemm_cuh_0[] =
     "const long long at = patch_offset(patches, (int)(by_k ? row : k), (int)(by_k ? k : row));\n"
     "return at < 0 ? nullptr : matrix + at;\n"
     "}\n"
-    "if (operand == PATCHES_B && !by_k) {\n"
+    "if (operand == IGNIS__OPERAND_B && !by_k) {\n"
     "const Tap of = patch_tap(patches, (int)k);\n"
     "return of.channel < patches.weight_channels\n"
     "? matrix + of.channel * patches.weight_row + weight_tap(patches, of) * length + row\n"
@@ -8436,12 +8438,12 @@ static const char ignis__text_gemm_cuh_0[] =
     "Index row, column, batch, split, first_k, end_k;\n\n"
     "PlaceOf() = default;\n"
     "template <typename From>\n"
-    "__device__ explicit PlaceOf(const PlaceOf<From> &from)\n";
-static const char ignis__text_gemm_cuh_1[] =
+    "__device__ explicit PlaceOf(const PlaceOf<From> &from)\n"
     ": row(from.row), column(from.column), batch(from.batch), split(from.split), first_k(from.first_k),\n"
     "end_k(from.end_k)\n"
     "{\n"
-    "}\n"
+    "}\n";
+static const char ignis__text_gemm_cuh_1[] =
     "__device__ PlaceOf(const Product &p, unsigned index, int tile_rows, int tile_columns)\n"
     "{\n"
     "const unsigned rows = (unsigned)((p.m + tile_rows - 1) / tile_rows),\n"
@@ -8531,7 +8533,7 @@ static const char ignis__text_gemm_cuh_1[] =
     "#pragma unroll\n"
     "for (int i = 0; i < some; i++)\n"
     "x[i] = Wide(p.factor) * x[i] + bias[i];\n"
-    "if (p.activation == GATED) {\n"
+    "if (p.activation == IGNIS__ACTIVATION_GATED) {\n"
     "gate(x, at);\n"
     "return;\n"
     "}\n"
@@ -8547,7 +8549,7 @@ static const char ignis__text_gemm_cuh_1[] =
     "#pragma unroll\n"
     "for (int i = 0; i < some; i++) {\n"
     "const Wide before = pack[i];\n"
-    "x[i] = p.activation == RELU ? p.gradient ? relu_gradient(x[i], before) : relu(before)\n"
+    "x[i] = p.activation == IGNIS__ACTIVATION_RELU ? p.gradient ? relu_gradient(x[i], before) : relu(before)\n"
     ": p.gradient ? gelu_gradient(x[i], before)\n"
     ": gelu(before);\n"
     "}\n"
@@ -8555,13 +8557,13 @@ static const char ignis__text_gemm_cuh_1[] =
     "if (p.residual) {\n"
     "pack = ignis_load<some>(p.residual + at);\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < some; i++)\n";
-static const char ignis__text_gemm_cuh_2[] =
+    "for (int i = 0; i < some; i++)\n"
     "x[i] += Wide(pack[i]);\n"
     "}\n"
     "if (p.accumulate) {\n"
     "Wide sum[some];\n"
-    "pack = ignis_load<some>(p.out + at);\n"
+    "pack = ignis_load<some>(p.out + at);\n";
+static const char ignis__text_gemm_cuh_2[] =
     "#pragma unroll\n"
     "for (int i = 0; i < some; i++)\n"
     "sum[i] = x[i] + Wide(pack[i]);\n"
@@ -8741,7 +8743,7 @@ static const char ignis__text_gemm_hopper_cu_0[] =
     "#include \"gemm.cuh\"\n\n\n\n"
     "enum { NO_OTHER, ADDED, GRADIENT, GATE };\n\n"
     "#ifndef IGNIS_ACTIVATION\n"
-    "#define IGNIS_ACTIVATION NO_ACTIVATION\n"
+    "#define IGNIS_ACTIVATION IGNIS__ACTIVATION_NONE\n"
     "#endif\n"
     "#ifndef IGNIS_OTHER\n"
     "#define IGNIS_OTHER NO_OTHER\n"
@@ -8751,16 +8753,19 @@ static const char ignis__text_gemm_hopper_cu_0[] =
     "#endif\n\n\n\n"
     "#ifndef IGNIS_GEMM_LAG\n"
     "#define IGNIS_GEMM_LAG \\\n"
-    "(IGNIS_ROWS < 192 && (IGNIS_ACTIVATION == GELU || IGNIS_ACTIVATION == PAIRED || IGNIS_OTHER) ? 1 : 0)\n"
+    "(IGNIS_ROWS < 192 && (IGNIS_ACTIVATION == IGNIS__ACTIVATION_GELU || \\\n"
+    "IGNIS_ACTIVATION == IGNIS__ACTIVATION_PAIRED || IGNIS_OTHER) \\\n"
+    "? 1 \\\n"
+    ": 0)\n"
     "#endif\n\n\n"
     "#ifndef IGNIS_GEMM_SUM_STEPS\n"
     "#define IGNIS_GEMM_SUM_STEPS 4\n"
-    "#endif\n\n\n"
-    "enum { SHARE_NOTHING, SHARE_A, SHARE_B };\n\n"
+    "#endif\n\n\n\n"
     "#ifndef IGNIS_PAIRS\n"
-    "#define IGNIS_PAIRS SHARE_NOTHING\n"
+    "#define IGNIS_PAIRS IGNIS__SHARE_NOTHING\n"
     "#endif\n"
-    "constexpr bool SHARES_A = IGNIS_PAIRS == SHARE_A, SHARES_B = IGNIS_PAIRS == SHARE_B, IN_PAIRS = SHARES_A || SHARES_B;\n"
+    "constexpr bool SHARES_A = IGNIS_PAIRS == IGNIS__SHARE_A, SHARES_B = IGNIS_PAIRS == IGNIS__SHARE_B,\n"
+    "IN_PAIRS = SHARES_A || SHARES_B;\n"
     "constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 128 / (int)sizeof(Operand),\n"
     "SLAB = 64 * 128;\n"
     "constexpr bool SIDE_BY_SIDE = BM == 64, LARGE = BM == 192;\n"
@@ -8781,8 +8786,8 @@ static const char ignis__text_gemm_hopper_cu_0[] =
     "static_assert(!LARGE || (BN % 16 == 0 && SLAB_STAGED && !IGNIS_PATCHES), \"nothing is read for a tile of 192 rows\");\n"
     "static_assert(!IN_PAIRS || (!SIDE_BY_SIDE && !IGNIS_PATCHES && SHARES_A == NARROW),\n"
     "\"pairs that share a have tiles of 64 columns, others have wide ones\");\n"
-    "static_assert(AHEAD || IGNIS_ACTIVATION != GATED, \"no other ones are gated in registers\");\n"
-    "constexpr bool IS_PAIRED = IGNIS_ACTIVATION == PAIRED;\n"
+    "static_assert(AHEAD || IGNIS_ACTIVATION != IGNIS__ACTIVATION_GATED, \"no other ones are gated in registers\");\n"
+    "constexpr bool IS_PAIRED = IGNIS_ACTIVATION == IGNIS__ACTIVATION_PAIRED;\n"
     "static_assert(!IS_PAIRED || (BN == 128 && IGNIS_DIRECT && IGNIS_TRANSPOSE_B && !IGNIS_OTHER && !IGNIS_PATCHES),\n"
     "\"a tile has two halves of 64 columns\");\n"
     "static_assert(!AHEAD || (IGNIS_DIRECT && !IGNIS_PATCHES && !SCALED), \"tiles of 192 columns are finished in registers\");\n"
@@ -8794,7 +8799,8 @@ static const char ignis__text_gemm_hopper_cu_0[] =
     "OTHER_BARRIERS = BARRIERS + 16 * STAGES;\n"
     "constexpr int LAG = IGNIS_GEMM_LAG;\n"
     "static_assert(LAG < STAGES, \"the first warpgroup gets so far alone\");\n"
-    "constexpr bool DIRECT = IGNIS_DIRECT, BIASED = HALVES && DIRECT && IGNIS_OTHER != GRADIENT && IGNIS_ACTIVATION != GATED;\n"
+    "constexpr bool DIRECT = IGNIS_DIRECT,\n"
+    "BIASED = HALVES && DIRECT && IGNIS_OTHER != GRADIENT && IGNIS_ACTIVATION != IGNIS__ACTIVATION_GATED;\n"
     "constexpr bool OTHER_COMES = HALVES && IGNIS_OTHER;\n"
     "constexpr bool SKIPS =\n"
     "LARGE ||\n"
@@ -8814,11 +8820,11 @@ static const char ignis__text_gemm_hopper_cu_0[] =
     "ignis_ptx_tensor_multicast(to + i * box * 128, map, barrier, 3, x, y, batch);\n"
     "else\n"
     "ignis_ptx_tensor_load<3>(to + i * box * 128, map, barrier, x, y, batch);\n"
-    "}\n"
+    "}\n";
+static const char ignis__text_gemm_hopper_cu_1[] =
     "}\n\n\n\n"
     "__device__ inline int boxes_of(int rows, int first, long long all, int box)\n"
-    "{\n";
-static const char ignis__text_gemm_hopper_cu_1[] =
+    "{\n"
     "return (max(0, min(rows, (int)all - first)) + box - 1) / box;\n"
     "}\n\n"
     "#if IGNIS_PATCHES\n\n"
@@ -8901,7 +8907,7 @@ static const char ignis__text_gemm_hopper_cu_1[] =
     "{\n"
     "const auto two = ignis_pack_of<ignis_pack<Half, 2>>(before);\n"
     "float x = ignis_wide_at(two, 0), y = ignis_wide_at(two, 1);\n"
-    "if (IGNIS_ACTIVATION == RELU)\n"
+    "if (IGNIS_ACTIVATION == IGNIS__ACTIVATION_RELU)\n"
     "x = relu(x), y = relu(y);\n"
     "else\n"
     "gelu_two(x, y);\n"
@@ -8923,10 +8929,10 @@ static const char ignis__text_gemm_hopper_cu_1[] =
     "const auto end = [&](const ignis__tensor_map *map, T *array, int at, int width) {\n"
     "ignis_ptx_fence_proxy_async();\n"
     "ignis_ptx_bar_sync(1 + group, 128);\n"
-    "if (width < 64) {\n"
-    "for (int i = threadIdx.x % 128; i < 8 * width; i += 128) {\n"
-    "const int r = i / (width / 8), c = i % (width / 8);\n";
+    "if (width < 64) {\n";
 static const char ignis__text_gemm_hopper_cu_2[] =
+    "for (int i = threadIdx.x % 128; i < 8 * width; i += 128) {\n"
+    "const int r = i / (width / 8), c = i % (width / 8);\n"
     "if (row + r < (int)p.m && at + 8 * c < (int)p.n)\n"
     "*(uint4 *)(array + p.out_at(batch, row + r) + at + 8 * c) =\n"
     "*(const uint4 *)__cvta_shared_to_generic(room + r * 128 + (c ^ r % 8) * 16);\n"
@@ -8999,7 +9005,7 @@ static const char ignis__text_gemm_hopper_cu_2[] =
     "const float first = ignis_wide_at(two, 0), second = ignis_wide_at(two, 1);\n"
     "if (IGNIS_OTHER == ADDED)\n"
     "x[0] += first, x[1] += second;\n"
-    "else if (IGNIS_ACTIVATION == RELU)\n"
+    "else if (IGNIS_ACTIVATION == IGNIS__ACTIVATION_RELU)\n"
     "x[0] = relu_gradient(x[0], first), x[1] = relu_gradient(x[1], second);\n"
     "else\n"
     "gelu_gradient_two(x[0], x[1], first, second);\n"
@@ -9043,11 +9049,11 @@ static const char ignis__text_gemm_hopper_cu_2[] =
     "__device__ inline void store_with_other(const Product &p, const ignis__tensor_map *out, const ignis__tensor_map *other,\n"
     "const Spot &place, int group, const Staging to, int &turn,\n"
     "float (&sum)[N / 8][4])\n"
-    "{\n"
+    "{\n";
+static const char ignis__text_gemm_hopper_cu_3[] =
     "const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, count = strips_of(p, place);\n"
     "const Chunks chunks(to.room, warp, lane);\n"
-    "const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };\n";
-static const char ignis__text_gemm_hopper_cu_3[] =
+    "const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };\n"
     "#pragma unroll\n"
     "for (int strip = 0; strip < N / 64; strip++, turn++) {\n"
     "if (strip >= count)\n"
@@ -9141,7 +9147,9 @@ static const char ignis__text_gemm_hopper_cu_3[] =
     "}\n\n\n"
     "__device__ inline Wide activated(Wide x)\n"
     "{\n"
-    "return IGNIS_ACTIVATION == RELU ? relu(x) : IGNIS_ACTIVATION == GELU ? gelu(x) : x;\n"
+    "return IGNIS_ACTIVATION == IGNIS__ACTIVATION_RELU ? relu(x)\n"
+    ": IGNIS_ACTIVATION == IGNIS__ACTIVATION_GELU ? gelu(x)\n"
+    ": x;\n"
     "}\n\n\n"
     "template <int N> __device__ inline void store_words(const Product &p, const Spot &place, const float (*sum)[4])\n"
     "{\n"
@@ -9154,7 +9162,8 @@ static const char ignis__text_gemm_hopper_cu_3[] =
     "if (column + 8 * c >= (int)p.n)\n"
     "return;\n"
     "ignis_pack<T, 2> bias, before;\n"
-    "if (p.bias)\n"
+    "if (p.bias)\n";
+static const char ignis__text_gemm_hopper_cu_4[] =
     "bias = ignis_load<2>(p.bias + column + 8 * c);\n"
     "#pragma unroll\n"
     "for (int i = 0; i < 2; i++) {\n"
@@ -9164,8 +9173,7 @@ static const char ignis__text_gemm_hopper_cu_3[] =
     "continue;\n"
     "if (IGNIS_OTHER)\n"
     "before = ignis_load<2>(other + at);\n"
-    "#pragma unroll\n";
-static const char ignis__text_gemm_hopper_cu_4[] =
+    "#pragma unroll\n"
     "for (int e = 0; e < 2; e++)\n"
     "x[e] = sum[c][2 * i + e] + (p.bias ? Wide(bias[e]) : 0);\n"
     "if (IGNIS_ACTIVATION && !IGNIS_OTHER && p.pre)\n"
@@ -9174,7 +9182,7 @@ static const char ignis__text_gemm_hopper_cu_4[] =
     "for (int e = 0; e < 2; e++)\n"
     "x[e] = IGNIS_OTHER == NO_OTHER ? activated(x[e])\n"
     ": IGNIS_OTHER == ADDED ? x[e] + Wide(before[e])\n"
-    ": IGNIS_ACTIVATION == RELU ? relu_gradient(x[e], Wide(before[e]))\n"
+    ": IGNIS_ACTIVATION == IGNIS__ACTIVATION_RELU ? relu_gradient(x[e], Wide(before[e]))\n"
     ": gelu_gradient(x[e], Wide(before[e]));\n"
     "ignis_store(p.out + at, ignis_pack_round<T, 2>(x));\n"
     "}\n"
@@ -9267,7 +9275,8 @@ static const char ignis__text_gemm_hopper_cu_4[] =
     "ignis_ptx_mbarrier_init(empty(i), 4 * GROUPS * PAIR);\n"
     "}\n"
     "for (int i = 0; OTHER_COMES && i < (AHEAD ? 6 : 4); i++)\n"
-    "ignis_ptx_mbarrier_init(base + OTHER_BARRIERS + 8 * i, 1);\n"
+    "ignis_ptx_mbarrier_init(base + OTHER_BARRIERS + 8 * i, 1);\n";
+static const char ignis__text_gemm_hopper_cu_5[] =
     "ignis_ptx_fence_mbarrier_init();\n"
     "}\n"
     "ignis_grid_dependency();\n"
@@ -9281,8 +9290,7 @@ static const char ignis__text_gemm_hopper_cu_4[] =
     "};\n"
     "if (group < 0) {\n"
     "ignis_ptx_setmaxnreg_dec<AHEAD ? 24 : 40>();\n"
-    "int parity = 1;\n";
-static const char ignis__text_gemm_hopper_cu_5[] =
+    "int parity = 1;\n"
     "for (Spot place; threadIdx.x == 0 && walk(place);) {\n"
     "const int row = place.row, column = place.column, end_k = place.end_k;\n"
     "const int box_a = SKIPS ? p.box_a : A_BY_K ? BM : 64, box_b = SKIPS ? p.box_b : B_BY_K ? BN : 64;\n"
@@ -9377,7 +9385,8 @@ static const char ignis__text_gemm_hopper_cu_5[] =
     "multiply<decltype(keep)::value>(sum, at(first_a), at(first_b));\n"
     "next(parity);\n"
     "return now;\n"
-    "};\n\n"
+    "};\n\n";
+static const char ignis__text_gemm_hopper_cu_6[] =
     "const auto end_before = [&](int now) {\n"
     "ignis_ptx_wgmma_wait<1>();\n"
     "release(held);\n"
@@ -9385,8 +9394,7 @@ static const char ignis__text_gemm_hopper_cu_5[] =
     "};\n"
     "const auto steps_of = [&](const Spot &place) { return (place.end_k - place.first_k + BK - 1) / BK; };\n"
     "const auto next_place = [&](Spot &place) {\n"
-    "const bool is_there = walk(place);\n";
-static const char ignis__text_gemm_hopper_cu_6[] =
+    "const bool is_there = walk(place);\n"
     "place.row += 64 * group;\n"
     "return is_there;\n"
     "};\n\n\n"
@@ -9505,7 +9513,8 @@ static const char ignis__text_gemm_hopper_cu_6[] =
     "multiply<1>(some, at(first_a), at(first_b));\n"
     "end_before();\n"
     "}\n"
-    "};\n"
+    "};\n";
+static const char ignis__text_gemm_hopper_cu_7[] =
     "begin(0);\n"
     "multiply<0>(sum, at(first_a), at(first_b));\n"
     "last = end();\n"
@@ -9515,8 +9524,7 @@ static const char ignis__text_gemm_hopper_cu_6[] =
     "float other[N / 8][4], total[N / 8][4] = {};\n"
     "const auto add = [&](float(&some)[N / 8][4]) __attribute__((always_inline))\n"
     "{\n"
-    "ignis_wgmma_hold(some);\n";
-static const char ignis__text_gemm_hopper_cu_7[] =
+    "ignis_wgmma_hold(some);\n"
     "#pragma unroll\n"
     "for (int i = 0; i < N / 2; i++)\n"
     "total[i / 4][i % 4] += some[i / 4][i % 4];\n"
@@ -9622,8 +9630,8 @@ static const char ignis__text_gemm_hopper_ahead_cuh_0[] =
     "constexpr int STRIP = 128 / (int)sizeof(T), STRIPS = BN / STRIP,\n"
     "PIECES = STRIP / 16;\n\n\n\n\n\n\n"
     "struct Finish {\n"
-    "static constexpr bool IS_GATED = IGNIS_ACTIVATION == GATED, IS_GRADIENT = IGNIS_OTHER == GRADIENT;\n"
-    "static constexpr bool KEEPS = IGNIS_ACTIVATION != NO_ACTIVATION && IGNIS_OTHER == NO_OTHER;\n"
+    "static constexpr bool IS_GATED = IGNIS_ACTIVATION == IGNIS__ACTIVATION_GATED, IS_GRADIENT = IGNIS_OTHER == GRADIENT;\n"
+    "static constexpr bool KEEPS = IGNIS_ACTIVATION != IGNIS__ACTIVATION_NONE && IGNIS_OTHER == NO_OTHER;\n"
     "static constexpr bool LOOKS_AHEAD = IS_GRADIENT && !IS_GATED;\n"
     "static constexpr int SLABS = KEEPS || IS_GATED ? 2 : 1,\n"
     "RING = SLABS == 2 ? 2 : 3;\n"
@@ -9729,10 +9737,10 @@ static const char ignis__text_gemm_hopper_ahead_cuh_0[] =
     "}\n"
     "if (IS_GATED && piece == 1 && first &&\n"
     "(strip < STRIPS - 1 || has_next)) {\n"
-    "ignis_ptx_bulk_wait_read<0>();\n"
-    "load_other(strip < STRIPS - 1 ? place : next, (strip + 1) % STRIPS, turn ^ 1);\n"
-    "}\n";
+    "ignis_ptx_bulk_wait_read<0>();\n";
 static const char ignis__text_gemm_hopper_ahead_cuh_1[] =
+    "load_other(strip < STRIPS - 1 ? place : next, (strip + 1) % STRIPS, turn ^ 1);\n"
+    "}\n"
     "if (!HALVES) {\n"
     "put_words<piece>(sum + 2 * piece, place.column + STRIP * strip + 16 * piece);\n"
     "if (piece == PIECES - 1)\n"
@@ -9902,7 +9910,7 @@ static const char ignis__text_gemm_mma_cuh_0[] =
     "{\n"
     "const long long last_k = k + (end_k - first_k - 1) / DEPTH * DEPTH;\n"
     "const int lane = threadIdx.x % 32;\n"
-    "const bool straight = (operand == PATCHES_A) == by_k;\n"
+    "const bool straight = (operand == IGNIS__OPERAND_A) == by_k;\n"
     "const int line = straight ? lane % 16 : lane % 8 + lane / 16 * 8, chunk = straight ? lane / 16 : lane / 8 % 2;\n"
     "#pragma unroll\n"
     "for (int i = 0; i < count; i++) {\n"
@@ -9946,7 +9954,8 @@ static const char ignis__text_gemm_mma_cuh_0[] =
     "const int lane = threadIdx.x % 32;\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 4; j++) {\n"
-    "const int later = operand == PATCHES_A ? j / 2 : j % 2, below = operand == PATCHES_A ? j % 2 : j / 2;\n"
+    "const int later = operand == IGNIS__OPERAND_A ? j / 2 : j % 2,\n"
+    "below = operand == IGNIS__OPERAND_A ? j % 2 : j / 2;\n"
     "const int row = first_own + 16 * i + lane / 4 + below * 8;\n"
     "words[j] = *(const uint32_t *)(shared() + stage + chunk_at(8 * half + lane % 4 + later * 4, row / 4) +\n"
     "row % 4 * 4);\n"
@@ -10012,8 +10021,8 @@ static const char ignis__text_gemm_mma_cuh_1[] =
     "{\n"
     "constexpr int threads = 32 * DOWN * ACROSS, BM = DOWN * WM, BN = ACROSS * WN, strip = 32,\n"
     "width = BN + 8;\n"
-    "typedef Tile<PATCHES_A, BM, WM, A_BY_K, threads> A;\n"
-    "typedef Tile<PATCHES_B, BN, WN, B_BY_K, threads> B;\n"
+    "typedef Tile<IGNIS__OPERAND_A, BM, WM, A_BY_K, threads> A;\n"
+    "typedef Tile<IGNIS__OPERAND_B, BN, WN, B_BY_K, threads> B;\n"
     "const int steps = (int)((place.end_k - place.first_k + DEPTH - 1) / DEPTH);\n"
     "const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warp_row = warp / ACROSS * WM,\n"
     "warp_column = warp % ACROSS * WN;\n"
@@ -10148,7 +10157,8 @@ static const char ignis__text_gemm_tile_cuh_0[] =
     "#ifndef IGNIS_GEMM_TILE_CUH\n"
     "#define IGNIS_GEMM_TILE_CUH\n\n\n\n"
     "template <int operand, int rows, int depth> struct Loader {\n"
-    "static constexpr int count = rows * depth / 256, row_step = 256 / depth, k_step = 256 / rows;\n"
+    "static constexpr int count = rows * depth / IGNIS__GEMM_THREADS, row_step = IGNIS__GEMM_THREADS / depth,\n"
+    "k_step = IGNIS__GEMM_THREADS / rows;\n"
     "const Product &p;\n"
     "const T *from;\n"
     "long long stride, k_stride, step, first_row;\n"
@@ -10201,11 +10211,12 @@ static const char ignis__text_gemm_tile_cuh_0[] =
     "Wide a[2][BK][BM + 4], b[2][BK][BN + 4];\n"
     "};\n"
     "Wide results[strip][BN + 4];\n"
-    "Wide sums[256 / (BN / (16 / sizeof(T)))][BN];\n"
+    "Wide sums[IGNIS__GEMM_THREADS / (BN / (16 / sizeof(T)))][BN];\n"
     "};\n"
     "__shared__ Shared shared;\n"
-    "const Loader<PATCHES_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);\n"
-    "const Loader<PATCHES_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);\n"
+    "const Loader<IGNIS__OPERAND_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);\n"
+    "const Loader<IGNIS__OPERAND_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b,\n"
+    "p.row_b);\n"
     "const int down = threadIdx.x / 16 * 4, across = threadIdx.x % 16 * 4;\n"
     "const bool sums_rows = p.row_sums && place.column == 0 && threadIdx.x < BM;\n"
     "Wide next_a[a.count], next_b[b.count], sum[R][C], row_sum = 0;\n\n"
@@ -10246,12 +10257,12 @@ static const char ignis__text_gemm_tile_cuh_0[] =
     "}\n"
     "if (sums_rows && place.row + threadIdx.x < p.m)\n"
     "p.row_sums[place.split * p.m + place.row + threadIdx.x] = row_sum;\n\n"
-    "Epilogue<256, BN> epilogue(p, place, threadIdx.x);\n"
-    "#pragma unroll 1\n"
+    "Epilogue<IGNIS__GEMM_THREADS, BN> epilogue(p, place, threadIdx.x);\n"
+    "#pragma unroll 1\n";
+static const char ignis__text_gemm_tile_cuh_1[] =
     "for (int first = 0; first < BM; first += strip) {\n"
     "const auto result = [&](int r, int c) { return shared.results[r][c]; };\n"
-    "__syncthreads();\n";
-static const char ignis__text_gemm_tile_cuh_1[] =
+    "__syncthreads();\n"
     "#pragma unroll\n"
     "for (int r = 0; r < R; r++) {\n"
     "const int row = r / 4 * 64 + down + r % 4 - first;\n"
@@ -10262,7 +10273,7 @@ static const char ignis__text_gemm_tile_cuh_1[] =
     "}\n"
     "__syncthreads();\n"
     "if (p.partial)\n"
-    "store_partial<256, BN>(p, place, threadIdx.x, first, strip, result);\n"
+    "store_partial<IGNIS__GEMM_THREADS, BN>(p, place, threadIdx.x, first, strip, result);\n"
     "else\n"
     "epilogue.strip(first, strip, result);\n"
     "}\n"
@@ -11237,7 +11248,7 @@ static const char ignis__text_linalg_cu_0[] =
     "\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "#include \"linalg.cuh\"\n\n"
-    "#define THREADS 256\n\n\n\n\n"
+    "#define THREADS IGNIS__LINALG_THREADS\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
     "ignis_linalg_copy(Matrix to, Matrix from, long long rows, long long columns, long long batch, long long low,\n"
     "long long high, int subtract)\n"
@@ -11252,7 +11263,7 @@ static const char ignis__text_linalg_cu_0[] =
     "to(matrix, i, j) -= from(matrix, i, j);\n"
     "}\n"
     "}\n\n\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(128)\n"
+    "extern \"C\" __global__ void __launch_bounds__(IGNIS__LINALG_TEAM_THREADS)\n"
     "ignis_linalg_cholesky(Matrix to, Matrix a, int *info, int n, long long batch, int first, int zeros, int lanes)\n"
     "{\n"
     "const Team team(lanes);\n"
@@ -11294,7 +11305,7 @@ static const char ignis__text_linalg_cu_0[] =
     "if (live && team.rank == 0 && failed && !info[team.matrix])\n"
     "info[team.matrix] = failed;\n"
     "}\n\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(128)\n"
+    "extern \"C\" __global__ void __launch_bounds__(IGNIS__LINALG_TEAM_THREADS)\n"
     "ignis_linalg_solve_lower(Matrix lower, Matrix b, int n, long long columns, long long parts, long long batch,\n"
     "int tile, int unit, int lanes)\n"
     "{\n"
@@ -11343,12 +11354,12 @@ static const char ignis__text_linalg_cu_0[] =
     "return row;\n"
     "}\n"
     "if (threadIdx.x % 32 == 0) {\n"
-    "sizes[threadIdx.x / 32] = size;\n"
+    "sizes[threadIdx.x / 32] = size;\n";
+static const char ignis__text_linalg_cu_1[] =
     "rows[threadIdx.x / 32] = row;\n"
     "}\n"
     "__syncthreads();\n"
-    "row = rows[0];\n";
-static const char ignis__text_linalg_cu_1[] =
+    "row = rows[0];\n"
     "size = sizes[0];\n"
     "for (int w = 1; w < team.size / 32; w++)\n"
     "if (sizes[w] > size || (sizes[w] == size && rows[w] < row)) {\n"
@@ -11396,7 +11407,7 @@ static const char ignis__text_linalg_cu_1[] =
     "}\n"
     "return failed;\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256, 2)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
     "ignis_linalg_lu(Matrix a, int *pivots, int *info, int rows, int n, long long pivot_batch, long long batch,\n"
     "int first, int lanes, int shared)\n"
     "{\n"
@@ -11421,7 +11432,7 @@ static const char ignis__text_linalg_cu_1[] =
     "if (live && team.rank == 0 && failed && !info[team.matrix])\n"
     "info[team.matrix] = failed;\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(128)\n"
+    "extern \"C\" __global__ void __launch_bounds__(IGNIS__LINALG_TEAM_THREADS)\n"
     "ignis_linalg_solve(Matrix x, Matrix a, Matrix b, int *info, int n, int columns, long long batch, int lanes)\n"
     "{\n"
     "const Team team(lanes);\n"
@@ -11457,10 +11468,10 @@ static const char ignis__text_linalg_cu_1[] =
     "{\n"
     "const long long step = (long long)gridDim.x * THREADS;\n"
     "for (long long item = (long long)blockIdx.x * THREADS + threadIdx.x; item < columns * batch; item += step) {\n"
-    "const long long matrix = item / columns, column = item % columns;\n"
-    "const int *const own = pivots + matrix * pivot_batch + first;\n"
-    "for (int k = 0; k < count; k++) {\n";
+    "const long long matrix = item / columns, column = item % columns;\n";
 static const char ignis__text_linalg_cu_2[] =
+    "const int *const own = pivots + matrix * pivot_batch + first;\n"
+    "for (int k = 0; k < count; k++) {\n"
     "const int other = own[k] - first;\n"
     "if (other == k)\n"
     "continue;\n"
@@ -11598,7 +11609,7 @@ static const char ignis__text_linalg_jacobi_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n\n"
     "#include \"linalg.cuh\"\n\n"
-    "#define THREADS 128\n"
+    "#define THREADS IGNIS__LINALG_TEAM_THREADS\n"
     "#define SWEEPS 30\n\n"
     "__device__ constexpr T epsilon() { return sizeof(T) == 8 ? T(2.220446049250313e-16) : T(1.1920928955078125e-07); }\n\n\n"
     "__device__ inline void pair_of(int round, int number, int n, int &p, int &q)\n"
@@ -11611,7 +11622,7 @@ static const char ignis__text_linalg_jacobi_cu_0[] =
     "{\n"
     "return Matrix{m.at + matrix * m.batch, m.row, m.column, 0};\n"
     "}\n\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256)\n"
+    "extern \"C\" __global__ void __launch_bounds__(IGNIS__LINALG_THREADS)\n"
     "ignis_linalg_jacobi_begin(Matrix work, Matrix j, T *scales, Matrix from, int rows, int columns, int n,\n"
     "int symmetric)\n"
     "{\n"
@@ -11637,8 +11648,7 @@ static const char ignis__text_linalg_jacobi_cu_0[] =
     "sum = team_sum(team, sum);\n"
     "if (threadIdx.x == 0) {\n"
     "scales[2 * matrix] = finite ? scale : not_a_number();\n"
-    "scales[2 * matrix + 1] =\n"
-    "symmetric ? epsilon() * sqrt(sum) / T(4 * rows) : epsilon() * sqrt(T(columns));\n"
+    "scales[2 * matrix + 1] = symmetric ? epsilon() * sqrt(sum) / T(4 * rows) : epsilon() * sqrt(T(columns));\n"
     "}\n"
     "}\n\n\n\n\n"
     "__device__ inline int find_angles(const Matrix &a, T *angles, int n, int round, T limit, int first, int step)\n"
@@ -11702,9 +11712,9 @@ static const char ignis__text_linalg_jacobi_cu_0[] =
     "const T limit = scales[2 * matrix + 1];\n"
     "const int stride = n | 1, count = n * n;\n"
     "T *const memory = block_memory();\n"
-    "const Matrix there = one_of(work, matrix), vectors = one_of(j, matrix);\n"
-    "const Matrix a = shared ? Matrix{memory, stride, 1, 0} : there,\n";
+    "const Matrix there = one_of(work, matrix), vectors = one_of(j, matrix);\n";
 static const char ignis__text_linalg_jacobi_cu_1[] =
+    "const Matrix a = shared ? Matrix{memory, stride, 1, 0} : there,\n"
     "v = shared ? Matrix{memory + n * stride, stride, 1, 0} : vectors;\n"
     "for (int item = (int)threadIdx.x; item < count && shared; item += (int)blockDim.x) {\n"
     "a(0, item / n, item % n) = there(0, item / n, item % n);\n"
@@ -11805,11 +11815,11 @@ static const char ignis__text_linalg_jacobi_cu_1[] =
     "rotating = 1;\n"
     "}\n"
     "__syncthreads();\n"
-    "}\n"
-    "if (!__syncthreads_or(rotating))\n"
-    "break;\n"
     "}\n";
 static const char ignis__text_linalg_jacobi_cu_2[] =
+    "if (!__syncthreads_or(rotating))\n"
+    "break;\n"
+    "}\n"
     "for (int item = (int)threadIdx.x; item < n * length && shared; item += (int)blockDim.x)\n"
     "there(0, item / length, item % length) = w(0, item / length, item % length);\n"
     "for (int item = (int)threadIdx.x; item < n * n && shared; item += (int)blockDim.x)\n"
@@ -11825,12 +11835,12 @@ static const char ignis__text_linalg_jacobi_cu_2[] =
     "if (sweep && !rotated[matrix * sweeps + sweep - 1])\n"
     "return;\n"
     "pair_of(round, (int)blockIdx.x, n + (n & 1), p, q);\n"
-    "if (q < n && make_orthogonal(team, one_of(work, matrix), one_of(j, matrix), p, q, n, length,\n"
-    "scales[2 * matrix + 1]) &&\n"
+    "if (q < n &&\n"
+    "make_orthogonal(team, one_of(work, matrix), one_of(j, matrix), p, q, n, length, scales[2 * matrix + 1]) &&\n"
     "threadIdx.x == 0)\n"
     "atomicAdd(&rotated[matrix * sweeps + sweep], 1);\n"
     "}\n\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256)\n"
+    "extern \"C\" __global__ void __launch_bounds__(IGNIS__LINALG_THREADS)\n"
     "ignis_linalg_jacobi_values(T *values, int *places, T *unsorted, Matrix work, const T *scales, int n, int length)\n"
     "{\n"
     "const Team team((int)blockDim.x);\n"
@@ -11855,7 +11865,7 @@ static const char ignis__text_linalg_jacobi_cu_2[] =
     "values[matrix * n + place] = x * scale;\n"
     "}\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256)\n"
+    "extern \"C\" __global__ void __launch_bounds__(IGNIS__LINALG_THREADS)\n"
     "ignis_linalg_jacobi_rows(Matrix to, Matrix from, const int *places, const T *scales, int n, int columns,\n"
     "long long batch)\n"
     "{\n"
@@ -11866,7 +11876,7 @@ static const char ignis__text_linalg_jacobi_cu_2[] =
     "to(matrix, places[matrix * n + i], c) = scale == scale ? from(matrix, i, c) : scale;\n"
     "}\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256)\n"
+    "extern \"C\" __global__ void __launch_bounds__(IGNIS__LINALG_THREADS)\n"
     "ignis_linalg_sign_columns(Matrix q, Matrix r, long long rows, int n, long long batch)\n"
     "{\n"
     "const long long count = batch * rows * n, step = (long long)gridDim.x * 256;\n"
@@ -11933,7 +11943,7 @@ static const char ignis__text_linalg_qr_cu_0[] =
     "team.sync();\n"
     "}\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(128)\n"
+    "extern \"C\" __global__ void __launch_bounds__(IGNIS__LINALG_TEAM_THREADS)\n"
     "ignis_linalg_qr(Matrix q, Matrix r, Matrix from, int rows, int columns, long long batch, int lanes)\n"
     "{\n"
     "const Team team(lanes);\n"
@@ -11965,10 +11975,10 @@ static const char ignis__text_linalg_qr_cu_0[] =
     "for (int j = team.rank; j < sides; j += team.size)\n"
     "q(team.matrix, i, j) = a(0, i, j);\n"
     "}\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256, 2)\n"
+    "extern \"C\" __global__ void __launch_bounds__(IGNIS__LINALG_THREADS, 2)\n"
     "ignis_linalg_qr_panel(Matrix a, Matrix v, Matrix t, int rows, int columns, long long batch)\n"
     "{\n"
-    "__shared__ T taus[32], dots[32];\n"
+    "__shared__ T taus[IGNIS__LINALG_QR_PANEL], dots[IGNIS__LINALG_QR_PANEL];\n"
     "const Team team((int)blockDim.x);\n"
     "const Matrix own = {&a(team.matrix, 0, 0), a.row, a.column, 0};\n"
     "const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;\n"
@@ -11988,11 +11998,11 @@ static const char ignis__text_linalg_qr_cu_0[] =
     "sum = ignis_warp_sum(sum);\n"
     "if (lane == 0)\n"
     "dots[i] = sum;\n"
-    "}\n"
+    "}\n";
+static const char ignis__text_linalg_qr_cu_1[] =
     "__syncthreads();\n"
     "if ((int)threadIdx.x < j) {\n"
-    "T sum = 0;\n";
-static const char ignis__text_linalg_qr_cu_1[] =
+    "T sum = 0;\n"
     "for (int p = (int)threadIdx.x; p < j; p++)\n"
     "sum += t(team.matrix, (int)threadIdx.x, p) * dots[p];\n"
     "t(team.matrix, (int)threadIdx.x, j) = -taus[j] * sum;\n"
@@ -12002,11 +12012,12 @@ static const char ignis__text_linalg_qr_cu_1[] =
     "__syncthreads();\n"
     "}\n"
     "}\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256)\n"
+    "extern \"C\" __global__ void __launch_bounds__(IGNIS__LINALG_THREADS)\n"
     "ignis_linalg_rank(int *info, Matrix r, int n, double tolerance, long long batch)\n"
     "{\n"
-    "const long long step = (long long)gridDim.x * 256;\n"
-    "for (long long matrix = (long long)blockIdx.x * 256 + threadIdx.x; matrix < batch; matrix += step) {\n"
+    "const long long step = (long long)gridDim.x * IGNIS__LINALG_THREADS;\n"
+    "for (long long matrix = (long long)blockIdx.x * IGNIS__LINALG_THREADS + threadIdx.x; matrix < batch;\n"
+    "matrix += step) {\n"
     "T most = 0;\n"
     "int found = 0;\n"
     "for (int i = 0; i < n; i++)\n"
@@ -16266,7 +16277,8 @@ static const char *const ignis__text_shared_attention_h[] = {
 
 static const char ignis__text_shared_border_h_0[] =
     "#pragma once\n\n\n"
-    "enum { IGNIS__BORDER_REFLECT, IGNIS__BORDER_REPLICATE, IGNIS__BORDER_CIRCULAR };\n\n\n\n"
+    "enum { IGNIS__BORDER_REFLECT, IGNIS__BORDER_REPLICATE, IGNIS__BORDER_CIRCULAR };\n\n"
+    "enum { IGNIS__BORDER_THREADS = 256 };\n\n\n\n"
     "typedef struct ignis__border {\n"
     "long long src[8], dst[8], before[8], src_stride[8], dst_stride[8];\n"
     "ignis__divisor by[8];\n"
@@ -16301,6 +16313,19 @@ static const char ignis__text_shared_channel_norm_h_0[] =
     "IGNIS__ASSERT_SIZE(ignis__channel_gradient, 120);\n";
 static const char *const ignis__text_shared_channel_norm_h[] = {
     ignis__text_shared_channel_norm_h_0,
+};
+
+static const char ignis__text_shared_cross_entropy_h_0[] =
+    "#pragma once\n\n"
+    "enum {\n"
+    "IGNIS__ROWS_EXACT = 2,\n"
+    "IGNIS__LOSS_WARP_THREADS = 640,\n"
+    "IGNIS__LOSS_THREADS = 256,\n"
+    "IGNIS__COUNT_BLOCKS = 64,\n"
+    "IGNIS__SHORT_ROW = 16\n"
+    "};\n";
+static const char *const ignis__text_shared_cross_entropy_h[] = {
+    ignis__text_shared_cross_entropy_h_0,
 };
 
 static const char ignis__text_shared_divisor_h_0[] =
@@ -16370,7 +16395,23 @@ static const char *const ignis__text_shared_fft_h[] = {
 };
 
 static const char ignis__text_shared_gemm_h_0[] =
-    "#pragma once\n\n\n\n\n\n\n\n"
+    "#pragma once\n\n\n\n\n"
+    "enum {\n"
+    "IGNIS__ACTIVATION_NONE,\n"
+    "IGNIS__ACTIVATION_RELU,\n"
+    "IGNIS__ACTIVATION_GELU,\n\n\n\n"
+    "IGNIS__ACTIVATION_GATED,\n\n\n"
+    "IGNIS__ACTIVATION_PAIRED\n"
+    "};\n\n\n"
+    "enum { IGNIS__NO_OPERAND, IGNIS__OPERAND_A, IGNIS__OPERAND_B };\n\n\n"
+    "enum { IGNIS__SHARE_NOTHING, IGNIS__SHARE_A, IGNIS__SHARE_B };\n\n\n"
+    "enum {\n"
+    "IGNIS__GEMM_THREADS = 256,\n"
+    "IGNIS__GEMM_COLUMNS = 128,\n"
+    "IGNIS__GEMM_FINISH_ROWS = 16,\n"
+    "IGNIS__GEMM_APPLY_ROWS = 32,\n"
+    "IGNIS__GEMM_SUMS_COLUMNS = 32\n"
+    "};\n\n\n\n\n\n"
     "typedef struct ignis__patches {\n"
     "ignis__divisor rows, columns;\n"
     "ignis__divisor channels, across;\n"
@@ -16423,7 +16464,15 @@ static const char ignis__text_shared_gemm_h_0[] =
     "long long row, stride, rows;\n"
     "} ignis__gemm_copy;\n"
     "IGNIS__ASSERT_SIZE(ignis__gemm_copy, 40);\n\n\n"
+    "enum {\n"
+    "IGNIS__DEPTHWISE_THREADS = 256,\n"
+    "IGNIS__DEPTHWISE_ACROSS = 16,\n"
+    "IGNIS__DEPTHWISE_PIXELS = 4,\n"
+    "IGNIS__DEPTHWISE_STRIP = 4,\n"
+    "IGNIS__DEPTHWISE_TAPS = 9\n"
+    "};\n\n\n"
     "enum { IGNIS__UNFOLD_ROWS, IGNIS__UNFOLD_COLUMNS, IGNIS__UNFOLD_PLANES };\n\n"
+    "enum { IGNIS__UNFOLD_THREADS = 256 };\n\n"
     "typedef struct ignis__unfolding {\n"
     "ignis__patches patches;\n"
     "ignis__divisor packs;\n"
@@ -16522,6 +16571,12 @@ static const char *const ignis__text_shared_index_h[] = {
 
 static const char ignis__text_shared_linalg_h_0[] =
     "#pragma once\n\n"
+    "enum {\n"
+    "IGNIS__LINALG_SMALL = 64,\n"
+    "IGNIS__LINALG_QR_PANEL = 32,\n"
+    "IGNIS__LINALG_THREADS = 256,\n"
+    "IGNIS__LINALG_TEAM_THREADS = 128\n"
+    "};\n\n\n"
     "typedef struct ignis__matrix_view {\n"
     "IGNIS__POINTER(T) at;\n"
     "long long row, column, batch;\n"
@@ -16711,13 +16766,11 @@ static const char *const ignis__text_shared_tensor_map_h[] = {
 
 static const char ignis__text_softmax_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n"
-    "#include \"softmax.cuh\"\n\n"
-    "#define EXACT 2\n\n"
+    "#include \"softmax.cuh\"\n"
+    "#include \"shared/cross_entropy.h\"\n\n"
     "#define ROUND_BLOCKS (sizeof(T) == 8 ? 4 : 8)\n"
     "#define LOSS_RESIDENT \\\n"
-    "(sizeof(T) > 2 || __CUDA_ARCH__ < 800 ? 640 : __CUDA_ARCH__ < 1000 ? 1280 : 960)\n"
-    "#define LOSS_WARP_THREADS 640\n"
-    "#define LOSS_THREADS 256\n\n\n\n"
+    "(sizeof(T) > 2 || __CUDA_ARCH__ < 800 ? 640 : __CUDA_ARCH__ < 1000 ? 1280 : 960)\n\n\n\n"
     "template <typename Team, int N> __device__ void forward(T *y, const T *x, long long rows, long long n, int kept)\n"
     "{\n"
     "each_forward<Team, N>(y, x, rows, n, kept, [](long long, const exponentials &all) {\n"
@@ -16820,9 +16873,9 @@ static const char ignis__text_softmax_cu_0[] =
     "if constexpr (ahead)\n"
     "Row(from, all.n).load(words, from);\n"
     "};\n"
-    "if (Team::first() < all.rows)\n";
+    "if (Team::first() < all.rows)\n"
+    "load_ahead(Team::first());\n";
 static const char ignis__text_softmax_cu_1[] =
-    "load_ahead(Team::first());\n"
     "int next = Team::one_round ? class_at(Team::first()) : -2;\n"
     "for (long long turn = Team::first(); turn < all.rows; turn += Team::count()) {\n"
     "const long long r = row_of(turn);\n"
@@ -16909,17 +16962,16 @@ static const char ignis__text_softmax_cu_1[] =
     "}\n"
     "clear<Team>(to, all.n, all.stride);\n"
     "}\n"
-    "}\n\n"
-    "#define COUNT_BLOCKS 64\n\n\n"
+    "}\n\n\n"
     "struct ignis_count {\n"
-    "long long of_block[COUNT_BLOCKS];\n"
+    "long long of_block[IGNIS__COUNT_BLOCKS];\n"
     "unsigned done;\n"
     "};\n\n\n\n"
     "__device__ inline Wide scale_of(int mean, long long counted) { return mean ? Wide(1) / Wide(counted) : Wide(1); }\n\n\n"
     "__device__ inline Wide scale_of(int mean, const ignis_count *count)\n"
     "{\n"
     "long long counted = 0;\n"
-    "for (int i = threadIdx.x % 32; i < COUNT_BLOCKS; i += 32)\n"
+    "for (int i = threadIdx.x % 32; i < IGNIS__COUNT_BLOCKS; i += 32)\n"
     "counted += count->of_block[i];\n"
     "return scale_of(mean, ignis_warp_sum(counted));\n"
     "}\n\n"
@@ -16944,11 +16996,11 @@ static const char ignis__text_softmax_cu_1[] =
     "if (threadIdx.x == 0) {\n"
     "is_last = ignis_ptx_atom_add_acq_rel(done, 1) == gridDim.x - 1;\n"
     "if (is_last)\n"
-    "*done = 0;\n";
-static const char ignis__text_softmax_cu_2[] =
+    "*done = 0;\n"
     "}\n"
     "__syncthreads();\n"
-    "return is_last;\n"
+    "return is_last;\n";
+static const char ignis__text_softmax_cu_2[] =
     "}\n\n\n\n"
     "__device__ inline void hand_over(Wide *loss, Wide *scale, Wide *losses, ignis_count *count, tally mine)\n"
     "{\n"
@@ -16973,7 +17025,7 @@ static const char ignis__text_softmax_cu_2[] =
     "ignis_grid_dependency();\n"
     "const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};\n"
     "tally mine = {scale_of(mean, count), 0};\n"
-    "if (packed == EXACT)\n"
+    "if (packed == IGNIS__ROWS_EXACT)\n"
     "cross_entropy<ignis_warp_team, PACK, true>(mine, gradient, all, 0);\n"
     "else\n"
     "cross_entropy<ignis_warp_team, PACK>(mine, gradient, all, 0);\n"
@@ -17030,16 +17082,15 @@ static const char ignis__text_softmax_cu_2[] =
     "const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};\n"
     "if (packed)\n"
     "cross_entropy_backward<ignis_block_team, PACK>(gradient, grad, all, scale);\n"
-    "else\n";
-static const char ignis__text_softmax_cu_3[] =
+    "else\n"
     "cross_entropy_backward<ignis_block_team, 1>(gradient, grad, all, scale);\n"
-    "}\n\n"
+    "}\n\n";
+static const char ignis__text_softmax_cu_3[] =
     "#if IGNIS_T == 4\n"
     "#define SINGLE_THREADS 256\n"
     "#else\n"
     "#define SINGLE_THREADS 1024\n"
-    "#endif\n\n"
-    "#define SHORT_ROW 16\n\n\n\n"
+    "#endif\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(SINGLE_THREADS, 1)\n"
     "ignis_cross_entropy_few(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets,\n"
     "int target_bytes, long long rows, long long n, long long stride, long long ignore_index,\n"
@@ -17050,8 +17101,8 @@ static const char ignis__text_softmax_cu_3[] =
     "const Wide factor =\n"
     "scale_of(mean, __syncthreads_count(threadIdx.x < rows && all.target(threadIdx.x) != ignore_index));\n"
     "tally mine = {factor, 0};\n"
-    "if (n <= SHORT_ROW)\n"
-    "cross_entropy<thread_team, 1, false, SHORT_ROW>(mine, gradient, all, 0);\n"
+    "if (n <= IGNIS__SHORT_ROW)\n"
+    "cross_entropy<thread_team, 1, false, IGNIS__SHORT_ROW>(mine, gradient, all, 0);\n"
     "else\n"
     "cross_entropy<ignis_warp_team, PACK>(mine, gradient, all, 0);\n"
     "const Wide sum = ignis_block_sum(mine.loss);\n"
@@ -17145,11 +17196,11 @@ static const char ignis__text_softmax_cu_3[] =
     "#pragma unroll\n"
     "for (int p = 0; p < IGNIS_ROW_PACKS; p++)\n"
     "if (Team::is_block || p * 32 * PACK < n)\n"
-    "#pragma unroll\n";
-static const char ignis__text_softmax_cu_4[] =
+    "#pragma unroll\n"
     "for (int i = 0; i < PACK; i++)\n"
     "some.sum += exp_of(ignis_wide_at(xs[p], i));\n"
-    "if (Team::is_block)\n"
+    "if (Team::is_block)\n";
+static const char ignis__text_softmax_cu_4[] =
     "column += warps * size;\n"
     "else\n"
     "left &= left - 1;\n"
@@ -17162,7 +17213,7 @@ static const char ignis__text_softmax_cu_4[] =
     "}\n"
     "}\n"
     "if constexpr (Team::is_block) {\n"
-    "__shared__ exponentials of_warps[LOSS_THREADS / 32][32];\n"
+    "__shared__ exponentials of_warps[IGNIS__LOSS_THREADS / 32][32];\n"
     "__syncthreads();\n"
     "of_warps[warp][lane] = sums;\n"
     "__syncthreads();\n"
@@ -17204,7 +17255,7 @@ static const char ignis__text_softmax_cu_4[] =
     "loss[0] = sum * factor;\n"
     "}\n"
     "}\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(LOSS_WARP_THREADS, LOSS_RESIDENT / LOSS_WARP_THREADS)\n"
+    "extern \"C\" __global__ void __launch_bounds__(IGNIS__LOSS_WARP_THREADS, LOSS_RESIDENT / IGNIS__LOSS_WARP_THREADS)\n"
     "ignis_cross_entropy_loss_warp(Wide *loss, Wide *scale, Wide *log_sums, T *, const T *logits, const void *targets,\n"
     "int target_bytes, long long rows, long long n, long long stride,\n"
     "long long ignore_index, int mean, ignis_losses *losses, unsigned *done, int, int)\n"
@@ -17213,7 +17264,7 @@ static const char ignis__text_softmax_cu_4[] =
     "const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};\n"
     "cross_entropy_loss<ignis_warp_team>(loss, scale, all, mean, losses, done);\n"
     "}\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(LOSS_THREADS, LOSS_RESIDENT / LOSS_THREADS)\n"
+    "extern \"C\" __global__ void __launch_bounds__(IGNIS__LOSS_THREADS, LOSS_RESIDENT / IGNIS__LOSS_THREADS)\n"
     "ignis_cross_entropy_loss_block(Wide *loss, Wide *scale, Wide *log_sums, T *, const T *logits, const void *targets,\n"
     "int target_bytes, long long rows, long long n, long long stride,\n"
     "long long ignore_index, int mean, ignis_losses *losses, unsigned *done, int, int)\n"
@@ -17892,7 +17943,7 @@ static const char ignis__text_unfold_cu_0[] =
     "#include \"ignis.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "#include \"gemm.cuh\"\n\n"
-    "#define THREADS 256\n"
+    "#define THREADS IGNIS__UNFOLD_THREADS\n"
     "#define PACK (16 / (int)sizeof(T))\n\n"
     "template <int N> __device__ inline void unfold(T *rows, const T *image, const ignis__unfolding &p)\n"
     "{\n"
@@ -18202,7 +18253,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_mma_cu = {
 static const ignis__source *const ignis__includes_shared_tensor_map_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_tensor_map_h = {
-    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 90};
+    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 91};
 
 static const ignis__source *const ignis__includes_hopper_cuh[] = {
     &ignis__source_shared_tensor_map_h,
@@ -18224,7 +18275,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_hopper_cu = {
 static const ignis__source *const ignis__includes_shared_rope_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_rope_h = {
-    "shared/rope.h", 0x11017c6c7b96d939ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 86};
+    "shared/rope.h", 0x11017c6c7b96d939ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 87};
 
 static const ignis__source *const ignis__includes_rope_cuh[] = {
     &ignis__source_shared_rope_h,
@@ -18259,7 +18310,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_mma_cu = {
 static const ignis__source *const ignis__includes_shared_divisor_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_divisor_h = {
-    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 76};
+    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 77};
 
 static const ignis__source *const ignis__includes_divisor_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18272,7 +18323,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_divisor_cuh = {
 static const ignis__source *const ignis__includes_shared_border_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_border_h = {
-    "shared/border.h", 0xf95f91bfb608d387ULL, IGNIS__PIECES_OF_TENSORS(shared_border_h), ignis__includes_shared_border_h, 73};
+    "shared/border.h", 0xab6b6c7644fd043fULL, IGNIS__PIECES_OF_TENSORS(shared_border_h), ignis__includes_shared_border_h, 73};
 
 static const ignis__source *const ignis__includes_border_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18282,7 +18333,7 @@ static const ignis__source *const ignis__includes_border_cu[] = {
     &ignis__source_shared_divisor_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_border_cu = {
-    "border.cu", 0xae3bae0116c9f21eULL, IGNIS__PIECES_OF_TENSORS(border_cu), ignis__includes_border_cu, 12};
+    "border.cu", 0x3a1e46fe3669cb93ULL, IGNIS__PIECES_OF_TENSORS(border_cu), ignis__includes_border_cu, 12};
 
 static const ignis__source *const ignis__includes_shared_channel_norm_h[] = {
     NULL};
@@ -18329,7 +18380,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_collective_cu = {
 static const ignis__source *const ignis__includes_shared_gemm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_gemm_h = {
-    "shared/gemm.h", 0xe9d49681fdff0e95ULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 79};
+    "shared/gemm.h", 0x0b9de9f24c1ccfa4ULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 80};
 
 static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18340,7 +18391,7 @@ static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_cuh = {
-    "gemm.cuh", 0x43372193c16e9c76ULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh), ignis__includes_gemm_cuh, 28};
+    "gemm.cuh", 0xda46f6d1a556aa75ULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh), ignis__includes_gemm_cuh, 28};
 
 static const ignis__source *const ignis__includes_depthwise_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18352,7 +18403,7 @@ static const ignis__source *const ignis__includes_depthwise_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_depthwise_cu = {
-    "depthwise.cu", 0x25bc655a65c95b53ULL, IGNIS__PIECES_OF_TENSORS(depthwise_cu), ignis__includes_depthwise_cu, 17};
+    "depthwise.cu", 0xb166229a0388cbcaULL, IGNIS__PIECES_OF_TENSORS(depthwise_cu), ignis__includes_depthwise_cu, 17};
 
 static const ignis__source *const ignis__includes_distribution_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18377,7 +18428,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_elementwise_cu = {
 static const ignis__source *const ignis__includes_shared_embedding_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_embedding_h = {
-    "shared/embedding.h", 0xb2c0394bd8f6629eULL, IGNIS__PIECES_OF_TENSORS(shared_embedding_h), ignis__includes_shared_embedding_h, 77};
+    "shared/embedding.h", 0xb2c0394bd8f6629eULL, IGNIS__PIECES_OF_TENSORS(shared_embedding_h), ignis__includes_shared_embedding_h, 78};
 
 static const ignis__source *const ignis__includes_embedding_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18390,7 +18441,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_embedding_cu = {
 static const ignis__source *const ignis__includes_shared_fft_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_fft_h = {
-    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 78};
+    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 79};
 
 static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18421,12 +18472,12 @@ IGNIS__PRIVATE const ignis__source ignis__source_fft_rows_cu = {
 static const ignis__source *const ignis__includes_shared_index_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_index_h = {
-    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 81};
+    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 82};
 
 static const ignis__source *const ignis__includes_shared_strided_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_strided_h = {
-    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 89};
+    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 90};
 
 static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18434,7 +18485,7 @@ static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_shared_strided_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_strided_cuh = {
-    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 94};
+    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 95};
 
 static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18449,7 +18500,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_gather_cu = {
 static const ignis__source *const ignis__includes_gemm_tile_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_tile_cuh = {
-    "gemm_tile.cuh", 0xc4e8bbeab23b9e53ULL, IGNIS__PIECES_OF_TENSORS(gemm_tile_cuh), ignis__includes_gemm_tile_cuh, 36};
+    "gemm_tile.cuh", 0x4159f229794b0a2bULL, IGNIS__PIECES_OF_TENSORS(gemm_tile_cuh), ignis__includes_gemm_tile_cuh, 36};
 
 static const ignis__source *const ignis__includes_gemm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18462,7 +18513,7 @@ static const ignis__source *const ignis__includes_gemm_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_cu = {
-    "gemm.cu", 0xedf7b5126a12440bULL, IGNIS__PIECES_OF_TENSORS(gemm_cu), ignis__includes_gemm_cu, 27};
+    "gemm.cu", 0x948528a7fc36acd7ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu), ignis__includes_gemm_cu, 27};
 
 static const ignis__source *const ignis__includes_gemm_grouped_cuh[] = {
     NULL};
@@ -18486,7 +18537,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_gemm_grouped_cu = {
 static const ignis__source *const ignis__includes_gemm_mma_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_mma_cuh = {
-    "gemm_mma.cuh", 0x7a129815e9043836ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cuh), ignis__includes_gemm_mma_cuh, 35};
+    "gemm_mma.cuh", 0x873c45c75ee39b19ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cuh), ignis__includes_gemm_mma_cuh, 35};
 
 static const ignis__source *const ignis__includes_gemm_grouped_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18506,7 +18557,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_gemm_grouped_mma_cu = {
 static const ignis__source *const ignis__includes_gemm_hopper_ahead_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_ahead_cuh = {
-    "gemm_hopper_ahead.cuh", 0x3d812ef915ac856dULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 33};
+    "gemm_hopper_ahead.cuh", 0xdd2cd732305049a9ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 33};
 
 static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18522,7 +18573,7 @@ static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_cu = {
-    "gemm_hopper.cu", 0x24a4188b4f920abfULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 32};
+    "gemm_hopper.cu", 0xa492a00c2e526f00ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 32};
 
 static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18541,7 +18592,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_gemm_mma_cu = {
 static const ignis__source *const ignis__includes_shared_image_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_image_h = {
-    "shared/image.h", 0xf12db4361cefe97bULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 80};
+    "shared/image.h", 0xf12db4361cefe97bULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 81};
 
 static const ignis__source *const ignis__includes_grid_sample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18579,7 +18630,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_image_cuh = {
 static const ignis__source *const ignis__includes_shared_linalg_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_linalg_h = {
-    "shared/linalg.h", 0x917ab097fb62cea1ULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 82};
+    "shared/linalg.h", 0xfeaee0f1cbd285bdULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 83};
 
 static const ignis__source *const ignis__includes_linalg_cuh[] = {
     &ignis__source_shared_linalg_h,
@@ -18594,7 +18645,7 @@ static const ignis__source *const ignis__includes_linalg_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cu = {
-    "linalg.cu", 0x828958a7cdbc9e6eULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 41};
+    "linalg.cu", 0x2a006f0eebcb8404ULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 41};
 
 static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18603,7 +18654,7 @@ static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_jacobi_cu = {
-    "linalg_jacobi.cu", 0xd0d59ecd33a2321eULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 43};
+    "linalg_jacobi.cu", 0xed7b24330064bfd4ULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 43};
 
 static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18612,14 +18663,14 @@ static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_qr_cu = {
-    "linalg_qr.cu", 0x0cd7b3a1f4a49aa9ULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu), ignis__includes_linalg_qr_cu, 44};
+    "linalg_qr.cu", 0x6d46d83c3949253bULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu), ignis__includes_linalg_qr_cu, 44};
 
 static const ignis__source *const ignis__includes_softmax_cuh[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cuh = {
-    "softmax.cuh", 0x11c1c60fc8b10ae2ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 92};
+    "softmax.cuh", 0x11c1c60fc8b10ae2ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 93};
 
 static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18638,7 +18689,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_map_cuh = {
 static const ignis__source *const ignis__includes_shared_norm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_norm_h = {
-    "shared/norm.h", 0x1a4f7e73366ee1eeULL, IGNIS__PIECES_OF_TENSORS(shared_norm_h), ignis__includes_shared_norm_h, 83};
+    "shared/norm.h", 0x1a4f7e73366ee1eeULL, IGNIS__PIECES_OF_TENSORS(shared_norm_h), ignis__includes_shared_norm_h, 84};
 
 static const ignis__source *const ignis__includes_norm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18745,7 +18796,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_norm_wide_cu = {
 static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
-    "shared/optimizer.h", 0x8d57a59845791487ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 84};
+    "shared/optimizer.h", 0x8d57a59845791487ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 85};
 
 static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18806,7 +18857,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_random_cu = {
 static const ignis__source *const ignis__includes_shared_reduce_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_reduce_h = {
-    "shared/reduce.h", 0x3c016b01a1b3eb2cULL, IGNIS__PIECES_OF_TENSORS(shared_reduce_h), ignis__includes_shared_reduce_h, 85};
+    "shared/reduce.h", 0x3c016b01a1b3eb2cULL, IGNIS__PIECES_OF_TENSORS(shared_reduce_h), ignis__includes_shared_reduce_h, 86};
 
 static const ignis__source *const ignis__includes_reduce_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18828,7 +18879,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_rope_cu = {
 static const ignis__source *const ignis__includes_shared_scan_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_scan_h = {
-    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 87};
+    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 88};
 
 static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18855,18 +18906,24 @@ static const ignis__source *const ignis__includes_shape_cu[] = {
 IGNIS__PRIVATE const ignis__source ignis__source_shape_cu = {
     "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 70};
 
+static const ignis__source *const ignis__includes_shared_cross_entropy_h[] = {
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_shared_cross_entropy_h = {
+    "shared/cross_entropy.h", 0xa4dbfd95cde3192bULL, IGNIS__PIECES_OF_TENSORS(shared_cross_entropy_h), ignis__includes_shared_cross_entropy_h, 76};
+
 static const ignis__source *const ignis__includes_shared_sort_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_sort_h = {
-    "shared/sort.h", 0x863218b266515ff9ULL, IGNIS__PIECES_OF_TENSORS(shared_sort_h), ignis__includes_shared_sort_h, 88};
+    "shared/sort.h", 0x863218b266515ff9ULL, IGNIS__PIECES_OF_TENSORS(shared_sort_h), ignis__includes_shared_sort_h, 89};
 
 static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
+    &ignis__source_shared_cross_entropy_h,
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cu = {
-    "softmax.cu", 0x2d5064fa7002144cULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 91};
+    "softmax.cu", 0xd77be6e74b45b51cULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 92};
 
 static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18874,7 +18931,7 @@ static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_shared_sort_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_sort_cu = {
-    "sort.cu", 0x5c59c9dcd695e400ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 93};
+    "sort.cu", 0x5c59c9dcd695e400ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 94};
 
 static const ignis__source *const ignis__includes_unfold_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18886,7 +18943,7 @@ static const ignis__source *const ignis__includes_unfold_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_unfold_cu = {
-    "unfold.cu", 0x6459bca4f72f0a71ULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 95};
+    "unfold.cu", 0x2af1c36afef10a7eULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 96};
 
 static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18897,7 +18954,7 @@ static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_upsample_cu = {
-    "upsample.cu", 0x822ce9bde2f3171cULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 96};
+    "upsample.cu", 0x822ce9bde2f3171cULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 97};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -18980,6 +19037,7 @@ IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
     &ignis__source_shared_border_h,
     &ignis__source_shared_channel_norm_h,
     &ignis__source_shared_collective_h,
+    &ignis__source_shared_cross_entropy_h,
     &ignis__source_shared_divisor_h,
     &ignis__source_shared_embedding_h,
     &ignis__source_shared_fft_h,

@@ -12,7 +12,7 @@
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
 
-#define THREADS 256
+#define THREADS IGNIS__BORDER_THREADS
 #define PACK (16 / (int)sizeof(T))
 
 /*  Returns the coordinate in src of coordinate at of dst, which counts from the first element of src. */

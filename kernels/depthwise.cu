@@ -2,7 +2,7 @@
 /*  depthwise.cu - convolutions of which each channel is one of its own, in plain CUDA C
 
     One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. The parameters are those of
-    a product with patches whose batches are the channels. Blocks of 256 threads: `across` of them have packs
+    a product with patches whose batches are the channels. Blocks of THREADS threads: `across` of them have packs
     of channels next to each other, the others pixels. Sums in float, of f64 in double, in a fixed order.
 
     With -DIGNIS_TAPS=<columns of taps> -DIGNIS_STRIDE=<along columns>, where there is one pixel from a tap to
@@ -18,7 +18,7 @@
 typedef ignis_type<IGNIS_T> T;
 #include "gemm.cuh"
 
-constexpr int PACK = 16 / sizeof(T), MOST_ACROSS = 16;
+constexpr int PACK = 16 / sizeof(T), MOST_ACROSS = IGNIS__DEPTHWISE_ACROSS, THREADS = IGNIS__DEPTHWISE_THREADS;
 
 /*  Where a thread of a block works: the channels of its slab, N of them from `channel` on. */
 template <int N> struct Slab {
@@ -26,7 +26,7 @@ template <int N> struct Slab {
     bool exists;
 
     __device__ Slab(const Product &p, int across)
-        : across(across), width(across * N), down(256 / across), line(threadIdx.x / across)
+        : across(across), width(across * N), down(THREADS / across), line(threadIdx.x / across)
     {
         const int slabs = ((int)p.batch + width - 1) / width;
         first = blockIdx.x % slabs * width;
@@ -42,7 +42,7 @@ template <int N> struct Slab {
     are in shared memory. */
 template <int N> __device__ inline void convolve(const Product &p, int across)
 {
-    constexpr int TAPS = 32, PIXELS = 4;
+    constexpr int TAPS = 32, PIXELS = IGNIS__DEPTHWISE_PIXELS;
     __shared__ Wide weights[TAPS][MOST_ACROSS * N];
     const ignis__patches &q = p.patches;
     const Slab<N> slab(p, across);
@@ -64,7 +64,7 @@ template <int N> __device__ inline void convolve(const Product &p, int across)
     for (int first = 0; first < p.k; first += TAPS) {
         const int taps = min(TAPS, (int)p.k - first);
         __syncthreads();
-        for (int i = threadIdx.x; i < taps * slab.width; i += 256) {
+        for (int i = threadIdx.x; i < taps * slab.width; i += THREADS) {
             const int channel = i / taps, tap = i % taps;
             weights[tap][channel] =
                 slab.first + channel < p.batch
@@ -112,8 +112,8 @@ template <int N> __device__ inline void convolve(const Product &p, int across)
     result, times the patches of b. A block has some taps. */
 template <int N> __device__ inline void weights(const Product &p, int across)
 {
-    constexpr int TAPS = 9;
-    __shared__ Wide room[256 * N];
+    constexpr int TAPS = IGNIS__DEPTHWISE_TAPS;
+    __shared__ Wide room[THREADS * N];
     const ignis__patches &q = p.patches;
     const Slab<N> slab(p, across);
     const int taps = (int)p.n, chunks = (taps + TAPS - 1) / TAPS, first = slab.rest % chunks * TAPS,
@@ -173,7 +173,7 @@ template <int N> __device__ inline void weights(const Product &p, int across)
 
 /* >>strips ------------------------------------------------------------------------------------------------------ */
 
-constexpr int STRIP = 4, COLUMNS = IGNIS_TAPS ? IGNIS_TAPS : 1,
+constexpr int STRIP = IGNIS__DEPTHWISE_STRIP, COLUMNS = IGNIS_TAPS ? IGNIS_TAPS : 1,
               READ = (STRIP - 1) * IGNIS_STRIDE + COLUMNS; /* pixels */
 
 /*  A strip of the grid: its first pixel, and the number that exist. */
@@ -213,7 +213,7 @@ __device__ inline void convolve_strips(const Product &p, int across, const ignis
     const Slab<PACK> slab(p, across);
     const int slabs = ((int)p.batch + slab.width - 1) / slab.width, taps = (int)p.k, rows = taps / COLUMNS;
     const int end = (int)(p.m / q.columns.size) * (int)strips.size, step = (int)gridDim.x / slabs * slab.down;
-    for (int i = threadIdx.x; i < taps * slab.width; i += 256) {
+    for (int i = threadIdx.x; i < taps * slab.width; i += THREADS) {
         const int channel = i / taps, tap = i % taps;
         weights[tap][channel] = slab.first + channel < p.batch
                                     ? Wide(p.b[(slab.first + channel) * p.batch_b + weight_tap(q, patch_tap(q, tap))])
@@ -271,7 +271,7 @@ __device__ inline void convolve_strips(const Product &p, int across, const ignis
 __device__ inline void weights_of_strips(const Product &p, int across, const ignis__divisor &strips)
 {
     constexpr int ROWS = COLUMNS == 3 ? 3 : 1;
-    __shared__ Wide room[256 * PACK];
+    __shared__ Wide room[THREADS * PACK];
     const ignis__patches &q = p.patches;
     const Slab<PACK> slab(p, across);
     const int taps = (int)p.n, rows = taps / COLUMNS, chunks = (rows + ROWS - 1) / ROWS,
@@ -335,18 +335,18 @@ __device__ inline void weights_of_strips(const Product &p, int across, const ign
 }
 
 #if IGNIS_TAPS
-extern "C" __global__ void __launch_bounds__(256, IGNIS_TAPS == 3 ? 2 : 1)
+extern "C" __global__ void __launch_bounds__(THREADS, IGNIS_TAPS == 3 ? 2 : 1)
     ignis_depthwise(const Product p, int across, ignis__divisor strips)
 {
     convolve_strips(p, across, strips);
 }
-extern "C" __global__ void __launch_bounds__(256, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ignis_depthwise_weights(const Product p, int across, ignis__divisor strips)
 {
     weights_of_strips(p, across, strips);
 }
 #else
-#define KERNEL extern "C" __global__ void __launch_bounds__(256, 2)
+#define KERNEL extern "C" __global__ void __launch_bounds__(THREADS, 2)
 KERNEL ignis_depthwise(const Product p, int across) { convolve<PACK>(p, across); }
 KERNEL ignis_depthwise_unpacked(const Product p, int across)
 {

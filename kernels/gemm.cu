@@ -12,7 +12,7 @@ typedef ignis_type<IGNIS_T> T;
 #include "gemm_tile.cuh"
 
 /*  blocks: on an SM, which bounds registers. */
-#define KERNEL(blocks) extern "C" __global__ void __launch_bounds__(256, blocks)
+#define KERNEL(blocks) extern "C" __global__ void __launch_bounds__(IGNIS__GEMM_THREADS, blocks)
 
 /*  Tiles of 128 x 128, and of 64 x 64. */
 KERNEL(1) ignis_gemm(const Product p)
@@ -45,15 +45,16 @@ KERNEL(1) ignis_gemm_tiny(const __grid_constant__ Products products, unsigned fi
         struct {
             Wide results[WARPS][BM][BN + 4], rows[WARPS][BM];
         };
-        Wide sums[256 / (BN / (16 / sizeof(T)))][BN];
+        Wide sums[IGNIS__GEMM_THREADS / (BN / (16 / sizeof(T)))][BN];
     };
     __shared__ Shared shared;
     ignis_grid_dependents_launch();
     const bool second = !IGNIS_PATCHES && blockIdx.x >= first_blocks;
     const Product &p = products.of[second];
     const Place place(p, blockIdx.x - (second ? first_blocks : 0), BM, BN);
-    const Loader<PATCHES_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);
-    const Loader<PATCHES_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);
+    const Loader<IGNIS__OPERAND_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);
+    const Loader<IGNIS__OPERAND_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b,
+                                             p.row_b);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, down = lane / 8 * 4, across = lane % 8 * 4;
     const bool sums_rows = p.row_sums && place.column == 0 && lane < BM;
     Wide next_a[a.count], next_b[b.count], sum[4][4], row_sum = 0;
@@ -66,8 +67,8 @@ KERNEL(1) ignis_gemm_tiny(const __grid_constant__ Products products, unsigned fi
     ignis_grid_dependency_wait(a.prepared() | b.prepared());
     a.load(next_a, place.first_k, place.end_k);
     b.load(next_b, place.first_k, place.end_k);
-    static_assert(BM * BN * sizeof(T) <= 256 * 16, "a thread has a single row");
-    Epilogue<256, BN, true> epilogue(p, place, threadIdx.x);
+    static_assert(BM * BN * sizeof(T) <= IGNIS__GEMM_THREADS * 16, "a thread has a single row");
+    Epilogue<IGNIS__GEMM_THREADS, BN, true> epilogue(p, place, threadIdx.x);
 #pragma unroll 1
     for (long long k = place.first_k; k < place.end_k; k += BK) {
         __syncthreads(); /* everybody has done with the step before */
@@ -119,7 +120,7 @@ KERNEL(1) ignis_gemm_tiny(const __grid_constant__ Products products, unsigned fi
         p.row_sums[place.split * p.m + place.row + threadIdx.x] =
             add_up([&](int w) { return shared.rows[w][threadIdx.x]; });
     if (p.partial) {
-        store_partial<256, BN>(p, place, threadIdx.x, 0, BM, result);
+        store_partial<IGNIS__GEMM_THREADS, BN>(p, place, threadIdx.x, 0, BM, result);
         return;
     }
     epilogue.strip(0, BM, result);
@@ -163,7 +164,7 @@ __device__ inline void copy_pack(const ignis__gemm_copy &p, long long at)
 KERNEL(2) ignis_gemm_pack(const ignis__gemm_copy first, const ignis__gemm_copy second)
 {
     ignis_grid_dependency();
-    const long long at = blockIdx.x * 256LL + threadIdx.x, of_first = packs_of(first);
+    const long long at = blockIdx.x * (long long)IGNIS__GEMM_THREADS + threadIdx.x, of_first = packs_of(first);
     if (at < of_first)
         copy_pack(first, at);
     else
@@ -175,10 +176,10 @@ KERNEL(2) ignis_gemm_pack(const ignis__gemm_copy first, const ignis__gemm_copy s
 KERNEL(2) ignis_gemm_finish(const Product p)
 {
     ignis_grid_dependency();
-    constexpr int rows = 16, ahead = 8, N = 16 / sizeof(T), wide = 16 / sizeof(Wide);
-    const Place place(p, blockIdx.x, rows, 128);
+    constexpr int rows = IGNIS__GEMM_FINISH_ROWS, ahead = 8, N = 16 / sizeof(T), wide = 16 / sizeof(Wide);
+    const Place place(p, blockIdx.x, rows, IGNIS__GEMM_COLUMNS);
     __shared__ Wide room[16 / sizeof(T) * 2 * 128];
-    Epilogue<256, 128> epilogue(p, place, threadIdx.x);
+    Epilogue<IGNIS__GEMM_THREADS, IGNIS__GEMM_COLUMNS> epilogue(p, place, threadIdx.x);
     const Wide *const first = (const Wide *)p.partial + (place.batch * p.m + place.row) * p.n + place.column;
     const long long part = p.batch * p.m * p.n;
     const auto sum_up =
@@ -218,10 +219,10 @@ KERNEL(2) ignis_gemm_finish(const Product p)
 KERNEL(2) ignis_gemm_apply(const Product p)
 {
     ignis_grid_dependency();
-    constexpr int rows = 32, N = 16 / sizeof(T);
-    const Place place(p, blockIdx.x, rows, 128);
+    constexpr int rows = IGNIS__GEMM_APPLY_ROWS, N = 16 / sizeof(T);
+    const Place place(p, blockIdx.x, rows, IGNIS__GEMM_COLUMNS);
     __shared__ Wide room[16 / sizeof(T) * 2 * 128];
-    Epilogue<256, 128> epilogue(p, place, threadIdx.x);
+    Epilogue<IGNIS__GEMM_THREADS, IGNIS__GEMM_COLUMNS> epilogue(p, place, threadIdx.x);
     const T *const first = (const T *)p.partial + (place.batch * p.m + place.row) * p.n + place.column;
     epilogue.strip(
         0, rows, [&](int r, int c) { return Wide(first[r * p.n + c]); },
@@ -239,7 +240,7 @@ KERNEL(2) ignis_gemm_apply(const Product p)
 KERNEL(2) ignis_gemm_sums(T *dst, const Wide *src, long long count, long long n)
 {
     ignis_grid_dependency();
-    __shared__ Wide part[8][32];
+    __shared__ Wide part[8][IGNIS__GEMM_SUMS_COLUMNS];
     const long long column = blockIdx.x * 32LL + threadIdx.x % 32;
     const int first = threadIdx.x / 32;
     Wide sum = 0;

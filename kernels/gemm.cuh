@@ -6,7 +6,7 @@
     elements, is there. With -DIGNIS_OPERANDS=<IGNIS_F8_E4M3 or IGNIS_F8_E5M2> those of a and b are of that
     type instead, and have scales.
 
-    A program compiled with -DIGNIS_PATCHES=<PATCHES_A or PATCHES_B> is a convolution: a, or b, is an array of
+    A program compiled with -DIGNIS_PATCHES=<IGNIS__OPERAND_A or _B> is a convolution: a, or b, is an array of
     pixels, and the matrix is that of its patches, which is never stored. With -DIGNIS_VOLUMES=1 the pixels are in
     three dimensions. */
 #ifndef IGNIS_GEMM_CUH
@@ -22,14 +22,9 @@ typedef ignis_type<IGNIS_OPERANDS> Operand;
 typedef ignis_wide<T> Wide;
 constexpr bool SCALED = sizeof(Operand) == 1;
 
-/*  As ignis_activation in ignis.h; and of a product without batches, which is the second one of a gated
-    layer: silu(gate) times it. */
-enum { NO_ACTIVATION, RELU, GELU, GATED, PAIRED };
-
 #ifndef IGNIS_PATCHES
 #define IGNIS_PATCHES 0
 #endif
-enum { NO_PATCHES, PATCHES_A, PATCHES_B };
 #if !IGNIS_PATCHES
 #define IGNIS__NO_PATCHES
 #endif
@@ -133,7 +128,7 @@ struct Product : ignis__gemm_params {
             const long long at = patch_offset(patches, (int)(by_k ? row : k), (int)(by_k ? k : row));
             return at < 0 ? nullptr : matrix + at;
         }
-        if (operand == PATCHES_B && !by_k) { /* a has patches, and these are weights */
+        if (operand == IGNIS__OPERAND_B && !by_k) { /* a has patches, and these are weights */
             const Tap of = patch_tap(patches, (int)k);
             return of.channel < patches.weight_channels
                        ? matrix + of.channel * patches.weight_row + weight_tap(patches, of) * length + row
@@ -258,7 +253,7 @@ template <int threads, int columns, bool one_row = false> struct Epilogue {
 #pragma unroll
         for (int i = 0; i < some; i++)
             x[i] = Wide(p.factor) * x[i] + bias[i];
-        if (p.activation == GATED) {
+        if (p.activation == IGNIS__ACTIVATION_GATED) {
             gate(x, at);
             return;
         }
@@ -274,9 +269,9 @@ template <int threads, int columns, bool one_row = false> struct Epilogue {
 #pragma unroll
             for (int i = 0; i < some; i++) {
                 const Wide before = pack[i];
-                x[i] = p.activation == RELU ? p.gradient ? relu_gradient(x[i], before) : relu(before)
+                x[i] = p.activation == IGNIS__ACTIVATION_RELU ? p.gradient ? relu_gradient(x[i], before) : relu(before)
                        : p.gradient ? gelu_gradient(x[i], before)
-                                            : gelu(before);
+                                                              : gelu(before);
             }
         }
         if (p.residual) {
@@ -297,7 +292,7 @@ template <int threads, int columns, bool one_row = false> struct Epilogue {
         }
     }
 
-    /*  Applies the gate. GATED results have no other epilogue. */
+    /*  Applies the gate. IGNIS__ACTIVATION_GATED results have no other epilogue. */
     template <int some> __device__ void gate(const Wide (&x)[some], long long at) const
     {
         const long long up_at = p.m * p.n + at;

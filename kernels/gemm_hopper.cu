@@ -4,10 +4,10 @@
     One program per type, pair of transpositions and width of a tile: compiled with -DIGNIS_T=<IGNIS_F16,
     IGNIS_BF16 or IGNIS_F32> -DIGNIS_TRANSPOSE_A=<0 or 1> -DIGNIS_TRANSPOSE_B=<0 or 1> -DIGNIS_COLUMNS=<64,
     128, 192 or 256> -DIGNIS_DIRECT=<0 or 1>. Direct ones are finished in registers and stored by TMA. They
-    get a bias and -DIGNIS_ACTIVATION=<RELU or GELU>, or with -DIGNIS_OTHER=<ADDED> a bias and another matrix,
-    or with -DIGNIS_OTHER=<GRADIENT> the derivative of that activation and column sums. With
-    -DIGNIS_ACTIVATION=<PAIRED> the result is silu of the first half of its columns, times the second: a tile
-    has 64 columns of each. Sums in float, in the order of k. With -DIGNIS_OPERANDS=<IGNIS_F8_E4M3 or
+    get a bias and -DIGNIS_ACTIVATION=<relu or gelu of shared/gemm.h>, or with -DIGNIS_OTHER=<ADDED> a bias and another
+    matrix, or with -DIGNIS_OTHER=<GRADIENT> the derivative of that activation and column sums. With the activation
+    PAIRED the result is silu of the first half of its columns, times the second: a tile has 64 columns of each.
+    Sums in float, in the order of k. With -DIGNIS_OPERANDS=<IGNIS_F8_E4M3 or
     IGNIS_F8_E5M2> both operands are of that type, and have scales. Tensor cores keep some 13 bits of sums of
     such products, so those of a few steps are summed in float, while further ones are made: tiles have 128
     columns, or 64 in pairs. With -DIGNIS_PATCHES it is a convolution, whose patches TMA gathers: k of a
@@ -22,7 +22,7 @@
     many columns as make the tiles fit the SMs, a multiple of 16 from 64 to 192: for direct ones without
     another matrix.
 
-    With -DIGNIS_PAIRS=<SHARE_A or SHARE_B> blocks come in pairs, and each loads half of what they share, for
+    With -DIGNIS_PAIRS=<IGNIS__SHARE_A or _B> blocks come in pairs, and each loads half of what they share, for
     both. Pairs that share b have tiles one below the other: the L2 cache gives a quarter to a third less,
     which counts where rows are not full sectors of it. Pairs that share a have tiles of 64 columns side by
     side: small products keep more SMs busy, and read no more than with 128 columns. Of these a SM has one
@@ -40,7 +40,7 @@ typedef ignis_type<IGNIS_T == 3 ? 2 : IGNIS_T> Half; /* T, or where that is f32 
 enum { NO_OTHER, ADDED, GRADIENT, GATE };
 
 #ifndef IGNIS_ACTIVATION
-#define IGNIS_ACTIVATION NO_ACTIVATION
+#define IGNIS_ACTIVATION IGNIS__ACTIVATION_NONE
 #endif
 #ifndef IGNIS_OTHER
 #define IGNIS_OTHER NO_OTHER
@@ -52,8 +52,11 @@ enum { NO_OTHER, ADDED, GRADIENT, GATE };
 /*  Parameters that a benchmark may vary: k steps by which the second warpgroup of two lags behind the first,
     so that one multiplies while the other one's results are activated and stored. */
 #ifndef IGNIS_GEMM_LAG
-#define IGNIS_GEMM_LAG \
-    (IGNIS_ROWS < 192 && (IGNIS_ACTIVATION == GELU || IGNIS_ACTIVATION == PAIRED || IGNIS_OTHER) ? 1 : 0)
+#define IGNIS_GEMM_LAG                                                                 \
+    (IGNIS_ROWS < 192 && (IGNIS_ACTIVATION == IGNIS__ACTIVATION_GELU ||                \
+                          IGNIS_ACTIVATION == IGNIS__ACTIVATION_PAIRED || IGNIS_OTHER) \
+         ? 1                                                                           \
+         : 0)
 #endif
 
 /*  And k steps of 128 products of 8 bits that have sums of their own. */
@@ -62,12 +65,12 @@ enum { NO_OTHER, ADDED, GRADIENT, GATE };
 #endif
 
 /*  The operand that the two blocks of a pair share. */
-enum { SHARE_NOTHING, SHARE_A, SHARE_B };
 
 #ifndef IGNIS_PAIRS
-#define IGNIS_PAIRS SHARE_NOTHING
+#define IGNIS_PAIRS IGNIS__SHARE_NOTHING
 #endif
-constexpr bool SHARES_A = IGNIS_PAIRS == SHARE_A, SHARES_B = IGNIS_PAIRS == SHARE_B, IN_PAIRS = SHARES_A || SHARES_B;
+constexpr bool SHARES_A = IGNIS_PAIRS == IGNIS__SHARE_A, SHARES_B = IGNIS_PAIRS == IGNIS__SHARE_B,
+               IN_PAIRS = SHARES_A || SHARES_B;
 constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 128 / (int)sizeof(Operand),
               SLAB = 64 * 128;                                /* bytes of 64 rows */
 constexpr bool SIDE_BY_SIDE = BM == 64, LARGE = BM == 192;    /* the warpgroups are; three of them multiply */
@@ -88,8 +91,8 @@ static_assert(!SIDE_BY_SIDE || (BN == 128 && IGNIS_OTHER == NO_OTHER), "a tile o
 static_assert(!LARGE || (BN % 16 == 0 && SLAB_STAGED && !IGNIS_PATCHES), "nothing is read for a tile of 192 rows");
 static_assert(!IN_PAIRS || (!SIDE_BY_SIDE && !IGNIS_PATCHES && SHARES_A == NARROW),
               "pairs that share a have tiles of 64 columns, others have wide ones");
-static_assert(AHEAD || IGNIS_ACTIVATION != GATED, "no other ones are gated in registers");
-constexpr bool IS_PAIRED = IGNIS_ACTIVATION == PAIRED;
+static_assert(AHEAD || IGNIS_ACTIVATION != IGNIS__ACTIVATION_GATED, "no other ones are gated in registers");
+constexpr bool IS_PAIRED = IGNIS_ACTIVATION == IGNIS__ACTIVATION_PAIRED;
 static_assert(!IS_PAIRED || (BN == 128 && IGNIS_DIRECT && IGNIS_TRANSPOSE_B && !IGNIS_OTHER && !IGNIS_PATCHES),
               "a tile has two halves of 64 columns");
 static_assert(!AHEAD || (IGNIS_DIRECT && !IGNIS_PATCHES && !SCALED), "tiles of 192 columns are finished in registers");
@@ -101,7 +104,8 @@ constexpr int STAGING = STAGES * STAGE_BYTES, BARRIERS = STAGING + GROUPS * STAG
               OTHER_BARRIERS = BARRIERS + 16 * STAGES;
 constexpr int LAG = IGNIS_GEMM_LAG;
 static_assert(LAG < STAGES, "the first warpgroup gets so far alone");
-constexpr bool DIRECT = IGNIS_DIRECT, BIASED = HALVES && DIRECT && IGNIS_OTHER != GRADIENT && IGNIS_ACTIVATION != GATED;
+constexpr bool DIRECT = IGNIS_DIRECT,
+               BIASED = HALVES && DIRECT && IGNIS_OTHER != GRADIENT && IGNIS_ACTIVATION != IGNIS__ACTIVATION_GATED;
 constexpr bool OTHER_COMES = HALVES && IGNIS_OTHER; /* through shared memory */
 constexpr bool SKIPS =
     LARGE ||
@@ -234,7 +238,7 @@ __device__ inline uint32_t activate(uint32_t before)
 {
     const auto two = ignis_pack_of<ignis_pack<Half, 2>>(before);
     float x = ignis_wide_at(two, 0), y = ignis_wide_at(two, 1);
-    if (IGNIS_ACTIVATION == RELU)
+    if (IGNIS_ACTIVATION == IGNIS__ACTIVATION_RELU)
         x = relu(x), y = relu(y);
     else
         gelu_two(x, y);
@@ -339,7 +343,7 @@ __device__ inline void combine(float *x, uint32_t other)
     const float first = ignis_wide_at(two, 0), second = ignis_wide_at(two, 1);
     if (IGNIS_OTHER == ADDED)
         x[0] += first, x[1] += second;
-    else if (IGNIS_ACTIVATION == RELU)
+    else if (IGNIS_ACTIVATION == IGNIS__ACTIVATION_RELU)
         x[0] = relu_gradient(x[0], first), x[1] = relu_gradient(x[1], second);
     else
         gelu_gradient_two(x[0], x[1], first, second);
@@ -503,7 +507,9 @@ __device__ inline void store(const Product &p, const Spot &tile, int group, floa
 /*  Returns the activation of a number of f32, if there is one. */
 __device__ inline Wide activated(Wide x)
 {
-    return IGNIS_ACTIVATION == RELU ? relu(x) : IGNIS_ACTIVATION == GELU ? gelu(x) : x;
+    return IGNIS_ACTIVATION == IGNIS__ACTIVATION_RELU   ? relu(x)
+           : IGNIS_ACTIVATION == IGNIS__ACTIVATION_GELU ? gelu(x)
+                                                        : x;
 }
 
 /*  Finishes a warpgroup's part of a tile of f32, and stores it from registers: four lanes fill a sector. */
@@ -535,10 +541,10 @@ template <int N> __device__ inline void store_words(const Product &p, const Spot
                 ignis_store(p.pre + at, ignis_pack_round<T, 2>(x));
 #pragma unroll
             for (int e = 0; e < 2; e++)
-                x[e] = IGNIS_OTHER == NO_OTHER    ? activated(x[e])
-                       : IGNIS_OTHER == ADDED     ? x[e] + Wide(before[e])
-                       : IGNIS_ACTIVATION == RELU ? relu_gradient(x[e], Wide(before[e]))
-                                                  : gelu_gradient(x[e], Wide(before[e]));
+                x[e] = IGNIS_OTHER == NO_OTHER                      ? activated(x[e])
+                       : IGNIS_OTHER == ADDED                       ? x[e] + Wide(before[e])
+                       : IGNIS_ACTIVATION == IGNIS__ACTIVATION_RELU ? relu_gradient(x[e], Wide(before[e]))
+                                                                    : gelu_gradient(x[e], Wide(before[e]));
             ignis_store(p.out + at, ignis_pack_round<T, 2>(x));
         }
     }

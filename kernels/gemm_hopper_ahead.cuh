@@ -16,8 +16,8 @@ constexpr int STRIP = 128 / (int)sizeof(T), STRIPS = BN / STRIP,
     gradient. The multiplicand leaves or comes in the second one, which is the second matrix of `other`; its
     gradient is that of `out`. */
 struct Finish {
-    static constexpr bool IS_GATED = IGNIS_ACTIVATION == GATED, IS_GRADIENT = IGNIS_OTHER == GRADIENT;
-    static constexpr bool KEEPS = IGNIS_ACTIVATION != NO_ACTIVATION && IGNIS_OTHER == NO_OTHER;
+    static constexpr bool IS_GATED = IGNIS_ACTIVATION == IGNIS__ACTIVATION_GATED, IS_GRADIENT = IGNIS_OTHER == GRADIENT;
+    static constexpr bool KEEPS = IGNIS_ACTIVATION != IGNIS__ACTIVATION_NONE && IGNIS_OTHER == NO_OTHER;
     static constexpr bool LOOKS_AHEAD = IS_GRADIENT && !IS_GATED; /* others gain nothing */
     static constexpr int SLABS = KEEPS || IS_GATED ? 2 : 1,
                          RING = SLABS == 2 ? 2 : 3; /* of a strip; strips that have slabs at a time */

@@ -24,7 +24,7 @@ __device__ inline char *shared()
 }
 __device__ inline uint32_t shared_address() { return (uint32_t)__cvta_generic_to_shared(shared()); }
 
-/*  op(x), PATCHES_A or PATCHES_B of the operands, with `rows` rows, of which a warp multiplies `own`.
+/*  op(x), IGNIS__OPERAND_A or _B of the operands, with `rows` rows, of which a warp multiplies `own`.
     Whatever is the same in each k step is computed before the first one: the tensor cores wait for all other
     instructions. */
 template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
@@ -58,7 +58,7 @@ template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
     {
         const long long last_k = k + (end_k - first_k - 1) / DEPTH * DEPTH;
         const int lane = threadIdx.x % 32;
-        const bool straight = (operand == PATCHES_A) == by_k; /* B has along rows what A has along k */
+        const bool straight = (operand == IGNIS__OPERAND_A) == by_k; /* B has along rows what A has along k */
         const int line = straight ? lane % 16 : lane % 8 + lane / 16 * 8, chunk = straight ? lane / 16 : lane / 8 % 2;
 #pragma unroll
         for (int i = 0; i < count; i++) {
@@ -107,7 +107,8 @@ template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
             const int lane = threadIdx.x % 32;
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                const int later = operand == PATCHES_A ? j / 2 : j % 2, below = operand == PATCHES_A ? j % 2 : j / 2;
+                const int later = operand == IGNIS__OPERAND_A ? j / 2 : j % 2,
+                          below = operand == IGNIS__OPERAND_A ? j % 2 : j / 2;
                 const int row = first_own + 16 * i + lane / 4 + below * 8;
                 words[j] = *(const uint32_t *)(shared() + stage + chunk_at(8 * half + lane % 4 + later * 4, row / 4) +
                                                row % 4 * 4);
@@ -177,8 +178,8 @@ template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(
 {
     constexpr int threads = 32 * DOWN * ACROSS, BM = DOWN * WM, BN = ACROSS * WN, strip = 32,
                   width = BN + 8; /* so that warps write to all banks */
-    typedef Tile<PATCHES_A, BM, WM, A_BY_K, threads> A;
-    typedef Tile<PATCHES_B, BN, WN, B_BY_K, threads> B;
+    typedef Tile<IGNIS__OPERAND_A, BM, WM, A_BY_K, threads> A;
+    typedef Tile<IGNIS__OPERAND_B, BN, WN, B_BY_K, threads> B;
     const int steps = (int)((place.end_k - place.first_k + DEPTH - 1) / DEPTH);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warp_row = warp / ACROSS * WM,
               warp_column = warp % ACROSS * WN;

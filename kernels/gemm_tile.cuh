@@ -9,7 +9,8 @@
 /*  A thread's share of loading a tile of op(x), rows x depth: one element of every few rows or columns, so
     that neighbours read neighbours. */
 template <int operand, int rows, int depth> struct Loader {
-    static constexpr int count = rows * depth / 256, row_step = 256 / depth, k_step = 256 / rows;
+    static constexpr int count = rows * depth / IGNIS__GEMM_THREADS, row_step = IGNIS__GEMM_THREADS / depth,
+                         k_step = IGNIS__GEMM_THREADS / rows;
     const Product &p;
     const T *from; /* of the thread's first element at k = 0; with patches, of the array */
     long long stride, k_stride, step, first_row;
@@ -69,11 +70,12 @@ template <int R, int C> __device__ inline void multiply(const Product &p, const 
             Wide a[2][BK][BM + 4], b[2][BK][BN + 4];
         };
         Wide results[strip][BN + 4];
-        Wide sums[256 / (BN / (16 / sizeof(T)))][BN];
+        Wide sums[IGNIS__GEMM_THREADS / (BN / (16 / sizeof(T)))][BN];
     };
     __shared__ Shared shared;
-    const Loader<PATCHES_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);
-    const Loader<PATCHES_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b, p.row_b);
+    const Loader<IGNIS__OPERAND_A, BM, BK> a(p, p.a + place.batch * p.batch_a, place.row, p.m, !p.transpose_a, p.row_a);
+    const Loader<IGNIS__OPERAND_B, BN, BK> b(p, p.b + place.batch * p.batch_b, place.column, p.n, p.transpose_b,
+                                             p.row_b);
     const int down = threadIdx.x / 16 * 4, across = threadIdx.x % 16 * 4;
     const bool sums_rows = p.row_sums && place.column == 0 && threadIdx.x < BM;
     Wide next_a[a.count], next_b[b.count], sum[R][C], row_sum = 0;
@@ -116,7 +118,7 @@ template <int R, int C> __device__ inline void multiply(const Product &p, const 
     if (sums_rows && place.row + threadIdx.x < p.m)
         p.row_sums[place.split * p.m + place.row + threadIdx.x] = row_sum;
 
-    Epilogue<256, BN> epilogue(p, place, threadIdx.x);
+    Epilogue<IGNIS__GEMM_THREADS, BN> epilogue(p, place, threadIdx.x);
 #pragma unroll 1
     for (int first = 0; first < BM; first += strip) {
         const auto result = [&](int r, int c) { return shared.results[r][c]; };
@@ -131,7 +133,7 @@ template <int R, int C> __device__ inline void multiply(const Product &p, const 
         }
         __syncthreads();
         if (p.partial)
-            store_partial<256, BN>(p, place, threadIdx.x, first, strip, result);
+            store_partial<IGNIS__GEMM_THREADS, BN>(p, place, threadIdx.x, first, strip, result);
         else
             epilogue.strip(first, strip, result);
     }

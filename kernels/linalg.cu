@@ -10,7 +10,7 @@
 
 #include "linalg.cuh"
 
-#define THREADS 256
+#define THREADS IGNIS__LINALG_THREADS
 
 /* >>copies ------------------------------------------------------------------------------------------------------ */
 
@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 /*  Writes L with a = L L^T, of which the lower triangle is read, row by row from the left (Golub and Van Loan 2013,
     4.2.5). From a pivot that is not above 0 on, L is NaN. n is 64 at most. zeros: also writes those above the
     diagonal. */
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(IGNIS__LINALG_TEAM_THREADS)
     ignis_linalg_cholesky(Matrix to, Matrix a, int *info, int n, long long batch, int first, int zeros, int lanes)
 {
     const Team team(lanes);
@@ -83,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(128)
 
 /*  Replaces b by L^-1 b, of `tile` columns a team: a power of 2. unit: the diagonal of L counts as ones. n is 64 at
     most; parts: tiles of a matrix. */
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(IGNIS__LINALG_TEAM_THREADS)
     ignis_linalg_solve_lower(Matrix lower, Matrix b, int n, long long columns, long long parts, long long batch,
                              int tile, int unit, int lanes)
 {
@@ -196,7 +196,7 @@ __device__ inline int factor_lu(const Team &team, const Matrix &a, int rows, int
 }
 
 /*  Factors a [rows, n] in place: in shared memory, or where it is. pivots [batch, pivot_batch], from `first` on. */
-extern "C" __global__ void __launch_bounds__(256, 2)
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
     ignis_linalg_lu(Matrix a, int *pivots, int *info, int rows, int n, long long pivot_batch, long long batch,
                     int first, int lanes, int shared)
 {
@@ -223,7 +223,7 @@ extern "C" __global__ void __launch_bounds__(256, 2)
 }
 
 /*  Writes x = a^-1 b of small systems: eliminates [a, b] with pivots, and substitutes back. */
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(IGNIS__LINALG_TEAM_THREADS)
     ignis_linalg_solve(Matrix x, Matrix a, Matrix b, int *info, int n, int columns, long long batch, int lanes)
 {
     const Team team(lanes);

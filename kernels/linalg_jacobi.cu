@@ -12,7 +12,7 @@
 
 #include "linalg.cuh"
 
-#define THREADS 128
+#define THREADS IGNIS__LINALG_TEAM_THREADS
 #define SWEEPS 30 /* of small matrices; the host limits others */
 
 __device__ constexpr T epsilon() { return sizeof(T) == 8 ? T(2.220446049250313e-16) : T(1.1920928955078125e-07); }
@@ -35,7 +35,7 @@ __device__ inline Matrix one_of(const Matrix &m, long long matrix)
 
 /*  work [rows, columns] = from / scale, j [rows, rows] = I. symmetric: from is the lower triangle of [n, n], and
     work has zeros after it. A block has a matrix. */
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(IGNIS__LINALG_THREADS)
     ignis_linalg_jacobi_begin(Matrix work, Matrix j, T *scales, Matrix from, int rows, int columns, int n,
                               int symmetric)
 {
@@ -61,8 +61,7 @@ extern "C" __global__ void __launch_bounds__(256)
     sum = team_sum(team, sum);
     if (threadIdx.x == 0) {
         scales[2 * matrix] = finite ? scale : not_a_number();
-        scales[2 * matrix + 1] =
-            symmetric ? epsilon() * sqrt(sum) / T(4 * rows) : epsilon() * sqrt(T(columns));
+        scales[2 * matrix + 1] = symmetric ? epsilon() * sqrt(sum) / T(4 * rows) : epsilon() * sqrt(T(columns));
     }
 }
 
@@ -268,8 +267,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
     if (sweep && !rotated[matrix * sweeps + sweep - 1])
         return;
     pair_of(round, (int)blockIdx.x, n + (n & 1), p, q);
-    if (q < n && make_orthogonal(team, one_of(work, matrix), one_of(j, matrix), p, q, n, length,
-                                 scales[2 * matrix + 1]) &&
+    if (q < n &&
+        make_orthogonal(team, one_of(work, matrix), one_of(j, matrix), p, q, n, length, scales[2 * matrix + 1]) &&
         threadIdx.x == 0)
         atomicAdd(&rotated[matrix * sweeps + sweep], 1); /* of integers: the order does not matter */
 }
@@ -278,7 +277,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4)
 
 /*  Computes the values of a block's matrix, [n], and their places in order: of eigh the diagonal of work, the smallest
     first; of svd, where length is not 0, the norms of its rows, the largest first. */
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(IGNIS__LINALG_THREADS)
     ignis_linalg_jacobi_values(T *values, int *places, T *unsorted, Matrix work, const T *scales, int n, int length)
 {
     const Team team((int)blockDim.x);
@@ -305,7 +304,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 /*  to(places[i], c) = from(i, c), for rows of `columns` elements; NaN for a matrix that has NaN as its scale. */
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(IGNIS__LINALG_THREADS)
     ignis_linalg_jacobi_rows(Matrix to, Matrix from, const int *places, const T *scales, int n, int columns,
                              long long batch)
 {
@@ -318,7 +317,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 /*  Multiplies column j of q [rows, n] by the sign of element (j, j) of r. */
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(IGNIS__LINALG_THREADS)
     ignis_linalg_sign_columns(Matrix q, Matrix r, long long rows, int n, long long batch)
 {
     const long long count = batch * rows * n, step = (long long)gridDim.x * 256;

@@ -62,7 +62,7 @@ __device__ inline void factor_qr(const Team &team, const Matrix &a, T *taus, int
 }
 
 /*  Factors a [rows, columns] of up to 48 KiB: q [rows, k] and r [k, columns], with k the smaller side. */
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(IGNIS__LINALG_TEAM_THREADS)
     ignis_linalg_qr(Matrix q, Matrix r, Matrix from, int rows, int columns, long long batch, int lanes)
 {
     const Team team(lanes);
@@ -98,10 +98,10 @@ extern "C" __global__ void __launch_bounds__(128)
 /*  Factors a panel where it is: R stays in a, v with its ones and zeros goes to v [rows, columns], and T to t
     [columns, columns] (Schreiber and Van Loan 1989). A block has a panel; columns are 32 at most, and no more than
     rows. */
-extern "C" __global__ void __launch_bounds__(256, 2)
+extern "C" __global__ void __launch_bounds__(IGNIS__LINALG_THREADS, 2)
     ignis_linalg_qr_panel(Matrix a, Matrix v, Matrix t, int rows, int columns, long long batch)
 {
-    __shared__ T taus[32], dots[32];
+    __shared__ T taus[IGNIS__LINALG_QR_PANEL], dots[IGNIS__LINALG_QR_PANEL];
     const Team team((int)blockDim.x);
     const Matrix own = {&a(team.matrix, 0, 0), a.row, a.column, 0};
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
@@ -137,11 +137,12 @@ extern "C" __global__ void __launch_bounds__(256, 2)
 
 /*  info[matrix] becomes the number of the first element of the diagonal of r that is tolerance times the largest one,
     or less. */
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(IGNIS__LINALG_THREADS)
     ignis_linalg_rank(int *info, Matrix r, int n, double tolerance, long long batch)
 {
-    const long long step = (long long)gridDim.x * 256;
-    for (long long matrix = (long long)blockIdx.x * 256 + threadIdx.x; matrix < batch; matrix += step) {
+    const long long step = (long long)gridDim.x * IGNIS__LINALG_THREADS;
+    for (long long matrix = (long long)blockIdx.x * IGNIS__LINALG_THREADS + threadIdx.x; matrix < batch;
+         matrix += step) {
         T most = 0;
         int found = 0;
         for (int i = 0; i < n; i++)

@@ -10,14 +10,11 @@
     One program per element type: compiled with -DIGNIS_T=<1 to 4>. Losses and sums are ignis_wide<T>. Names
     of kernels as in softmax.cuh. */
 #include "softmax.cuh"
-
-#define EXACT 2 /* packed, and all rows are full packs; the host knows it too */
+#include "shared/cross_entropy.h"
 
 #define ROUND_BLOCKS (sizeof(T) == 8 ? 4 : 8)
 #define LOSS_RESIDENT \
-    (sizeof(T) > 2 || __CUDA_ARCH__ < 800 ? 640 : __CUDA_ARCH__ < 1000 ? 1280 : 960) /* threads on an SM, */
-#define LOSS_WARP_THREADS 640 /* blocks for rows that a warp has: few hand over results; the host knows it too */
-#define LOSS_THREADS 256      /* and for rows that a block has; the host knows it too */
+    (sizeof(T) > 2 || __CUDA_ARCH__ < 800 ? 640 : __CUDA_ARCH__ < 1000 ? 1280 : 960) /* threads on an SM */
 
 /* >>softmax ----------------------------------------------------------------------------------------------------- */
 
@@ -245,11 +242,9 @@ __device__ void cross_entropy_backward(T *gradient, const Wide *grad, const logi
     }
 }
 
-#define COUNT_BLOCKS 64 /* the host knows it, too */
-
 /*  The number of rows that are not ignored, and of blocks that are done. */
 struct ignis_count {
-    long long of_block[COUNT_BLOCKS];
+    long long of_block[IGNIS__COUNT_BLOCKS];
     unsigned done;
 };
 
@@ -261,7 +256,7 @@ __device__ inline Wide scale_of(int mean, long long counted) { return mean ? Wid
 __device__ inline Wide scale_of(int mean, const ignis_count *count)
 {
     long long counted = 0;
-    for (int i = threadIdx.x % 32; i < COUNT_BLOCKS; i += 32)
+    for (int i = threadIdx.x % 32; i < IGNIS__COUNT_BLOCKS; i += 32)
         counted += count->of_block[i];
     return scale_of(mean, ignis_warp_sum(counted));
 }
@@ -322,7 +317,7 @@ extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
     ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};
     tally mine = {scale_of(mean, count), 0};
-    if (packed == EXACT)
+    if (packed == IGNIS__ROWS_EXACT)
         cross_entropy<ignis_warp_team, PACK, true>(mine, gradient, all, 0);
     else
         cross_entropy<ignis_warp_team, PACK>(mine, gradient, all, 0);
@@ -397,8 +392,6 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 #define SINGLE_THREADS 1024
 #endif
 
-#define SHORT_ROW 16 /* the host knows it, too */
-
 /*  As above for a few short rows, no more than the block has threads. A thread has one of the shortest: its
     few loads are under way at a time, and it waits for no other thread. */
 extern "C" __global__ void __launch_bounds__(SINGLE_THREADS, 1)
@@ -411,8 +404,8 @@ extern "C" __global__ void __launch_bounds__(SINGLE_THREADS, 1)
     const Wide factor =
         scale_of(mean, __syncthreads_count(threadIdx.x < rows && all.target(threadIdx.x) != ignore_index));
     tally mine = {factor, 0};
-    if (n <= SHORT_ROW)
-        cross_entropy<thread_team, 1, false, SHORT_ROW>(mine, gradient, all, 0);
+    if (n <= IGNIS__SHORT_ROW)
+        cross_entropy<thread_team, 1, false, IGNIS__SHORT_ROW>(mine, gradient, all, 0);
     else
         cross_entropy<ignis_warp_team, PACK>(mine, gradient, all, 0);
     const Wide sum = ignis_block_sum(mine.loss);
@@ -538,7 +531,7 @@ template <typename Team> __device__ ignis_losses losses_of(const logit_rows &all
             }
         }
         if constexpr (Team::is_block) {
-            __shared__ exponentials of_warps[LOSS_THREADS / 32][32];
+            __shared__ exponentials of_warps[IGNIS__LOSS_THREADS / 32][32];
             __syncthreads();
             of_warps[warp][lane] = sums;
             __syncthreads();
@@ -582,7 +575,7 @@ __device__ inline void cross_entropy_loss(Wide *loss, Wide *scale, const logit_r
     }
 }
 
-extern "C" __global__ void __launch_bounds__(LOSS_WARP_THREADS, LOSS_RESIDENT / LOSS_WARP_THREADS)
+extern "C" __global__ void __launch_bounds__(IGNIS__LOSS_WARP_THREADS, LOSS_RESIDENT / IGNIS__LOSS_WARP_THREADS)
     ignis_cross_entropy_loss_warp(Wide *loss, Wide *scale, Wide *log_sums, T *, const T *logits, const void *targets,
                                   int target_bytes, long long rows, long long n, long long stride,
                                   long long ignore_index, int mean, ignis_losses *losses, unsigned *done, int, int)
@@ -592,7 +585,7 @@ extern "C" __global__ void __launch_bounds__(LOSS_WARP_THREADS, LOSS_RESIDENT / 
     cross_entropy_loss<ignis_warp_team>(loss, scale, all, mean, losses, done);
 }
 
-extern "C" __global__ void __launch_bounds__(LOSS_THREADS, LOSS_RESIDENT / LOSS_THREADS)
+extern "C" __global__ void __launch_bounds__(IGNIS__LOSS_THREADS, LOSS_RESIDENT / IGNIS__LOSS_THREADS)
     ignis_cross_entropy_loss_block(Wide *loss, Wide *scale, Wide *log_sums, T *, const T *logits, const void *targets,
                                    int target_bytes, long long rows, long long n, long long stride,
                                    long long ignore_index, int mean, ignis_losses *losses, unsigned *done, int, int)

@@ -13,7 +13,7 @@
 typedef ignis_type<IGNIS_T> T;
 #include "gemm.cuh"
 
-#define THREADS 256
+#define THREADS IGNIS__UNFOLD_THREADS
 #define PACK (16 / (int)sizeof(T))
 
 template <int N> __device__ inline void unfold(T *rows, const T *image, const ignis__unfolding &p)

@@ -60,7 +60,8 @@ static ignis__array *ignis__op_det(ignis__op *op, ignis__array **sign)
     n = (int)lu.matrix.rows;
     lu.matrix.count = out ? out->numel : 0; /* also of matrices without elements */
     ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_DET), a->dtype,
-                         ignis__clamp(ignis__ceil_div(lu.matrix.count, 8), 0, 65535), 256, params);
+                         ignis__clamp(ignis__ceil_div(lu.matrix.count, IGNIS__LINALG_THREADS / 32), 0, 65535),
+                         IGNIS__LINALG_THREADS, params);
     return out;
 }
 

@@ -25,7 +25,8 @@ IGNIS__PRIVATE ignis__jacobi ignis__jacobi_begin(ignis__op *op, ignis__matrix fr
         return run;
     run.work = ignis__matrix_of(work, of_work, rows, columns);
     run.j = ignis__matrix_of(j, of_j, rows, rows);
-    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_JACOBI_BEGIN), from.dtype, from.count, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_JACOBI_BEGIN), from.dtype, from.count, IGNIS__LINALG_THREADS,
+                         params);
     return run;
 }
 
@@ -56,7 +57,7 @@ IGNIS__PRIVATE void ignis__jacobi_eigh(ignis__op *op, ignis__jacobi *run)
                          ignis__launch_row(run->work.count,
                                            n <= 8    ? 32
                                            : n <= 16 ? 64
-                                                     : 128,
+                                                     : IGNIS__LINALG_TEAM_THREADS,
                                            shared),
                          block_params);
         return;
@@ -65,11 +66,14 @@ IGNIS__PRIVATE void ignis__jacobi_eigh(ignis__op *op, ignis__jacobi *run)
     for (sweep = 0; sweep < sweeps; sweep++)
         for (round = 0; round < n - 1 && op->ok; round++) {
             ignis__op_launch(op, IGNIS__BUILTIN(LINALG_EIGH_ANGLES), dtype, NULL,
-                             ignis__launch_grid(ignis__ceil_div(n / 2, 128), run->work.count, 1, 128, 1, 0), find);
+                             ignis__launch_grid(ignis__ceil_div(n / 2, IGNIS__LINALG_TEAM_THREADS), run->work.count, 1,
+                                                IGNIS__LINALG_TEAM_THREADS, 1, 0),
+                             find);
             ignis__op_launch(
                 op, IGNIS__BUILTIN(LINALG_EIGH_ROTATE), dtype, NULL,
-                ignis__launch_grid(ignis__clamp(ignis__ceil_div((int64_t)n / 2 * (n / 2 + n), 128), 1, 65535),
-                                   run->work.count, 1, 128, 1, 0),
+                ignis__launch_grid(
+                    ignis__clamp(ignis__ceil_div((int64_t)n / 2 * (n / 2 + n), IGNIS__LINALG_TEAM_THREADS), 1, 65535),
+                    run->work.count, 1, IGNIS__LINALG_TEAM_THREADS, 1, 0),
                 rotate);
         }
 }
@@ -91,15 +95,17 @@ IGNIS__PRIVATE void ignis__jacobi_svd(ignis__op *op, ignis__jacobi *run)
                          ignis__launch_row(run->work.count,
                                            n <= 2   ? 32
                                            : n <= 8 ? 64
-                                                    : 128,
+                                                    : IGNIS__LINALG_TEAM_THREADS,
                                            shared),
                          block_params);
         return;
     }
     for (sweep = 0; sweep < sweeps; sweep++)
         for (round = 0; round < n + (n & 1) - 1 && op->ok; round++)
-            ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SVD_ROTATE), dtype, NULL,
-                             ignis__launch_grid(ignis__ceil_div(n, 2), run->work.count, 1, 128, 1, 0), rotate);
+            ignis__op_launch(
+                op, IGNIS__BUILTIN(LINALG_SVD_ROTATE), dtype, NULL,
+                ignis__launch_grid(ignis__ceil_div(n, 2), run->work.count, 1, IGNIS__LINALG_TEAM_THREADS, 1, 0),
+                rotate);
 }
 
 /*  Writes the values in order, and finds their places. length: of the rows whose norms they are; 0: the diagonal. */
@@ -109,7 +115,8 @@ IGNIS__PRIVATE void ignis__jacobi_values(ignis__op *op, ignis__jacobi *run, igni
     void *params[] = {&to, &run->places, &unsorted, &run->work, &run->scales, &run->n, &length};
     unsorted = ignis__op_write(op, ignis__op_new_row(op, values ? values->numel : 0, run->work.dtype));
     run->places = ignis__op_write(op, ignis__op_new_row(op, values ? values->numel : 0, IGNIS_I32));
-    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_JACOBI_VALUES), run->work.dtype, run->work.count, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_JACOBI_VALUES), run->work.dtype, run->work.count,
+                         IGNIS__LINALG_THREADS, params);
 }
 
 /*  Copies the first rows of `columns` elements of from to their places in to. */
@@ -119,5 +126,6 @@ IGNIS__PRIVATE void ignis__jacobi_rows(ignis__op *op, ignis__jacobi *run, ignis_
     int64_t count = run->work.count;
     void *params[] = {&to, &from, &run->places, &run->scales, &run->n, &columns, &count};
     ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_JACOBI_ROWS), run->work.dtype,
-                         ignis__clamp(ignis__ceil_div(count * run->n * columns, 1024), 0, 65535), 256, params);
+                         ignis__clamp(ignis__ceil_div(count * run->n * columns, 1024), 0, 65535), IGNIS__LINALG_THREADS,
+                         params);
 }

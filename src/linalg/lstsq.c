@@ -26,7 +26,8 @@ static ignis_tensor ignis__lstsq_rank(const char *call, ignis_tensor r, int64_t 
     tolerance = (double)sides * (op.in[0]->dtype == IGNIS_F64 ? 2.220446049250313e-16 : 1.1920928955078125e-07);
     n = (int)matrix.rows;
     ignis__op_launch_row(&op, IGNIS__BUILTIN(LINALG_RANK), op.in[0]->dtype,
-                         ignis__clamp(ignis__ceil_div(matrix.count, 256), 0, 65535), 256, params);
+                         ignis__clamp(ignis__ceil_div(matrix.count, IGNIS__LINALG_THREADS), 0, 65535),
+                         IGNIS__LINALG_THREADS, params);
     result = ignis__op_result(&op, numbers, 0, NULL, NULL, NULL);
     ignis__op_leave(&op);
     return result;

@@ -33,7 +33,7 @@ IGNIS__PRIVATE void ignis__matrix_swap_rows(ignis__op *op, ignis__matrix b, cons
     ignis__address at = lu->pivots;
     int64_t batch = lu->pivot_batch, blocks = ignis__clamp(ignis__ceil_div(b.columns * b.count, 256), 0, 65535);
     void *params[] = {&b, &at, &pivots, &from, &batch, &b.columns, &b.count};
-    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_SWAP_ROWS), b.dtype, blocks, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_SWAP_ROWS), b.dtype, blocks, IGNIS__LINALG_THREADS, params);
 }
 
 /*  Factors a, whose first row is row `first` of the matrix, and whose columns are no more than its rows. */
@@ -49,7 +49,8 @@ static void ignis__matrix_lu_columns(ignis__op *op, ignis__matrix a, const ignis
         ignis__address pivots = lu->pivots, info = lu->info;
         int64_t batch = lu->pivot_batch;
         ignis__teams teams =
-            ignis__teams_of(&a, a.count, is_small ? ignis__linalg_lanes(m, 64) : 256, is_small ? m * (n | 1) : 0);
+            ignis__teams_of(&a, a.count, is_small ? ignis__linalg_lanes(m, IGNIS__LINALG_SMALL) : IGNIS__LINALG_THREADS,
+                            is_small ? m * (n | 1) : 0);
         void *params[] = {&a, &pivots, &info, &rows, &columns, &batch, &a.count, &before, &teams.lanes, &shared};
         ignis__op_launch(op, IGNIS__BUILTIN(LINALG_LU), a.dtype, NULL,
                          ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);
@@ -114,7 +115,8 @@ static ignis__array *ignis__lu_permutation(ignis__op *op, const ignis__lu *lu, c
     permutation = ignis__op_new(op, &rows, IGNIS_I64);
     to = ignis__op_write(op, permutation);
     ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_PERMUTATION), lu->matrix.dtype,
-                         m ? ignis__clamp(ignis__ceil_div(count, 256), 0, 65535) : 0, 256, params);
+                         m ? ignis__clamp(ignis__ceil_div(count, IGNIS__LINALG_THREADS), 0, 65535) : 0,
+                         IGNIS__LINALG_THREADS, params);
     return permutation;
 }
 

@@ -147,7 +147,7 @@ static void ignis__matrix_launch_copy(ignis__op *op, ignis__matrix to, ignis__ma
 {
     int64_t blocks = ignis__clamp(ignis__ceil_div(to.rows * to.columns * to.count, 1024), 0, 65535);
     void *params[] = {&to, &from, &to.rows, &to.columns, &to.count, &low, &high, &subtract};
-    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_COPY), to.dtype, blocks, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_COPY), to.dtype, blocks, IGNIS__LINALG_THREADS, params);
 }
 
 /*  Copies the band low <= column - row <= high, and writes 0 outside of it. */
@@ -213,7 +213,7 @@ IGNIS__PRIVATE ignis__teams ignis__teams_of(const ignis__matrix *m, int64_t matr
     while (lanes < 32 && 32 / lanes * bytes > IGNIS__LINALG_SHARED)
         lanes *= 2;
     teams.lanes = lanes;
-    teams.threads = lanes > 32 ? (unsigned)lanes : 128;
+    teams.threads = lanes > 32 ? (unsigned)lanes : (unsigned)IGNIS__LINALG_TEAM_THREADS;
     for (fit = teams.threads / (unsigned)lanes; fit * bytes > IGNIS__LINALG_SHARED && teams.threads > 32 && lanes <= 32;
          fit = teams.threads / (unsigned)lanes)
         teams.threads /= 2;

@@ -39,7 +39,7 @@ static void ignis__matrix_qr_blocks(ignis__op *op, ignis__matrix q, ignis__matri
         part = ignis__matrix_block(a, j, j, m - j, width);
         v = ignis__matrix_block(all_v, j, j, m - j, width);
         t = ignis__matrix_block(all_t, j, 0, width, width);
-        ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_QR_PANEL), a.dtype, a.count, 256, params);
+        ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_QR_PANEL), a.dtype, a.count, IGNIS__LINALG_THREADS, params);
         ignis__matrix_reflect(op, ignis__matrix_block(a, j, j + width, m - j, n - j - width), v,
                               ignis__matrix_transpose(t));
     }
@@ -59,7 +59,8 @@ IGNIS__PRIVATE void ignis__matrix_qr(ignis__op *op, ignis__matrix q, ignis__matr
         return;
     if (elements * (int64_t)ignis__dtypes[a.dtype].size <= IGNIS__LINALG_SHARED) {
         int rows = (int)m, columns = (int)n;
-        ignis__teams teams = ignis__teams_of(&a, a.count, m * n > 1024 ? 128 : ignis__linalg_lanes(n, 32), elements);
+        ignis__teams teams = ignis__teams_of(
+            &a, a.count, m * n > 1024 ? IGNIS__LINALG_TEAM_THREADS : ignis__linalg_lanes(n, 32), elements);
         void *params[] = {&q, &r, &a, &rows, &columns, &a.count, &teams.lanes};
         ignis__op_launch(op, IGNIS__BUILTIN(LINALG_QR), a.dtype, NULL,
                          ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);

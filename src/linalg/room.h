@@ -12,9 +12,7 @@
 
 #include "../shared/linalg.h"
 
-#define IGNIS__LINALG_SMALL 64 /* rows and columns of a matrix that a team of threads has in shared memory */
-#define IGNIS__LINALG_PANEL 16 /* columns that a block factors at a time */
-#define IGNIS__LINALG_QR_PANEL 32
+#define IGNIS__LINALG_PANEL 16  /* columns that a block factors at a time */
 #define IGNIS__LINALG_SWEEPS 15 /* of rotations, of matrices that are not small */
 #define IGNIS__LINALG_SHARED 49152
 

@@ -17,7 +17,7 @@ static void ignis__matrix_solve(ignis__op *op, ignis__matrix x, ignis__array *fr
         return;
     if (n <= IGNIS__LINALG_SMALL && elements * (int64_t)ignis__dtypes[a.dtype].size <= IGNIS__LINALG_SHARED) {
         int rows = (int)n, columns = (int)b.columns;
-        ignis__teams teams = ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, 64), elements);
+        ignis__teams teams = ignis__teams_of(&a, a.count, ignis__linalg_lanes(n, IGNIS__LINALG_SMALL), elements);
         void *params[] = {&x, &a, &b, &info, &rows, &columns, &a.count, &teams.lanes};
         ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SOLVE), a.dtype, NULL,
                          ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);

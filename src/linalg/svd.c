@@ -26,7 +26,7 @@ static void ignis__matrix_svd(ignis__op *op, ignis__matrix u, ignis__array *s, i
     ignis__jacobi_rows(op, &run, ignis__matrix_transpose(sorted), run.work, (int)m);
     ignis__jacobi_rows(op, &run, vt, run.j, run.n);
     ignis__matrix_qr(op, u, r, sorted);
-    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_SIGN_COLUMNS), a.dtype, blocks, 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(LINALG_SIGN_COLUMNS), a.dtype, blocks, IGNIS__LINALG_THREADS, params);
 }
 
 /*  Returns (x - x^T) / (s_j^2 - s_i^2), without the diagonal. */

@@ -21,12 +21,13 @@ static void ignis__matrix_solve_small(ignis__op *op, ignis__matrix l, ignis__mat
     int64_t stride = n | 1, parts;
     ignis__teams teams;
     void *params[] = {&l, &b, &n, &b.columns, &parts, &b.count, &tile, &ones, &teams.lanes};
-    while (tile < b.columns && tile < 64 &&
+    while (tile < b.columns && tile < IGNIS__LINALG_SMALL &&
            n * (stride + 2 * tile) * (int64_t)ignis__dtypes[l.dtype].size <= IGNIS__LINALG_SHARED)
         tile *= 2;
     parts = ignis__ceil_div(b.columns, tile);
     teams =
-        ignis__teams_of(&l, parts * b.count, n * tile > 1024 ? 128 : ignis__linalg_lanes(n, 32), n * (stride + tile));
+        ignis__teams_of(&l, parts * b.count, n * tile > 1024 ? IGNIS__LINALG_TEAM_THREADS : ignis__linalg_lanes(n, 32),
+                        n * (stride + tile));
     ignis__op_launch(op, IGNIS__BUILTIN(LINALG_SOLVE_LOWER), l.dtype, NULL,
                      ignis__launch_row(teams.blocks, teams.threads, teams.shared), params);
 }

@@ -129,12 +129,8 @@ IGNIS__PRIVATE bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cros
     scaled up. */
 IGNIS__PRIVATE bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
 
-#define IGNIS__ONE_BLOCK_ROWS 128    /* one block, a warp for each row, is faster than three launches */
-#define IGNIS__ROWS_EXACT 2          /* for packed: all rows are full packs of 16 bytes */
-#define IGNIS__LOSS_WARP_THREADS 640 /* of a block without gradient, for rows that a warp reads */
-#define IGNIS__LOSS_THREADS 256      /* of a block that reads a row */
-#define IGNIS__ROUND_BLOCKS 7        /* on an SM, each with a row in flight: one more is 4 % slower on an H200 */
-#define IGNIS__SHORT_ROW 16          /* elements of a row for a thread, with few rows */
+#define IGNIS__ONE_BLOCK_ROWS 128 /* one block, a warp for each row, is faster than three launches */
+#define IGNIS__ROUND_BLOCKS 7     /* on an SM, each with a row in flight: one more is 4 % slower on an H200 */
 
 static bool ignis__cross_entropy_fits_one_block(const ignis__cross_entropy *entropy,
                                                 const ignis__cross_entropy_work *work)

@@ -66,7 +66,8 @@ static ignis__array *ignis__pad_border_linear(ignis__op *op, const void *params,
     for (k = 0; k < border.rank; k++)
         border.by[k] = ignis__divisor_of(back ? border.src[k] : border.dst[k]);
     ignis__op_launch_row(op, back ? IGNIS__BUILTIN(PAD_BORDER_BACKWARD) : IGNIS__BUILTIN(PAD_BORDER), dtype,
-                         ignis__clamp(ignis__ceil_div(border.count, 256), 1, INT32_MAX), 256, kernel);
+                         ignis__clamp(ignis__ceil_div(border.count, IGNIS__BORDER_THREADS), 1, INT32_MAX),
+                         IGNIS__BORDER_THREADS, kernel);
     return to;
 }
 

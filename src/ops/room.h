@@ -225,7 +225,7 @@ typedef struct ignis__cross_entropy_work {
     bool part;   /* these are some of the rows; their count is known */
 } ignis__cross_entropy_work;
 
-#define IGNIS__COUNT_BLOCKS 64 /* and one more number: the counts that they leave */
+#include "../shared/cross_entropy.h"
 
 /*  The results of forward. The log-sums of rows have two parts: [2, rows], the maximum and the rest. */
 typedef struct ignis__cross_entropy_results {

@@ -3,6 +3,8 @@
 
 enum { IGNIS__BORDER_REFLECT, IGNIS__BORDER_REPLICATE, IGNIS__BORDER_CIRCULAR };
 
+enum { IGNIS__BORDER_THREADS = 256 }; /* of a block */
+
 /*  Sizes and strides of src and dst, which is larger by elements before and after; the last dimension counts packs if
     `packed`. Strides are of elements. */
 typedef struct ignis__border {

@@ -2,6 +2,35 @@
 /*  Params of the kernels that multiply matrices. Kernels define T, the type of the result, Operand, that of a and b,
     and Wide, that of sums. Null pointers leave their part out. */
 
+/*  The activation of an epilogue. Up to GELU it is an ignis_activation. */
+enum {
+    IGNIS__ACTIVATION_NONE,
+    IGNIS__ACTIVATION_RELU,
+    IGNIS__ACTIVATION_GELU,
+    /* The second product of a gated layer: silu(gate) * product. pre holds the gate and after it the products, which
+       are written if `keeps`, and read by a gradient. Its out is [2, m, n] too: of the gate and the product. There are
+       no batches, and no other epilogue. */
+    IGNIS__ACTIVATION_GATED,
+    /* The result [m, n / 2] is silu of the first half of the columns, times the second half. For products that
+       ignis__gemm_supports_paired takes. */
+    IGNIS__ACTIVATION_PAIRED
+};
+
+/*  The operand that has patches, with -DIGNIS_PATCHES. */
+enum { IGNIS__NO_OPERAND, IGNIS__OPERAND_A, IGNIS__OPERAND_B };
+
+/*  The operand that pairs of blocks of kernels/gemm_hopper.cu share, with -DIGNIS_PAIRS. */
+enum { IGNIS__SHARE_NOTHING, IGNIS__SHARE_A, IGNIS__SHARE_B };
+
+/*  Of kernels/gemm.cu. */
+enum {
+    IGNIS__GEMM_THREADS = 256, /* of a block */
+    IGNIS__GEMM_COLUMNS = 128, /* of a block of ignis_gemm_finish and ignis_gemm_apply */
+    IGNIS__GEMM_FINISH_ROWS = 16,
+    IGNIS__GEMM_APPLY_ROWS = 32,
+    IGNIS__GEMM_SUMS_COLUMNS = 32 /* of a block of ignis_gemm_sums */
+};
+
 /*  The patches of an array of images [image, height, width, pixel elements]: a row of the matrix is a pixel of a grid,
     a column is an element of a patch. The patch of grid pixel (r, c) has tap (i, j) at row
     first[0] + r * stride[0] + i * step[0] of the image, and the same for columns. Outside of the image it is zero.
@@ -70,8 +99,19 @@ typedef struct ignis__gemm_copy {
 } ignis__gemm_copy;
 IGNIS__ASSERT_SIZE(ignis__gemm_copy, 40);
 
+/*  Of kernels/depthwise.cu. */
+enum {
+    IGNIS__DEPTHWISE_THREADS = 256, /* of a block */
+    IGNIS__DEPTHWISE_ACROSS = 16,   /* of them side by side along the channels, at most */
+    IGNIS__DEPTHWISE_PIXELS = 4,    /* of a thread */
+    IGNIS__DEPTHWISE_STRIP = 4,     /* pixels of a row, of a thread */
+    IGNIS__DEPTHWISE_TAPS = 9       /* of a block that sums the gradient of weights */
+};
+
 /*  kernels/unfold.cu: patches of images as rows of a matrix. Of sides in the order of those of patches. */
 enum { IGNIS__UNFOLD_ROWS, IGNIS__UNFOLD_COLUMNS, IGNIS__UNFOLD_PLANES };
+
+enum { IGNIS__UNFOLD_THREADS = 256 }; /* of a block */
 
 typedef struct ignis__unfolding {
     ignis__patches patches;

@@ -65,7 +65,7 @@ IGNIS__PRIVATE void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, 
     gemm = ignis__gemm_describe(op, &product, out, &epilogue);
     gemm.params.a = operand[0].at;
     gemm.params.packed_a = operand[0].packed;
-    ignis__conv_patches(&gemm, conv, 1, walk, size, &operand[0], operand[0].channels);
+    ignis__conv_patches(&gemm, conv, IGNIS__OPERAND_A, walk, size, &operand[0], operand[0].channels);
     ignis__conv_weights(&gemm, conv, &operand[1]);
     gemm.params.patches.out_column = conv->groups * conv->outs;
     gemm.params.patches.out_row = gemm.params.patches.out_column * conv->side[IGNIS__COLUMNS].out;
@@ -106,7 +106,7 @@ static void ignis__conv_grad_x_phase(ignis__op *op, const ignis__conv *conv, ign
     ignis__patches *patches = &gemm.params.patches;
     gemm.params.a = operand[0].at;
     gemm.params.packed_a = operand[0].packed;
-    ignis__conv_patches(&gemm, conv, 1, walk, size, &operand[0], operand[0].channels);
+    ignis__conv_patches(&gemm, conv, IGNIS__OPERAND_A, walk, size, &operand[0], operand[0].channels);
     ignis__conv_weights(&gemm, conv, &operand[1]);
     gemm.params.row_b = operand[1].channels;
     patches->apart = rows->stride > 1 || columns->stride > 1 || planes->stride > 1;
@@ -215,7 +215,7 @@ IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, i
         gemm.params.row_a = conv->groups * operand[0].channels;
         gemm.params.packed_a = operand[0].packed;
         gemm.params.packed_b = operand[1].packed;
-        ignis__conv_patches(&gemm, conv, 2, walk, size, &operand[1], operand[1].channels);
+        ignis__conv_patches(&gemm, conv, IGNIS__OPERAND_B, walk, size, &operand[1], operand[1].channels);
         gemm.folded = folded;
         summed = ignis__conv_compute(op, conv, &gemm, out, &epilogue);
         if (op->ok && out != dw) { /* without the channels that were added */

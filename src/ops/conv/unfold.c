@@ -40,7 +40,7 @@ static ignis__array *ignis__unfold_linear(ignis__op *op, const void *params, boo
         unfolding.stride[i] = ignis__divisor_of(conv->side[i].stride);
     }
     pixels.channels = conv->channels;
-    ignis__conv_patches(&gemm, conv, 1, walk, size, &pixels, conv->channels);
+    ignis__conv_patches(&gemm, conv, IGNIS__OPERAND_A, walk, size, &pixels, conv->channels);
     unfolding.packed = conv->channels % pack == 0 && (source | target) % 16 == 0;
     pack = unfolding.packed ? pack : 1;
     unfolding.patches = gemm.params.patches;
@@ -49,7 +49,9 @@ static ignis__array *ignis__unfold_linear(ignis__op *op, const void *params, boo
     unfolding.count = to->numel / pack;
     ignis__op_launch(
         op, back ? IGNIS__BUILTIN(FOLD) : IGNIS__BUILTIN(UNFOLD), dtype, conv->volumes ? "-DIGNIS_VOLUMES=1" : NULL,
-        ignis__launch_row(ignis__clamp(ignis__ceil_div(unfolding.count, 256), 1, INT32_MAX), 256, 0), kernel);
+        ignis__launch_row(ignis__clamp(ignis__ceil_div(unfolding.count, IGNIS__UNFOLD_THREADS), 1, INT32_MAX),
+                          IGNIS__UNFOLD_THREADS, 0),
+        kernel);
     return to;
 }
 

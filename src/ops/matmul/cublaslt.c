@@ -284,7 +284,7 @@ IGNIS__PRIVATE bool ignis__lt_multiply(ignis__op *op, const ignis__product *prod
         gemm = ignis__gemm_describe(op, product, out, &rest);
         gemm.params.partial = ignis__op_read(op, to);
         gemm.params.packed_out = gemm.params.packed_out && gemm.params.partial % 16 == 0;
-        ignis__gemm_launch_finish(op, IGNIS__BUILTIN(GEMM_APPLY), 32, out->dtype, &gemm, &rest);
+        ignis__gemm_launch_finish(op, IGNIS__BUILTIN(GEMM_APPLY), IGNIS__GEMM_APPLY_ROWS, out->dtype, &gemm, &rest);
     } else if (rest.bias) {
         ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);
         void *params[] = {&at, &at, &from, &out->numel, &rest.bias->numel, &out->numel};

@@ -35,7 +35,8 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
         op->pending = NULL;
     }
     ignis__cost(-1, flops, (int)dtype);
-    ignis__op_launch(op, IGNIS__BUILTIN(GEMM_TINY), dtype, define, ignis__launch_row(blocks, 256, 0), params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GEMM_TINY), dtype, define, ignis__launch_row(blocks, IGNIS__GEMM_THREADS, 0),
+                     params);
 }
 
 /*  Begins a pair of products, up to ignis__gemm_join_end. They do not depend on each other, and the second
@@ -120,17 +121,17 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         }
         blocks = ignis__clamp(blocks, 1, kernel->blocks * processors);
         ignis__gemm_boxes(gemm, kernel->rows, kernel->columns);
-        if (gemm->patches_of == 1)
+        if (gemm->patches_of == IGNIS__OPERAND_A)
             ignis__patches_tma_map(op, &a, dtype, gemm, kernel->rows);
         else {
             matrix = ignis__gemm_operand(gemm, false);
             ignis__gemm_tma_map(op, &a, gemm->operands, true, &matrix, p->box_a);
         }
-        if (gemm->patches_of == 2)
+        if (gemm->patches_of == IGNIS__OPERAND_B)
             ignis__patches_tma_map(op, &b, dtype, gemm, 64);
         else {
             matrix = ignis__gemm_operand(gemm, true);
-            if (gemm->patches_of == 1) { /* weights: a tap is a matrix */
+            if (gemm->patches_of == IGNIS__OPERAND_A) { /* weights: a tap is a matrix */
                 const ignis__patches *q = &p->patches;
                 matrix.count = q->weight_row / gemm->weights;
                 matrix.rows = p->transpose_b ? p->n : q->weight_channels;
@@ -184,7 +185,8 @@ IGNIS__PRIVATE void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__
     void *params[] = {a, b};
     int64_t pack = ignis__pack_elements(dtype),
             packs = ignis__ceil_div(a->rows * a->stride, pack) + ignis__ceil_div(b->rows * b->stride, pack);
-    ignis__op_launch_row(op, IGNIS__BUILTIN(GEMM_PACK), dtype, ignis__ceil_div(packs, 256), 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GEMM_PACK), dtype, ignis__ceil_div(packs, IGNIS__GEMM_THREADS),
+                         IGNIS__GEMM_THREADS, params);
 }
 
 /*  Copies operands whose rows are no full packs to scratch where they are. */
@@ -251,7 +253,7 @@ IGNIS__PRIVATE bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis_
     ignis__gemm_launch(op, &kernel, dtype, gemm,
                        p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
     if (p->splits > 1)
-        ignis__gemm_launch_finish(op, IGNIS__BUILTIN(GEMM_FINISH), 16, dtype, gemm, epilogue);
+        ignis__gemm_launch_finish(op, IGNIS__BUILTIN(GEMM_FINISH), IGNIS__GEMM_FINISH_ROWS, dtype, gemm, epilogue);
     else if (epilogue->column_sums)
         ignis__gemm_add_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, kernel.summed_rows));
     if (row_sums)

@@ -57,8 +57,9 @@ IGNIS__PRIVATE void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map
     int64_t dims[] = {q->pixel, q->width, q->height, q->depth, p->images}, strides[4];
     ignis__tensor_pixels pixels;
     int box = 64, grid[] = {(int)q->columns.size, (int)q->rows.size, (int)q->planes.size}, i;
-    ignis__tensor_map_desc desc = {
-        dtype, false, p->patches_of == 1 ? p->params.a : p->params.b, sides + 2, dims, strides, &box, &pixels};
+    ignis__tensor_map_desc desc = {dtype,     false,  p->patches_of == IGNIS__OPERAND_A ? p->params.a : p->params.b,
+                                   sides + 2, dims,   strides,
+                                   &box,      &pixels};
     pixels.count = count;
     for (i = 0; i < sides; i++) {
         pixels.lower[i] = q->first[side[i]];
@@ -102,7 +103,8 @@ IGNIS__PRIVATE void ignis__gemm_add_sums(ignis__op *op, ignis__array *out, ignis
     void *params[] = {&to, &from, &count, &out->numel};
     if (from == to) /* there was one row */
         return;
-    ignis__op_launch_row(op, IGNIS__BUILTIN(GEMM_SUMS), out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GEMM_SUMS), out->dtype,
+                         ignis__ceil_div(out->numel, IGNIS__GEMM_SUMS_COLUMNS), IGNIS__GEMM_THREADS, params);
 }
 
 IGNIS__PRIVATE ignis__address ignis__gemm_scratch(ignis__op *op, int64_t count, ignis_dtype dtype)
@@ -174,8 +176,9 @@ IGNIS__PRIVATE void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin buil
     int64_t sums = ignis__ceil_div(p->params.m, rows);
     if (epilogue->column_sums)
         p->params.column_sums = ignis__gemm_sums_scratch(op, epilogue->column_sums, sums, dtype);
-    ignis__op_launch(op, builtin, dtype, p->patches_of == 1 ? ignis__gemm_patches_define(p) : NULL,
-                     ignis__launch_row(ignis__gemm_tiles(p, rows, 128), 256, 0), params);
+    ignis__op_launch(op, builtin, dtype, p->patches_of == IGNIS__OPERAND_A ? ignis__gemm_patches_define(p) : NULL,
+                     ignis__launch_row(ignis__gemm_tiles(p, rows, IGNIS__GEMM_COLUMNS), IGNIS__GEMM_THREADS, 0),
+                     params);
     if (epilogue->column_sums)
         ignis__gemm_add_sums(op, epilogue->column_sums, p->params.column_sums, sums);
 }
@@ -212,7 +215,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
         gemm = ignis__gemm_by_wgmma(&gemm);
     }
     for (i = 0; rounds && (!gemm.patches_of || (!by_k && gemm.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
-        for (gemm.pairs = 0; gemm.pairs <= IGNIS__SHARE_B; gemm.pairs++) {
+        for (gemm.pairs = IGNIS__SHARE_NOTHING; gemm.pairs <= IGNIS__SHARE_B; gemm.pairs++) {
             gemm.params.n = widths[i] > 64 || gemm.pairs || eights ? (product->params.n > 64 ? product->params.n : 256)
                                                                    : 64; /* as many columns as such a tile has */
             if (gemm.pairs == IGNIS__SHARE_A ? widths[i] != 64 || !ignis__gemm_may_share_a(&gemm)

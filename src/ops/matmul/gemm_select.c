@@ -156,7 +156,7 @@ IGNIS__PRIVATE int64_t ignis__gemm_pack_limit = (int64_t)1 << 30;
 /*  Returns the rows of a wgmma tile: fewer if a convolution's gradient of w has no more. */
 static int ignis__gemm_rows(const ignis__gemm *p)
 {
-    return p->rows ? p->rows : p->patches_of == 2 && p->params.m <= 64 && p->params.n > 64 ? 64 : 128;
+    return p->rows ? p->rows : p->patches_of == IGNIS__OPERAND_B && p->params.m <= 64 && p->params.n > 64 ? 64 : 128;
 }
 
 /*  Returns the columns of a wgmma tile: 64 if there are no more, unless operands have 8 bits; else 128, or

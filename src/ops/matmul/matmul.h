@@ -76,7 +76,7 @@ IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_ten
 
 typedef enum ignis_activation {
     IGNIS_ACTIVATION_RELU = 1,
-    IGNIS_ACTIVATION_GELU /* as ignis_gelu; the numbers are those of kernels/gemm.cuh, too */
+    IGNIS_ACTIVATION_GELU /* as ignis_gelu; the numbers are those of src/shared/gemm.h, too */
 } ignis_activation;
 
 /*  ignis_mlp - two linear layers and the activation between them: activation(x w1^T + b1) w2^T + b2

@@ -13,21 +13,12 @@ typedef struct ignis__product {
     int operands;                 /* the dtype of a and b if it differs from dtype; else 0 */
 } ignis__product;
 
-/*  An ignis_activation of products only, the second of a gated layer: silu(gate) * product. pre holds the
-    gate and after it the products, which are written if `keeps`, and read by a gradient. Its out is [2, m, n]
-    too: of the gate and the product. There are no batches, and no other epilogue. */
-#define IGNIS__ACTIVATION_GATED 3
-
-/*  An ignis_activation of products only: the result [m, n / 2] is silu of the first half of the columns,
-    times the second half. For products that ignis__gemm_supports_paired takes. */
-#define IGNIS__ACTIVATION_PAIRED 4
-
 /*  The epilogue of a product, in this order. A NULL array leaves its step out. Sums need a product without
     batches. */
 typedef struct ignis__epilogue {
     double factor;      /* of the product; 0: 1 */
     ignis__array *bias; /* [n], added to each row */
-    int activation;     /* an ignis_activation, or one of those above; 0: none */
+    int activation;     /* an ignis_activation, or another IGNIS__ACTIVATION */
     bool gradient;      /* the product is multiplied by the derivative of the activation at pre */
     /* Like out: receives the product with its bias; of a gradient, what was kept. Gated: [2, m, n], see
        above. */
@@ -45,11 +36,13 @@ enum { IGNIS__ROWS, IGNIS__COLUMNS, IGNIS__PLANES, IGNIS__SIDES };
 
 #include "../../shared/gemm.h"
 
+IGNIS__STATIC_ASSERT(activations, IGNIS__ACTIVATION_RELU == (int)IGNIS_ACTIVATION_RELU &&
+                                      IGNIS__ACTIVATION_GELU == (int)IGNIS_ACTIVATION_GELU);
+
 /*  A product, and what its launch depends on. */
 typedef struct ignis__gemm {
     ignis__gemm_params params; /* of the kernel; of a plain product up to the patches */
-    /* The operand with patches: 1 is a, 2 is b; 0: a plain product. */
-    int patches_of;
+    int patches_of;            /* IGNIS__OPERAND_A or _B; IGNIS__NO_OPERAND: a plain product */
     /* Of a product with patches: the k of wgmma; 0: it cannot be used. */
     int64_t wgmma_k;
     int64_t images, weights;     /* of these; and the channels of the weights */
@@ -57,11 +50,8 @@ typedef struct ignis__gemm {
     bool folded;                 /* pairs of pixels are one with twice the channels */
     ignis_dtype dtype, operands; /* of the result; of a and b */
     int rows;                    /* of a wgmma tile; 0: as ignis__gemm_rows finds */
-    /* The operand that pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: no pairs. */
-    int pairs;
+    int pairs;                   /* IGNIS__SHARE_A or _B; IGNIS__SHARE_NOTHING: no pairs */
 } ignis__gemm;
-
-enum { IGNIS__SHARE_A = 1, IGNIS__SHARE_B };
 
 /*  A kernel: the tile of a block, its threads, blocks of an SM at a time, and nanoseconds: of 64 elements of
     k of a tile for an SM, and for a block at least; between two tiles; before the first. On an H200, of
