@@ -62,7 +62,7 @@ help:
 	@echo "Other systems:     test-windows (Windows programs under Wine), test-windows-all, check-msvc,"
 	@echo "                   test-arm (aarch64 under qemu)"
 	@echo "Checks:            check-chat check-compile check-dlpack check-driver-only check-kernels check-docs"
-	@echo "                   check-format check-gguf check-gpus check-graphics check-headers check-install check-manual"
+	@echo "                   check-format check-gguf check-gpus check-graphics check-headers check-install check-manual check-minilm"
 	@echo "                   check-numpy check-packed check-peft check-prototypes check-recipe check-resume check-safetensors"
 	@echo "                   check-serve check-smollm check-tokenizers check-torch check-words"
 	@echo "make coverage      run the tests with gcov: lines and branches of each room of src/;"

@@ -11,6 +11,7 @@
         >>model         checkpoints opened                              ON MODELS
         >>lora          adapters of models                              ON MODELS
         >>generate      sequences, sampling                             ON MODELS
+        >>embed         hidden states, vectors and scores of texts      ON MODELS
 
         In the implementation alone: >>gguf.
 
@@ -28,12 +29,13 @@
         Until version 0.5 models were an option of ignis.h. For this version alone, #define IGNIS_MODELS above
         #include "ignis.h" includes this header: include it instead.
 
-    ON MODELS (>>text, >>chat, >>grammar, >>model, >>lora, >>generate)
+    ON MODELS (>>text, >>chat, >>grammar, >>model, >>lora, >>generate, >>embed)
 
         Language models are opened as they are published: a folder of Hugging Face (config.json, model.safetensors or
         its shards, tokenizer.json) or a GGUF file. The families are GPT-2, Llama (2, 3, TinyLlama, SmolLM2), Qwen2,
         Qwen3, Mistral, Ministral, Gemma (1 to 3, text), Phi-3 and Phi-4, GLM-4, Granite 3, OLMo 2 and 3, SmolLM3,
-        MiniCPM, StableLM, InternLM2, Command-R and GPT-NeoX: see ignis_model_family. If a config needs a feature that
+        MiniCPM, StableLM, InternLM2, Command-R and GPT-NeoX, and the encoders BERT, RoBERTa and Nomic: see
+        ignis_model_family. If a config needs a feature that
         Ignis lacks (experts, say), or has an entry that the family's table does not have, opening fails and the
         error names it.
 
@@ -109,6 +111,14 @@
             ignis_sequence_grammar(sequence, "{\"type\": \"object\"}");                           // any object of JSON
             ignis_generate(sequence, &desc);
 
+        ignis_model_embed computes a vector of each text: texts with similar meanings have similar vectors. Models that
+        are trained for it are mostly encoders (MiniLM, BGE, E5), whose tokens see the whole text. ignis_model_score
+        compares a query with texts one by one, with a cross-encoder. ignis_model_hidden gives the hidden states, with
+        gradients.
+
+            ignis_model_embed(model, texts, count, NULL, vectors);           // float [count, info.hidden]
+            ignis_model_score(reranker, "cooking rice", texts, count, NULL, scores);
+
         Several GPUs can share a model that is too large or too slow for one, for sequences: desc.parallel =
         ignis_comm_parallel(comm) of ignis_collective.h, see ON MODELS OF SEVERAL GPUS in its manual.
 */
@@ -144,18 +154,19 @@ typedef struct ignis_tokenizer {
 typedef enum ignis_tokenizer_kind {
     IGNIS_TOKENIZER_BYTES = 1, /* bytes: GPT-2, Llama 3, Qwen2 and 3, SmolLM */
     IGNIS_TOKENIZER_PIECES,    /* characters, with bytes for missing ones: Llama 2, TinyLlama */
+    IGNIS_TOKENIZER_WORDS,     /* words and their parts (WordPiece): BERT, MiniLM, BGE */
     IGNIS_TOKENIZER_COUNT
 } ignis_tokenizer_kind;
 
 typedef struct ignis_tokenizer_info {
     ignis_tokenizer_kind kind;
-    char family
-        [16];      /* how it splits text: as "gpt2", "llama3", "qwen2", "smollm", "llama" (2), or "bytes": not at all */
-    int tokens;    /* ids are below it; models may have more rows */
-    int bos, eos;  /* ids that begin and end a text; -1 if the files do not tell */
-    int unknown;   /* the id for what the vocabulary lacks; -1: none */
-    int padding;   /* fills up rows of a batch; -1 if the files do not tell */
-    bool adds_bos; /* true: encoding puts bos in front, unless ignis_encode_desc.no_bos is set */
+    /* how it splits text: as "gpt2", "llama3", "qwen2", "smollm", "llama" (2), "bert", or "bytes": not at all */
+    char family[16];
+    int tokens;        /* ids are below it; models may have more rows */
+    int bos, eos;      /* ids that begin and end a text; -1 if the files do not tell */
+    int unknown;       /* the id for what the vocabulary lacks; -1: none */
+    int padding;       /* fills up rows of a batch; -1 if the files do not tell */
+    bool adds_bos;     /* true: encoding puts bos in front, unless ignis_encode_desc.no_bos is set */
     bool has_template; /* true: there is a chat template */
 } ignis_tokenizer_info;
 
@@ -175,9 +186,9 @@ typedef struct ignis_decode_desc {
     are ignored.
     Returns: the tokenizer, or no handle.
     Errors: ARGUMENT (null), IO, FORMAT (damaged, or it contradicts itself), UNSUPPORTED (a model other than
-    BPE, a normalizer, pre-tokenizer, post-processor, decoder or pattern that Ignis does not know, an added
-    token of more than 256 bytes, a token of more than 1024 bytes in a vocabulary with scores; the message
-    names it), MEMORY.
+    BPE and WordPiece, a normalizer, pre-tokenizer, post-processor, decoder or pattern that Ignis does not
+    know, an added token of more than 256 bytes, a token of more than 1024 bytes in a vocabulary with scores;
+    the message names it), MEMORY.
     Ownership: the caller frees it with ignis_tokenizer_free; the files may change afterwards.
     Threads: any. */
 IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path);
@@ -398,8 +409,24 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_MIXTRAL, /* GGUF files of it say llama, and have experts */
     IGNIS_MODEL_OLMOE,
     IGNIS_MODEL_QWEN2_MOE, /* and Qwen1.5-MoE */
+    /* encoders: their texts have hidden states and vectors, and no next token */
+    IGNIS_MODEL_BERT, /* MiniLM, BGE, E5, cross-encoders */
+    IGNIS_MODEL_NOMIC_BERT,
+    IGNIS_MODEL_ROBERTA,     /* of folders; GGUF files say bert */
+    IGNIS_MODEL_XLM_ROBERTA, /* as ROBERTA */
     IGNIS_MODEL_FAMILY_COUNT
 } ignis_model_family;
+
+/*  How the hidden states of a text become one vector. */
+typedef enum ignis_pooling {
+    /* as the model's files say (1_Pooling/config.json, or pooling_type of a GGUF file); else the mean in encoders, the
+       last token in other models */
+    IGNIS_POOLING_DEFAULT = 0,
+    IGNIS_POOLING_MEAN,  /* of all tokens */
+    IGNIS_POOLING_FIRST, /* the state of the first token, [CLS] in BERT */
+    IGNIS_POOLING_LAST,
+    IGNIS_POOLING_COUNT
+} ignis_pooling;
 
 /*  The storage of a model's matrices on the device. Norms, biases and GPT-2's positions always have the
     model's dtype. */
@@ -541,7 +568,7 @@ IGNIS_API int ignis_model_weights(ignis_model model, ignis_tensor *tensors, int 
     only their blocks.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (ids of other shapes, or longer than GPT-2's positions), UNSUPPORTED (a share of a
-    model), and those of ignis_embedding, ignis_linear, ignis_rope, ignis_sdpa and the norms.
+    model; an encoder), and those of ignis_embedding, ignis_linear, ignis_rope, ignis_sdpa and the norms.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_model_forward(ignis_model model, ignis_tensor ids);
@@ -734,9 +761,9 @@ typedef struct ignis_sequence_info {
     beginning. Layers with a window have pages of their own: a sequence keeps those of its window and of 64 tokens
     before it, up to a multiple of 64 tokens.
     Returns: the sequence, or no handle.
-    Errors: FREED, UNSUPPORTED (this thread captures a graph; heads of more than 256 elements or not a multiple of 8;
-    more than 2^19 tokens; a cache_dtype that is not the model's), MEMORY (also if the device has no memory for the
-    KV cache), LIBRARY, COMPILE, CUDA.
+    Errors: FREED, UNSUPPORTED (this thread captures a graph; an encoder; heads of more than 256 elements or not a
+    multiple of 8; more than 2^19 tokens; a cache_dtype that is not the model's), MEMORY (also if the device has no
+    memory for the KV cache), LIBRARY, COMPILE, CUDA.
     Ownership: the caller frees it with ignis_sequence_free. It keeps the model's memory alive.
     Threads: any; calls for sequences of one model wait for each other. With ignis_model_desc.parallel all ranks make
     the same calls in the same order. Calls that compute then also fail with MISMATCH if ranks disagree, TIMEOUT if a
@@ -957,6 +984,59 @@ typedef struct ignis_model_warmup_desc {
     caller's. Streams: works on the current stream of the model's device, and waits for it. */
 IGNIS_API ignis_status ignis_model_warmup(ignis_model model, const ignis_model_warmup_desc *desc);
 
+/* >>embed - hidden states, vectors and scores of texts ---------------------------------------------------------- */
+
+typedef struct ignis_hidden_desc {
+    ignis_tensor lengths; /* i32 [batch]: tokens of each text, the first ones of its row (seq) */
+    ignis_tensor types;   /* i32 or i64, the shape of ids: types of tokens, which BERT has (0) */
+} ignis_hidden_desc;
+
+/*  ignis_model_hidden - compute the hidden states of whole texts, after the last norm
+    Shapes: ids [seq] or [batch, seq], of i32 or i64, from position 0; the result is [seq, hidden] or [batch, seq,
+    hidden]. In an encoder (BERT) every token sees all tokens of its text, in other models itself and those before
+    it. Rows after a text's length have values that mean nothing. It consists of recorded operations, as
+    ignis_model_forward does: a model is trained through it. desc may be null.
+    Returns: the tensor, or no handle.
+    Errors: FREED, SHAPE (ids of other shapes, or longer than the model's positions), UNSUPPORTED (a share of a model;
+    types for a model that has none), and those of ignis_embedding, ignis_linear, ignis_rope, ignis_sdpa and the
+    norms.
+    Ownership: as ignis_tensor_from_host.
+    Threads: any. Streams: queued on the current stream. */
+IGNIS_API ignis_tensor ignis_model_hidden(ignis_model model, ignis_tensor ids, const ignis_hidden_desc *desc);
+
+typedef struct ignis_embed_desc {
+    ignis_pooling pooling; /* how hidden states become a vector (IGNIS_POOLING_DEFAULT) */
+    bool raw;              /* true: vectors keep their lengths (they are divided by them) */
+    bool truncate;         /* true: a text that is longer than the model's context is cut (it is an error) */
+} ignis_embed_desc;
+
+/*  ignis_model_embed - compute a vector of each text; those of texts with similar meanings are similar
+    texts: `count` texts in UTF-8 with a 0 at the end. vectors: receives [count, hidden], hidden as in
+    ignis_model_info. The scalar product of two vectors is their similarity, from -1 to 1, unless desc->raw is set.
+    Ids that the tokenizer adds around a text are added. Some models are trained with words before a text, such as
+    "query: "; the caller writes them. Texts are computed many at a time, in the order of their lengths; the last
+    bits of a vector may depend on the other texts. desc may be null.
+    Returns: IGNIS_OK, or the reason; then vectors may be written in part.
+    Errors: FREED, ARGUMENT (null; a count below 0; no such pooling; a text without a token, or with more tokens than
+    ignis_model_info.context), UNSUPPORTED (a share of a model; IGNIS_POOLING_DEFAULT where the files pool in another
+    way than ignis_pooling has, or have a 2_Dense), those of ignis_model_tokenizer, ignis_model_hidden, MEMORY.
+    Ownership: vectors is the caller's.
+    Threads: any. Streams: works on the current stream, and waits for it. */
+IGNIS_API ignis_status ignis_model_embed(ignis_model model, const char *const *texts, int count,
+                                         const ignis_embed_desc *desc, float *vectors);
+
+/*  ignis_model_score - compute how well each text answers a query, with a cross-encoder (a reranker)
+    The model has to be one of BERT's kind with a classifier of one class. The query and a text are one sequence:
+    [CLS] query [SEP] text [SEP]. scores: receives `count` scores, as the classifier gives them; larger is better. Many
+    programs show 1 / (1 + exp(-score)). Of desc only truncate matters: the longer of both is cut first. desc may be
+    null.
+    Returns: IGNIS_OK, or the reason; then scores may be written in part.
+    Errors: those of ignis_model_embed; UNSUPPORTED (a model without a classifier, or with several classes).
+    Ownership: scores is the caller's.
+    Threads: any. Streams: works on the current stream, and waits for it. */
+IGNIS_API ignis_status ignis_model_score(ignis_model model, const char *query, const char *const *texts, int count,
+                                         const ignis_embed_desc *desc, float *scores);
+
 #ifdef __cplusplus
 } /* extern "C" */
 
@@ -1001,6 +1081,20 @@ static inline ignis_status ignis_generate(ignis_sequence sequence, const ignis_g
 static inline ignis_status ignis_model_warmup(ignis_model model, const ignis_model_warmup_desc &desc)
 {
     return ignis_model_warmup(model, &desc);
+}
+static inline ignis_tensor ignis_model_hidden(ignis_model model, ignis_tensor ids, const ignis_hidden_desc &desc)
+{
+    return ignis_model_hidden(model, ids, &desc);
+}
+static inline ignis_status ignis_model_embed(ignis_model model, const char *const *texts, int count,
+                                             const ignis_embed_desc &desc, float *vectors)
+{
+    return ignis_model_embed(model, texts, count, &desc, vectors);
+}
+static inline ignis_status ignis_model_score(ignis_model model, const char *query, const char *const *texts, int count,
+                                             const ignis_embed_desc &desc, float *scores)
+{
+    return ignis_model_score(model, query, texts, count, &desc, scores);
 }
 #endif
 
@@ -8290,12 +8384,20 @@ typedef struct ignis__join {
 typedef enum ignis__normalizer_kind {
     IGNIS__NORMAL_NFC,
     IGNIS__NORMAL_PREPEND,
-    IGNIS__NORMAL_REPLACE
+    IGNIS__NORMAL_REPLACE,
+    IGNIS__NORMAL_BERT
 } ignis__normalizer_kind;
+
+/*  Changes of BertNormalizer, as bits. */
+enum { IGNIS__BERT_CLEAN = 1, IGNIS__BERT_CHINESE = 2, IGNIS__BERT_STRIP = 4, IGNIS__BERT_LOWER = 8 };
+
+/*  Characters of a canonical decomposition, at most. */
+#define IGNIS__CHAR_PARTS 8
 
 typedef struct ignis__normalizer_step {
     ignis__normalizer_kind kind;
     const char *from, *to;
+    unsigned bert; /* of IGNIS__NORMAL_BERT: IGNIS__BERT_CLEAN and the like */
 } ignis__normalizer_step;
 
 /*  A set of characters; `count` ranges from `first` on of its pattern are those above 127. */
@@ -8399,10 +8501,15 @@ typedef struct ignis__tokenizer {
     ignis__normalizer_step normals[IGNIS__TEXT_STEPS];
     int normal_count;
     ignis__splitter split;
-    ignis__split_step steps[IGNIS__TEXT_STEPS]; /* before `split` */
+    ignis__split_step steps[2 * IGNIS__TEXT_STEPS]; /* before `split`; a part of the file is two steps at most */
     int step_count;
     bool digits; /* the first step cuts out digits */
     bool byte_level, prefix_space, ignore_merges, byte_fallback, fuse_unknown;
+    /* WordPiece: the longest token first. word_prefix: of tokens inside of a word; word_cleanup: no space precedes
+       punctuation in decoded text; word_limit: characters of a word, at most */
+    bool word_pieces, word_cleanup;
+    const char *word_prefix, *word_decoder_prefix;
+    int64_t word_limit;
     bool words; /* no token contains a U+2581 after another character, so text may be split there */
     ignis__metaspace metaspace, metaspace_decoder;
     bool metaspace_split;
@@ -8502,8 +8609,8 @@ typedef struct ignis__merge_entry {
 
 /*  A step of a normalizer or another part. Numbers that the file does not have are -1, texts NULL. */
 typedef struct ignis__tokenizer_part {
-    const char *type, *prepend, *content, *behavior, *replacement, *scheme, *string, *regex;
-    int64_t invert, individual, prefix, use_regex, split, start, stop;
+    const char *type, *prepend, *content, *behavior, *replacement, *scheme, *string, *regex, *word_prefix;
+    int64_t invert, individual, prefix, use_regex, split, start, stop, cleanup, clean, chinese, strip, lower;
 } ignis__tokenizer_part;
 
 enum { IGNIS__PART_NORMALIZER, IGNIS__PART_SPLITTER, IGNIS__PART_PROCESSOR, IGNIS__PART_DECODER, IGNIS__PART_KINDS };
@@ -8519,6 +8626,8 @@ typedef struct ignis__tokenizer_load {
     ignis__tokenizer_part parts[IGNIS__PART_KINDS][IGNIS__TEXT_STEPS];
     int part_count[IGNIS__PART_KINDS];
     const char *model, *unknown; /* NULL if missing */
+    const char *word_prefix;     /* of tokens inside of a word; NULL if missing */
+    int64_t word_limit;
     bool has_vocabulary, has_merges, dropout, affix;
     const char *template_name[IGNIS__TEMPLATE_TOKENS]; /* added before and after a text */
     bool template_behind[IGNIS__TEMPLATE_TOKENS];
@@ -8555,7 +8664,8 @@ enum {
 /* ===============================================================================================================
    >>text - tokenizers: text to ids, ids to text
 
-   This part has tables of Unicode that tools/unicode_tables.py writes: kinds of characters, and data for NFC.
+   This part has tables of Unicode that tools/unicode_tables.py writes: kinds of characters, data for NFC and for
+   BertNormalizer.
    May use: nothing. Locks: none.
    =============================================================================================================== */
 
@@ -9485,6 +9595,87 @@ IGNIS__PRIVATE const uint32_t ignis__char_categories[] = {
     0xC8EC1D, 0x380005A, 0x380009D, 0x380081A, 0x380201D, 0x3804005, 0x3807C1D, 0x3C0001B, 0x3FFFF9D, 0x400001B,
     0x43FFF9D,
 };
+/*  Where what BertNormalizer drops changes: the first one << 2 | 1 a control | 2 an accent. */
+IGNIS__PRIVATE const uint32_t ignis__char_drops[] = {
+    0x1, 0x24, 0x2D, 0x34, 0x39, 0x80, 0x1FD, 0x280, 0x2B5, 0x2B8, 0xC02, 0xDC0, 0x120E, 0x1220, 0x1646, 0x16F8, 0x16FE,
+    0x1700, 0x1706, 0x170C, 0x1712, 0x1718, 0x171E, 0x1720, 0x1801, 0x1818, 0x1842, 0x186C, 0x1871, 0x1874, 0x192E,
+    0x1980, 0x19C2, 0x19C4, 0x1B5A, 0x1B75, 0x1B78, 0x1B7E, 0x1B94, 0x1B9E, 0x1BA4, 0x1BAA, 0x1BB8, 0x1C3D, 0x1C40,
+    0x1C46, 0x1C48, 0x1CC2, 0x1D2C, 0x1E9A, 0x1EC4, 0x1FAE, 0x1FD0, 0x205A, 0x2068, 0x206E, 0x2090, 0x2096, 0x20A0,
+    0x20A6, 0x20B8, 0x2166, 0x2170, 0x238E, 0x240C, 0x24EA, 0x24EC, 0x24F2, 0x24F4, 0x2506, 0x2524, 0x2536, 0x2538,
+    0x2546, 0x2560, 0x258A, 0x2590, 0x2606, 0x2608, 0x26F2, 0x26F4, 0x2706, 0x2714, 0x2736, 0x2738, 0x278A, 0x2790,
+    0x2806, 0x280C, 0x28F2, 0x28F4, 0x2906, 0x290C, 0x291E, 0x2924, 0x292E, 0x2938, 0x2946, 0x2948, 0x29C2, 0x29C8,
+    0x29D6, 0x29D8, 0x2A06, 0x2A0C, 0x2AF2, 0x2AF4, 0x2B06, 0x2B18, 0x2B1E, 0x2B24, 0x2B36, 0x2B38, 0x2B8A, 0x2B90,
+    0x2C06, 0x2C08, 0x2CF2, 0x2CF4, 0x2CFE, 0x2D00, 0x2D06, 0x2D14, 0x2D36, 0x2D38, 0x2D5A, 0x2D5C, 0x2D8A, 0x2D90,
+    0x2E0A, 0x2E0C, 0x2F02, 0x2F04, 0x2F36, 0x2F38, 0x3002, 0x3004, 0x30FA, 0x3104, 0x311A, 0x3124, 0x312A, 0x3138,
+    0x3156, 0x315C, 0x318A, 0x3190, 0x3206, 0x3208, 0x32F2, 0x32F4, 0x32FE, 0x3300, 0x331A, 0x331C, 0x3332, 0x3338,
+    0x338A, 0x3390, 0x3406, 0x3408, 0x3506, 0x3514, 0x3536, 0x3538, 0x358A, 0x3590, 0x372A, 0x372C, 0x374A, 0x3754,
+    0x375A, 0x375C, 0x38C6, 0x38C8, 0x38D2, 0x38EC, 0x391E, 0x393C, 0x3AC6, 0x3AC8, 0x3AD2, 0x3AE8, 0x3AEE, 0x3AF4,
+    0x3B22, 0x3B38, 0x3C62, 0x3C68, 0x3CD6, 0x3CD8, 0x3CDE, 0x3CE0, 0x3CE6, 0x3CE8, 0x3DC6, 0x3DFC, 0x3E02, 0x3E14,
+    0x3E1A, 0x3E20, 0x3E36, 0x3E60, 0x3E66, 0x3EF4, 0x3F1A, 0x3F1C, 0x40B6, 0x40C4, 0x40CA, 0x40E0, 0x40E6, 0x40EC,
+    0x40F6, 0x40FC, 0x4162, 0x4168, 0x417A, 0x4184, 0x41C6, 0x41D4, 0x420A, 0x420C, 0x4216, 0x421C, 0x4236, 0x4238,
+    0x4276, 0x4278, 0x4D76, 0x4D80, 0x5C4A, 0x5C54, 0x5CCA, 0x5CD4, 0x5D4A, 0x5D50, 0x5DCA, 0x5DD0, 0x5ED2, 0x5ED8,
+    0x5EDE, 0x5EF8, 0x5F1A, 0x5F1C, 0x5F26, 0x5F50, 0x5F76, 0x5F78, 0x602E, 0x6039, 0x603C, 0x62A6, 0x62A8, 0x6482,
+    0x648C, 0x649E, 0x64A4, 0x64CA, 0x64CC, 0x64E6, 0x64F0, 0x685E, 0x6864, 0x686E, 0x6870, 0x695A, 0x695C, 0x6962,
+    0x697C, 0x6982, 0x6984, 0x698A, 0x698C, 0x6996, 0x69B4, 0x69CE, 0x69F4, 0x69FE, 0x6A00, 0x6AC2, 0x6AF8, 0x6C02,
+    0x6C10, 0x6CD2, 0x6CD4, 0x6CDA, 0x6CEC, 0x6CF2, 0x6CF4, 0x6D0A, 0x6D0C, 0x6DAE, 0x6DD0, 0x6E02, 0x6E08, 0x6E8A,
+    0x6E98, 0x6EA2, 0x6EA8, 0x6EAE, 0x6EB8, 0x6F9A, 0x6F9C, 0x6FA2, 0x6FA8, 0x6FB6, 0x6FB8, 0x6FBE, 0x6FC8, 0x70B2,
+    0x70D0, 0x70DA, 0x70E0, 0x7342, 0x734C, 0x7352, 0x7384, 0x738A, 0x73A4, 0x73B6, 0x73B8, 0x73D2, 0x73D4, 0x73E2,
+    0x73E8, 0x7702, 0x77D8, 0x77F2, 0x7800, 0x802D, 0x8040, 0x80A9, 0x80BC, 0x8181, 0x8194, 0x8199, 0x81C0, 0x8342,
+    0x8374, 0x8386, 0x8388, 0x8396, 0x83C4, 0xB3BE, 0xB3C8, 0xB5FE, 0xB600, 0xB782, 0xB800, 0xC0AA, 0xC0B8, 0xC266,
+    0xC26C, 0x299BE, 0x299C0, 0x299D2, 0x299F8, 0x29A7A, 0x29A80, 0x29BC2, 0x29BC8, 0x2A00A, 0x2A00C, 0x2A01A, 0x2A01C,
+    0x2A02E, 0x2A030, 0x2A096, 0x2A09C, 0x2A312, 0x2A314, 0x2A382, 0x2A3C8, 0x2A49A, 0x2A4B8, 0x2A51E, 0x2A548, 0x2A602,
+    0x2A60C, 0x2A6CE, 0x2A6D0, 0x2A6DA, 0x2A6E8, 0x2A6F2, 0x2A6F4, 0x2A796, 0x2A798, 0x2A8A6, 0x2A8BC, 0x2A8C6, 0x2A8CC,
+    0x2A8D6, 0x2A8DC, 0x2A90E, 0x2A910, 0x2A932, 0x2A934, 0x2A9F2, 0x2A9F4, 0x2AAC2, 0x2AAC4, 0x2AACA, 0x2AAD4, 0x2AADE,
+    0x2AAE4, 0x2AAFA, 0x2AB00, 0x2AB06, 0x2AB08, 0x2ABB2, 0x2ABB8, 0x2ABDA, 0x2ABDC, 0x2AF96, 0x2AF98, 0x2AFA2, 0x2AFA4,
+    0x2AFB6, 0x2AFB8, 0x38001, 0x3E400, 0x3EC7A, 0x3EC7C, 0x3F802, 0x3F840, 0x3F882, 0x3F8C0, 0x3FBFD, 0x3FC00, 0x3FFE5,
+    0x3FFF0, 0x3FFF5, 0x3FFF8, 0x407F6, 0x407F8, 0x40B82, 0x40B84, 0x40DDA, 0x40DEC, 0x42806, 0x42810, 0x42816, 0x4281C,
+    0x42832, 0x42840, 0x428E2, 0x428EC, 0x428FE, 0x42900, 0x42B96, 0x42B9C, 0x44006, 0x44008, 0x440E2, 0x4411C, 0x441FE,
+    0x44208, 0x442CE, 0x442DC, 0x442E6, 0x442EC, 0x442F5, 0x442F8, 0x44402, 0x4440C, 0x4449E, 0x444B0, 0x444B6, 0x444D4,
+    0x445CE, 0x445D0, 0x44602, 0x44608, 0x446DA, 0x446FC, 0x4472A, 0x44734, 0x448BE, 0x448C8, 0x448D2, 0x448D4, 0x448DA,
+    0x448E0, 0x44B7E, 0x44B80, 0x44B8E, 0x44BAC, 0x44C02, 0x44C08, 0x44CF2, 0x44CF4, 0x44D02, 0x44D04, 0x44D9A, 0x44DB4,
+    0x44DC2, 0x44DD4, 0x452CE, 0x452E4, 0x452EA, 0x452EC, 0x452FE, 0x45304, 0x4530A, 0x45310, 0x456CA, 0x456D8, 0x456F2,
+    0x456F8, 0x456FE, 0x45704, 0x45772, 0x45778, 0x458CE, 0x458EC, 0x458F6, 0x458F8, 0x458FE, 0x45904, 0x45AAE, 0x45AB0,
+    0x45AB6, 0x45AB8, 0x45AC2, 0x45AD8, 0x45ADE, 0x45AE0, 0x45C76, 0x45C80, 0x45C8A, 0x45C98, 0x45C9E, 0x45CB0, 0x5ABC2,
+    0x5ABD4, 0x5ACC2, 0x5ACDC, 0x5BE3E, 0x5BE4C, 0x6F276, 0x6F27C, 0x6F281, 0x6F290, 0x7459E, 0x745A8, 0x745CD, 0x745EE,
+    0x7460C, 0x74616, 0x74630, 0x746AA, 0x746B8, 0x7490A, 0x74914, 0x76802, 0x768DC, 0x768EE, 0x769B4, 0x769D6, 0x769D8,
+    0x76A12, 0x76A14, 0x76A6E, 0x76A80, 0x76A86, 0x76AC0, 0x7A342, 0x7A35C, 0x380005, 0x380008, 0x380081, 0x380200,
+    0x380402, 0x3807C0, 0x3C0001, 0x3FFFF8, 0x400001, 0x43FFF8,
+};
+/*  Runs of letters whose lower case is as far from them: the first << 43 | 2^42 for every second |
+    the last - the first << 26 | 2^25 + the change. */
+IGNIS__PRIVATE const uint64_t ignis__char_lower[] = {
+    0x600005A000020, 0x6C0001A000020, 0x80400BA000001, 0x9940012000001, 0x9CC003A000001, 0xA5400B2000001,
+    0xBC00001FFFF87, 0xBCC0012000001, 0xC0800020000D2, 0xC14000A000001, 0xC3000020000CE, 0xC380002000001,
+    0xC4800060000CD, 0xC580002000001, 0xC70000200004F, 0xC7800020000CA, 0xC8000020000CB, 0xC880002000001,
+    0xC9800020000CD, 0xCA000020000CF, 0xCB000020000D3, 0xCB800020000D1, 0xCC00002000001, 0xCE000020000D3,
+    0xCE800020000D5, 0xCF800020000D6, 0xD040012000001, 0xD3000020000DA, 0xD380002000001, 0xD4800020000DA,
+    0xD600002000001, 0xD7000020000DA, 0xD780002000001, 0xD8800060000D9, 0xD9C000A000001, 0xDB800020000DB,
+    0xDC00002000001, 0xDE00002000001, 0xE200002000002, 0xE280002000001, 0xE380002000002, 0xE400002000001,
+    0xE500002000002, 0xE5C0042000001, 0xEF40042000001, 0xF880002000002, 0xF94000A000001, 0xFB00001FFFF9F,
+    0xFB80001FFFFC8, 0xFC4009A000001, 0x11000001FFFF7E, 0x11140042000001, 0x11D00002002A2B, 0x11D80002000001,
+    0x11E80001FFFF5D, 0x11F00002002A28, 0x12080002000001, 0x12180001FFFF3D, 0x12200002000045, 0x12280002000047,
+    0x12340022000001, 0x1B84000A000001, 0x1BB00002000001, 0x1BF80002000074, 0x1C300002000026, 0x1C40000A000025,
+    0x1C600002000040, 0x1C70000600003F, 0x1C880042000020, 0x1D180022000020, 0x1E780002000008, 0x1EC4005A000001,
+    0x1FA00001FFFFC4, 0x1FB80002000001, 0x1FC80001FFFFF9, 0x1FD00002000001, 0x1FE80009FFFF7E, 0x2000003E000050,
+    0x2080007E000020, 0x23040082000001, 0x245400D2000001, 0x2600000200000F, 0x260C0032000001, 0x2684017A000001,
+    0x29880096000030, 0x85000096001C60, 0x86380002001C60, 0x86680002001C60, 0x9D00013E0097D0, 0x9F800016000008,
+    0xE4480002000001, 0xE48000A9FFF440, 0xE5E80009FFF440, 0xF0040252000001, 0xF4F00001FFE241, 0xF504017A000001,
+    0xF840001DFFFFF8, 0xF8C00015FFFFF8, 0xF940001DFFFFF8, 0xF9C0001DFFFFF8, 0xFA400015FFFFF8, 0xFACC0019FFFFF8,
+    0xFB40001DFFFFF8, 0xFC40001DFFFFF8, 0xFCC0001DFFFFF8, 0xFD40001DFFFFF8, 0xFDC00005FFFFF8, 0xFDD00005FFFFB6,
+    0xFDE00001FFFFF7, 0xFE40000DFFFFAA, 0xFE600001FFFFF7, 0xFEC00005FFFFF8, 0xFED00005FFFF9C, 0xFF400005FFFFF8,
+    0xFF500005FFFF90, 0xFF600001FFFFF9, 0xFFC00005FFFF80, 0xFFD00005FFFF82, 0xFFE00001FFFFF7, 0x109300001FFE2A3,
+    0x109500001FFDF41, 0x109580001FFDFBA, 0x10990000200001C, 0x10B00003E000010, 0x10C180002000001, 0x125B0006600001A,
+    0x1600000BE000030, 0x163000002000001, 0x163100001FFD609, 0x163180001FFF11A, 0x163200001FFD619, 0x1633C0012000001,
+    0x163680001FFD5E4, 0x163700001FFD603, 0x163780001FFD5E1, 0x163800001FFD5E2, 0x163900002000001, 0x163A80002000001,
+    0x163F00005FFD5C1, 0x16404018A000001, 0x1675C000A000001, 0x167900002000001, 0x5320400B2000001, 0x53404006A000001,
+    0x539140032000001, 0x5399400F2000001, 0x53BCC000A000001, 0x53BE80001FF75FC, 0x53BF40022000001, 0x53C580002000001,
+    0x53C680001FF5AD8, 0x53C84000A000001, 0x53CB4004A000001, 0x53D500001FF5ABC, 0x53D580001FF5AB1, 0x53D600001FF5AB5,
+    0x53D680001FF5ABF, 0x53D700001FF5ABC, 0x53D800001FF5AEE, 0x53D880001FF5AD6, 0x53D900001FF5AEB, 0x53D9800020003A0,
+    0x53DA4003A000001, 0x53E200001FFFFD0, 0x53E280001FF5ABD, 0x53E300001FF75C8, 0x53E3C000A000001, 0x53E580001FF5A99,
+    0x53E64003A000001, 0x53EE00001FF59BF, 0x53FA80002000001, 0x7F9080066000020, 0x82000009E000028, 0x82580008E000028,
+    0x82B80002A000027, 0x82BE0003A000027, 0x82C60001A000027, 0x82CA00006000027, 0x8640000CA000040, 0x86A800056000020,
+    0x8C500007E000020, 0xB7200007E000020, 0xB7500006200001B, 0xF48000086000022,
+};
 /*  Rows of ignis__char_parts that NFC makes one character again, sorted by what they are made of. */
 IGNIS__PRIVATE const uint16_t ignis__char_pairs[] = {
     912, 909, 913, 0, 1, 2, 3, 53, 55, 238, 4, 572, 5, 165, 208, 210, 570, 415, 57, 417, 419, 421, 59, 61, 63, 65, 6,
@@ -9729,6 +9920,26 @@ IGNIS__PRIVATE bool ignis__char_punctuation(uint32_t code)
     return (ignis__char_run(ignis__char_categories, IGNIS__COUNT(ignis__char_categories), 6, code) & 32) != 0;
 }
 
+/*  Returns the letter that a table of runs maps a letter to; the letter itself if the table does not have it. */
+IGNIS__PRIVATE uint32_t ignis__char_case(const uint64_t *table, int count, uint32_t code)
+{
+    int low = 0, high = count;
+    uint64_t run;
+    uint32_t first;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (table[middle] >> 43 <= code)
+            low = middle;
+        else
+            high = middle;
+    }
+    run = table[low];
+    first = (uint32_t)(run >> 43);
+    if (code < first || code - first > (run >> 26 & 0xFFFF) || (run >> 42 & 1 && (code - first) % 2))
+        return code;
+    return code + (uint32_t)(run & 0x3FFFFFF) - (1u << 25);
+}
+
 /*  models/tokenizer/byte_buffer.c - a growing buffer of bytes
 
     A buffer that could not grow keeps what it has.
@@ -9922,6 +10133,25 @@ static uint32_t ignis__char_pair(uint32_t first, uint32_t second)
     return (uint32_t)(ignis__char_parts[ignis__char_pairs[low]] >> 42);
 }
 
+/*  Writes the canonical decomposition of a character, at most IGNIS__CHAR_PARTS items of combining class << 53 |
+    character. Returns their number. */
+IGNIS__PRIVATE int ignis__char_decompose(uint32_t code, uint64_t parts[IGNIS__CHAR_PARTS])
+{
+    uint32_t stack[8];
+    int depth, count = 0;
+    for (stack[0] = code, depth = 1; depth > 0;) {
+        const uint64_t both = ignis__char_parts_of(code = stack[--depth]);
+        if (!both) {
+            parts[count++] = (uint64_t)(ignis__char_mark(code) >> 1) << 53 | code;
+            continue;
+        }
+        if (both & 0x1FFFFF)
+            stack[depth++] = (uint32_t)(both & 0x1FFFFF);
+        stack[depth++] = (uint32_t)(both >> 21);
+    }
+    return count;
+}
+
 IGNIS__PRIVATE int ignis__u64_order(const void *a, const void *b)
 {
     uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
@@ -9966,7 +10196,7 @@ IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t
     uint64_t *chars = NULL;
     size_t at = 0, base = 0, done = 0, capacity = 0, count, end, i;
     bool ok = true;
-    int length, depth;
+    int length, made, k;
     while (ok && at < size) {
         uint32_t code = ignis__utf8_code(text + at, &length);
         if (!(ignis__char_mark(code) & 1)) {
@@ -9986,19 +10216,10 @@ IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t
                 return false;
         }
         for (i = base, count = 0; i < end; i += (size_t)length) {
-            uint32_t stack[8];
-            code = ignis__utf8_code(text + i, &length);
-            for (stack[0] = code, depth = 1; depth > 0;) {
-                uint64_t parts = ignis__char_parts_of(code = stack[--depth]);
-                if (!parts) {
-                    chars[count] = (uint64_t)(ignis__char_mark(code) >> 1) << 53 | (uint64_t)count << 21 | code;
-                    count++;
-                    continue;
-                }
-                if (parts & 0x1FFFFF)
-                    stack[depth++] = (uint32_t)(parts & 0x1FFFFF);
-                stack[depth++] = (uint32_t)(parts >> 21);
-            }
+            uint64_t parts[IGNIS__CHAR_PARTS];
+            made = ignis__char_decompose(ignis__utf8_code(text + i, &length), parts);
+            for (k = 0; k < made; k++, count++)
+                chars[count] = parts[k] | (uint64_t)count << 21;
         }
         count = ignis__nfc_compose(chars, count);
         ok = ignis__bytes_add(bytes, text + done, base - done) && ignis__bytes_reserve(bytes, count * 4);
@@ -10814,10 +11035,156 @@ IGNIS__PRIVATE bool ignis__encode_piece(ignis__encoder *encoder, const char *tex
     return true;
 }
 
+/*  models/tokenizer/word_piece.c - BertNormalizer, and WordPiece: a word to ids, the longest token first
+
+    The tables of dropped characters and of lower case are in unicode_table.c.
+    May use: nfc.c, unicode.c, byte_buffer.c, bpe.c. Locks: none. */
+
+/*  Tells whether BertNormalizer puts spaces around a character. */
+static bool ignis__char_chinese(uint32_t code)
+{
+    static const uint32_t ranges[][2] = {{0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF},
+                                         {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF},
+                                         {0xF900, 0xFAFF},   {0x2F800, 0x2FA1F}};
+    int i;
+    for (i = 0; i < IGNIS__COUNT(ranges); i++)
+        if (code >= ranges[i][0] && code <= ranges[i][1])
+            return true;
+    return false;
+}
+
+static uint32_t ignis__char_drop(uint32_t code)
+{
+    return ignis__char_run(ignis__char_drops, IGNIS__COUNT(ignis__char_drops), 2, code);
+}
+
+/*  Appends a character, in lower case if `how` says so. */
+static bool ignis__bert_put(ignis__bytes *out, uint32_t code, unsigned how)
+{
+    if (!ignis__bytes_reserve(out, 8))
+        return false;
+    if (how & IGNIS__BERT_LOWER && code == 0x130) { /* the only one that becomes two */
+        memcpy(out->data + out->size, "i\xCC\x87", 3);
+        out->size += 3;
+        return true;
+    }
+    if (how & IGNIS__BERT_LOWER)
+        code = code - 'A' < 26 ? code | 32 : ignis__char_case(ignis__char_lower, IGNIS__COUNT(ignis__char_lower), code);
+    out->size += (size_t)ignis__utf8_write(out->data + out->size, code);
+    return true;
+}
+
+/*  Appends the marks that follow a character, sorted by their classes. */
+static bool ignis__bert_put_marks(ignis__bytes *out, ignis__bytes *marks, unsigned how)
+{
+    uint64_t *mark = (uint64_t *)(void *)marks->data;
+    const size_t count = marks->size / sizeof *mark;
+    bool ok = true;
+    size_t i;
+    if (count > 1)
+        qsort(mark, count, sizeof *mark, ignis__u64_order);
+    for (i = 0; ok && i < count; i++)
+        ok = ignis__bert_put(out, (uint32_t)(mark[i] & 0x1FFFFF), how);
+    marks->size = 0;
+    return ok;
+}
+
+/*  Appends a text of whole characters: without controls, with spaces around Chinese characters, decomposed and without
+    accents, in lower case. how: which of them. */
+IGNIS__PRIVATE bool ignis__bert_normalize(ignis__bytes *out, const char *text, size_t size, unsigned how)
+{
+    ignis__bytes marks = IGNIS__ZERO;
+    uint64_t parts[IGNIS__CHAR_PARTS];
+    size_t at;
+    int length, count, i;
+    bool ok = true;
+    for (at = 0; ok && at < size; at += (size_t)length) {
+        uint32_t code = ignis__utf8_code(text + at, &length);
+        const bool chinese = how & IGNIS__BERT_CHINESE && ignis__char_chinese(code);
+        if (how & IGNIS__BERT_CLEAN && ignis__char_drop(code) & 1)
+            continue;
+        if (how & IGNIS__BERT_CLEAN && ignis__char_space(code))
+            code = ' ';
+        parts[0] = code;
+        count = how & IGNIS__BERT_STRIP ? ignis__char_decompose(code, parts) : 1;
+        if (chinese)
+            ok = ignis__bert_put_marks(out, &marks, how) && ignis__bert_put(out, ' ', how);
+        for (i = 0; ok && i < count; i++) {
+            code = (uint32_t)(parts[i] & 0x1FFFFF);
+            if (how & IGNIS__BERT_STRIP && ignis__char_drop(code) & 2)
+                continue;
+            if (parts[i] >> 53) { /* it keeps its place among marks of its class */
+                const uint64_t mark = parts[i] | (uint64_t)(marks.size / sizeof mark) << 21;
+                ok = ignis__bytes_add(&marks, (const char *)(const void *)&mark, sizeof mark);
+                continue;
+            }
+            ok = ignis__bert_put_marks(out, &marks, how) && ignis__bert_put(out, code, how);
+        }
+        if (chinese)
+            ok = ok && ignis__bert_put_marks(out, &marks, how) && ignis__bert_put(out, ' ', how);
+    }
+    ok = ok && ignis__bert_put_marks(out, &marks, how);
+    ignis__free(marks.data);
+    return ok;
+}
+
+/*  Encodes a word as the longest tokens that it begins with, one after the other; as the unknown token if a place has
+    none, or if the word is too long. */
+IGNIS__PRIVATE bool ignis__encode_word(ignis__encoder *encoder, const char *text, size_t size)
+{
+    const ignis__tokenizer *tokenizer = encoder->tokenizer;
+    ignis__bytes *word = &encoder->spaced;
+    const size_t prefix = strlen(tokenizer->word_prefix);
+    const int64_t before = encoder->count;
+    int64_t characters = 0;
+    size_t at, end;
+    int32_t id;
+    for (at = 0; at < size; at++)
+        characters += (text[at] & 0xC0) != 0x80;
+    word->size = 0;
+    if (!ignis__bytes_add(word, tokenizer->word_prefix, prefix) || !ignis__bytes_add(word, text, size))
+        return false;
+    for (at = 0; at < size && characters <= tokenizer->word_limit; at = end) {
+        const size_t head = at > 0 ? prefix : 0;
+        char *from = word->data + prefix - head + at;
+        memcpy(from, tokenizer->word_prefix, head); /* over what is encoded already */
+        for (id = -1, end = size; end > at; end -= end > at) {
+            id = ignis__token_find(tokenizer, from, head + end - at, false);
+            if (id >= 0)
+                break;
+            while ((text[end - 1] & 0xC0) == 0x80)
+                end--;
+        }
+        if (id < 0)
+            break;
+        ignis__encoder_put(encoder, id);
+    }
+    if (at < size) {
+        encoder->count = before;
+        ignis__encoder_put(encoder, tokenizer->info.unknown);
+    }
+    return true;
+}
+
+/*  Appends the text of a token as the decoder WordPiece does: after a space, unless it continues a word. */
+IGNIS__PRIVATE bool ignis__word_add(const ignis__tokenizer *tokenizer, const char *text, size_t size, bool first,
+                                    ignis__bytes *out)
+{
+    static const char *const close[] = {".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re"};
+    const size_t prefix = strlen(tokenizer->word_decoder_prefix);
+    bool space = !first;
+    int i;
+    if (space && size >= prefix && memcmp(text, tokenizer->word_decoder_prefix, prefix) == 0)
+        return ignis__bytes_add(out, text + prefix, size - prefix);
+    for (i = 0; space && tokenizer->word_cleanup && i < IGNIS__COUNT(close); i++)
+        space = size < strlen(close[i]) || memcmp(text, close[i], strlen(close[i])) != 0;
+    return (!space || ignis__bytes_add(out, " ", 1)) && ignis__bytes_add(out, text, size);
+}
+
 /*  models/tokenizer/encode.c - a text to ids: added tokens, normalization, pieces
 
     Level 0 is the raw text, level 1 the normalized text between the added tokens of level 0.
-    May use: nfc.c, pre_tokenizer.c, pattern.c, bpe.c, string_search.c. Locks: none. */
+    May use: nfc.c, pre_tokenizer.c, pattern.c, bpe.c, word_piece.c, string_search.c. Locks: none. */
 
 /*  Encodes text with a byte-level vocabulary: splits it into pieces, after a leading space if the file asks
     for one. */
@@ -10913,7 +11280,8 @@ static bool ignis__encode_step(ignis__encoder *encoder, int index, const char *t
     ignis__split_pending pending = {0, 0, false, false}, now = {0, 0, true, false};
     size_t done = 0, at = 0, begin, end;
     if (index == encoder->tokenizer->step_count)
-        return ignis__encode_byte_level(encoder, text, size);
+        return encoder->tokenizer->word_pieces ? ignis__encode_word(encoder, text, size)
+                                               : ignis__encode_byte_level(encoder, text, size);
     while (at <= size && ignis__split_find(encoder, step, text, size, at, &begin, &end)) {
         int length = 1;
         now.begin = done, now.end = begin, now.match = step->invert;
@@ -10971,7 +11339,7 @@ static bool ignis__encode_characters(ignis__encoder *encoder, const char *text, 
 /*  Encodes normalized text without added tokens. */
 static bool ignis__encode_normalized(ignis__encoder *encoder, const char *text, size_t size)
 {
-    if (!encoder->tokenizer->byte_level)
+    if (!encoder->tokenizer->byte_level && !encoder->tokenizer->word_pieces)
         return ignis__encode_characters(encoder, text, size);
     return ignis__encode_step(encoder, 0, text, size);
 }
@@ -11042,6 +11410,8 @@ IGNIS__PRIVATE bool ignis__encode_normalize(ignis__encoder *encoder, const char 
         out->size = 0;
         if (normal->kind == IGNIS__NORMAL_NFC) {
             ok = ignis__nfc_add(out, *text, *size);
+        } else if (normal->kind == IGNIS__NORMAL_BERT) {
+            ok = ignis__bert_normalize(out, *text, *size, normal->bert);
         } else if (normal->kind == IGNIS__NORMAL_PREPEND) {
             ok = (*size == 0 || ignis__bytes_add(out, normal->to, strlen(normal->to))) &&
                  ignis__bytes_add(out, *text, *size);
@@ -11209,6 +11579,7 @@ IGNIS__PRIVATE void ignis__tokenizer_load_begin(ignis__tokenizer_load *load, con
     load->entries.size = sizeof(ignis__token_entry);
     load->merges.size = sizeof(ignis__merge_entry);
     load->added.size = sizeof(ignis__added_token);
+    load->word_limit = 100;
     tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
 }
 
@@ -11365,6 +11736,33 @@ IGNIS__COLD static void ignis__tokenizer_read_template_single(ignis__tokenizer_l
     }
 }
 
+/*  Reads ["[CLS]", 101] of a BertProcessing or RobertaProcessing, which is added before or after a text. */
+IGNIS__COLD static void ignis__tokenizer_read_around(ignis__tokenizer_load *load, bool behind)
+{
+    ignis__json *json = &load->json;
+    const char *text;
+    int64_t id;
+    ignis__json_expect(json, '[');
+    text = ignis__json_read_text(json);
+    ignis__json_expect(json, ',');
+    id = ignis__json_count(json);
+    ignis__json_expect(json, ']');
+    if (json->fault[0])
+        return;
+    if (!text || id >= IGNIS__TOKEN_LIMIT || load->template_count == IGNIS__TEMPLATE_TOKENS ||
+        load->special_count == IGNIS__TEMPLATE_TOKENS) {
+        ignis__json_fail(json, "a post_processor has no token, an id of at least %lld, or more than %d tokens",
+                         (long long)IGNIS__TOKEN_LIMIT, IGNIS__TEMPLATE_TOKENS);
+        return;
+    }
+    load->template_text = true;
+    load->template_behind[load->template_count] = behind;
+    load->template_name[load->template_count++] = text;
+    load->special_name[load->special_count] = text;
+    load->special_ids[load->special_count][0] = (int32_t)id;
+    load->special_id_count[load->special_count++] = 1;
+}
+
 /*  Reads a normalizer or another part: null, one step, or a sequence of steps. */
 IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *load, int kind, int depth)
 {
@@ -11383,6 +11781,12 @@ IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *
                   {"add_prefix_space", 'b', offsetof(ignis__tokenizer_part, prefix)},
                   {"use_regex", 'b', offsetof(ignis__tokenizer_part, use_regex)},
                   {"split", 'b', offsetof(ignis__tokenizer_part, split)},
+                  {"prefix", 't', offsetof(ignis__tokenizer_part, word_prefix)},
+                  {"cleanup", 'b', offsetof(ignis__tokenizer_part, cleanup)},
+                  {"clean_text", 'b', offsetof(ignis__tokenizer_part, clean)},
+                  {"handle_chinese_chars", 'b', offsetof(ignis__tokenizer_part, chinese)},
+                  {"strip_accents", 'b', offsetof(ignis__tokenizer_part, strip)},
+                  {"lowercase", 'b', offsetof(ignis__tokenizer_part, lower)},
                   {"start", 'n', offsetof(ignis__tokenizer_part, start)},
                   {"stop", 'n', offsetof(ignis__tokenizer_part, stop)}};
     static const char *const sequences[IGNIS__PART_KINDS] = {"normalizers", "pretokenizers", "processors", "decoders"};
@@ -11399,6 +11803,7 @@ IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *
     }
     memset(&part, 0, sizeof part);
     part.invert = part.individual = part.prefix = part.use_regex = part.split = part.start = part.stop = -1;
+    part.cleanup = part.clean = part.chinese = part.strip = part.lower = -1;
     ignis__json_expect(json, '{');
     while ((name = ignis__json_next_field(json, &first)) != NULL) {
         for (i = 0; i < IGNIS__COUNT(fields) && strcmp(name, fields[i].name) != 0; i++)
@@ -11422,6 +11827,8 @@ IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *
                 *(strcmp(name, "Regex") == 0 ? &part.regex : &part.string) = ignis__json_read_text(json);
         } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "single") == 0) {
             ignis__tokenizer_read_template_single(load);
+        } else if (kind == IGNIS__PART_PROCESSOR && (strcmp(name, "cls") == 0 || strcmp(name, "sep") == 0)) {
+            ignis__tokenizer_read_around(load, *name == 's');
         } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "special_tokens") == 0) {
             ignis__tokenizer_read_template_specials(load);
         } else {
@@ -11589,7 +11996,10 @@ IGNIS__COLD static void ignis__tokenizer_read_model(ignis__tokenizer_load *load)
             }
         } else if (strcmp(name, "continuing_subword_prefix") == 0 || strcmp(name, "end_of_word_suffix") == 0) {
             text = ignis__json_read_text(json);
+            load->word_prefix = *name == 'c' ? text : load->word_prefix;
             load->affix = load->affix || (text && *text);
+        } else if (strcmp(name, "max_input_chars_per_word") == 0) {
+            load->word_limit = ignis__json_count(json);
         } else {
             ignis__json_skip(json);
         }
@@ -11642,6 +12052,12 @@ IGNIS__PRIVATE bool ignis__tokenizer_part_is(const char *text, const char *other
     return text && strcmp(text, other) == 0;
 }
 
+IGNIS__PRIVATE unsigned ignis__bert_flags(bool clean, bool chinese, bool strip, bool lower)
+{
+    return (clean ? (unsigned)IGNIS__BERT_CLEAN : 0) | (chinese ? (unsigned)IGNIS__BERT_CHINESE : 0) |
+           (strip ? (unsigned)IGNIS__BERT_STRIP : 0) | (lower ? (unsigned)IGNIS__BERT_LOWER : 0);
+}
+
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_normalizer(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -11651,6 +12067,14 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_normalizer(ignis__tokenizer
         ignis__normalizer_step *normal = &tokenizer->normals[tokenizer->normal_count++];
         if (ignis__tokenizer_part_is(part->type, "NFC")) {
             normal->kind = IGNIS__NORMAL_NFC;
+        } else if (ignis__tokenizer_part_is(part->type, "Lowercase")) {
+            normal->kind = IGNIS__NORMAL_BERT;
+            normal->bert = IGNIS__BERT_LOWER;
+        } else if (ignis__tokenizer_part_is(part->type, "BertNormalizer")) {
+            normal->kind = IGNIS__NORMAL_BERT;
+            normal->bert =
+                ignis__bert_flags(part->clean == 1, part->chinese == 1,
+                                  part->strip == 1 || (part->strip < 0 && part->lower == 1), part->lower == 1);
         } else if (ignis__tokenizer_part_is(part->type, "Prepend") && part->prepend) {
             normal->kind = IGNIS__NORMAL_PREPEND;
             normal->to = ignis__tokenizer_keep_text(tokenizer, part->prepend, strlen(part->prepend));
@@ -11661,7 +12085,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_normalizer(ignis__tokenizer
         } else {
             return ignis__tokenizer_refuse_part(load, IGNIS__PART_NORMALIZER, part, part->regex ? part->regex : "");
         }
-        if (normal->kind != IGNIS__NORMAL_NFC &&
+        if (normal->kind != IGNIS__NORMAL_NFC && normal->kind != IGNIS__NORMAL_BERT &&
             (!normal->to || (normal->kind == IGNIS__NORMAL_REPLACE && !normal->from)))
             return ignis__tokenizer_no_memory(load);
     }
@@ -11774,8 +12198,15 @@ IGNIS__PRIVATE void ignis__tokenizer_add_digits(ignis__tokenizer *tokenizer, boo
                              individual ? IGNIS__BEHAVIOR_ISOLATED : IGNIS__BEHAVIOR_CONTIGUOUS);
 }
 
-/*  Reads the pre-tokenizer: any number of Split, Digits, Punctuation, Whitespace and WhitespaceSplit, then ByteLevel;
-    or Metaspace alone; or nothing. */
+/*  Adds the steps of BertPreTokenizer: words without the white space between them, and punctuation by itself. */
+IGNIS__PRIVATE void ignis__tokenizer_add_bert_cuts(ignis__tokenizer *tokenizer)
+{
+    ignis__tokenizer_add_cut(tokenizer, IGNIS__CUT_SPACE, IGNIS__BEHAVIOR_REMOVED);
+    ignis__tokenizer_add_cut(tokenizer, IGNIS__CUT_PUNCTUATION, IGNIS__BEHAVIOR_ISOLATED);
+}
+
+/*  Reads the pre-tokenizer: any number of Split, Digits, Punctuation, Whitespace, WhitespaceSplit and BertPreTokenizer,
+    then ByteLevel, unless the model is WordPiece; or Metaspace alone; or nothing. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_splitter(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -11784,17 +12215,19 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_splitter(ignis__tokenizer_l
     ignis__split_behavior behavior;
     for (i = 0; i < count; i++, part++) {
         bool last = i == count - 1;
-        if (ignis__tokenizer_part_is(part->type, "Metaspace") && count == 1) {
+        if (ignis__tokenizer_part_is(part->type, "Metaspace") && count == 1 && !tokenizer->word_pieces) {
             tokenizer->metaspace = ignis__tokenizer_read_metaspace(load, IGNIS__PART_SPLITTER, part);
             tokenizer->metaspace_split = part->split != 0;
             return tokenizer->metaspace != IGNIS__METASPACE_NONE;
         }
-        if (ignis__tokenizer_part_is(part->type, "ByteLevel") && last) {
+        if (ignis__tokenizer_part_is(part->type, "ByteLevel") && last && !tokenizer->word_pieces) {
             tokenizer->byte_level = true;
             tokenizer->prefix_space = part->prefix == 1;
             if (part->use_regex != 0)
                 tokenizer->split = IGNIS__SPLIT_GPT2;
-        } else if (last) {
+        } else if (ignis__tokenizer_part_is(part->type, "BertPreTokenizer")) {
+            ignis__tokenizer_add_bert_cuts(tokenizer);
+        } else if (last && !tokenizer->word_pieces) {
             return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part, "no ByteLevel follows");
         } else if (ignis__tokenizer_part_is(part->type, "Digits")) {
             ignis__tokenizer_add_digits(tokenizer, part->individual == 1);
@@ -11824,6 +12257,16 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_decoder(ignis__tokenizer_lo
     const ignis__tokenizer_part *part = load->parts[IGNIS__PART_DECODER];
     int i, count = load->part_count[IGNIS__PART_DECODER];
     bool replaced = false, fused = false;
+    if (tokenizer->word_pieces) {
+        if (count != 1 || !ignis__tokenizer_part_is(part->type, "WordPiece"))
+            return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                          "its model is WordPiece, and its decoder is not that alone");
+        tokenizer->word_cleanup = part->cleanup != 0;
+        tokenizer->word_decoder_prefix = part->word_prefix ? part->word_prefix : "##";
+        tokenizer->word_decoder_prefix = ignis__tokenizer_keep_text(tokenizer, tokenizer->word_decoder_prefix,
+                                                                    strlen(tokenizer->word_decoder_prefix));
+        return tokenizer->word_decoder_prefix || ignis__tokenizer_no_memory(load);
+    }
     if (count == 0)
         return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
                                       "it has no decoder, and so only tokens with spaces between them");
@@ -12180,7 +12623,9 @@ IGNIS__COLD static bool ignis__tokenizer_build_template(ignis__tokenizer_load *l
     for (i = 0; i < load->part_count[IGNIS__PART_PROCESSOR]; i++) {
         const ignis__tokenizer_part *part = &load->parts[IGNIS__PART_PROCESSOR][i];
         if (!ignis__tokenizer_part_is(part->type, "ByteLevel") &&
-            !ignis__tokenizer_part_is(part->type, "TemplateProcessing"))
+            !ignis__tokenizer_part_is(part->type, "TemplateProcessing") &&
+            !ignis__tokenizer_part_is(part->type, "BertProcessing") &&
+            !ignis__tokenizer_part_is(part->type, "RobertaProcessing"))
             return ignis__tokenizer_refuse_part(load, IGNIS__PART_PROCESSOR, part, "");
         if (ignis__tokenizer_part_is(part->type, "TemplateProcessing") && !load->template_text)
             return ignis__tokenizer_refuse_part(load, IGNIS__PART_PROCESSOR, part,
@@ -12216,15 +12661,25 @@ IGNIS__COLD static bool ignis__tokenizer_build_template(ignis__tokenizer_load *l
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
+    const bool words = ignis__tokenizer_part_is(load->model, "WordPiece");
     size_t size;
-    if (load->model ? strcmp(load->model, "BPE") != 0 : !load->has_merges)
+    if (!words && (load->model ? strcmp(load->model, "BPE") != 0 : !load->has_merges))
         return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                      "its model is of type %s, and BPE alone is supported",
+                                      "its model is of type %s; BPE and WordPiece are supported",
                                       load->model ? ignis__name_write(load->model).text : "none");
-    if (!load->has_vocabulary || !load->has_merges)
+    if (!load->has_vocabulary || (!load->has_merges && !words))
         return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its model has no %s",
                                       load->has_vocabulary ? "merges" : "vocab");
-    if (load->dropout || load->affix)
+    if (words) {
+        const char *prefix = load->word_prefix ? load->word_prefix : "##";
+        tokenizer->word_pieces = true;
+        tokenizer->word_limit = load->word_limit;
+        tokenizer->word_prefix = ignis__tokenizer_keep_text(tokenizer, prefix, strlen(prefix));
+        load->unknown = load->unknown ? load->unknown : "[UNK]";
+        if (!tokenizer->word_prefix)
+            return ignis__tokenizer_no_memory(load);
+    }
+    if (load->dropout || (load->affix && !words))
         return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model has %s, which is not supported",
                                       load->dropout ? "a dropout"
                                                     : "a continuing_subword_prefix or an end_of_word_suffix");
@@ -12240,6 +12695,10 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build(ignis__tokenizer_load *lo
         return false;
     size = load->unknown ? strlen(load->unknown) : 0;
     tokenizer->info.unknown = load->unknown ? ignis__token_find_encoded(tokenizer, load->unknown, &size) : -1;
+    if (words && tokenizer->info.unknown < 0)
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                      "its unk_token %s is not in its vocabulary, which WordPiece needs",
+                                      ignis__name_write(load->unknown).text);
     return true;
 }
 
@@ -12673,7 +13132,7 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_tokens(ignis__tokenizer_load 
         if (got[i] == IGNIS__GGUF_BAD)
             return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
     count = texts.left;
-    if (!count || got[scores ? 2 : 3] == IGNIS__GGUF_NONE)
+    if (!count || (got[scores ? 2 : 3] == IGNIS__GGUF_NONE && !load->tokenizer->word_pieces))
         return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer.ggml.%s",
                                       !count   ? "tokens"
                                       : scores ? "scores"
@@ -12728,13 +13187,41 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_tokens(ignis__tokenizer_load 
     return true;
 }
 
+/*  Gives the tokens of a WordPiece vocabulary the texts of tokenizer.json: U+2581 marks a token at the beginning of a
+    word in the file, and nothing a token inside of one. */
+IGNIS__COLD static bool ignis__tokenizer_mark_word_parts(ignis__tokenizer_load *load)
+{
+    ignis__token_entry *entries = (ignis__token_entry *)(void *)load->entries.items;
+    int64_t i;
+    for (i = 0; i < load->entries.count; i++) {
+        ignis__token_entry *entry = &entries[i];
+        char *text;
+        if (entry->type != IGNIS__TYPE_NORMAL && entry->type != IGNIS__TYPE_UNUSED)
+            continue;
+        if (entry->size >= 3 && memcmp(entry->text, IGNIS__LOW_LINE, 3) == 0) {
+            entry->text += 3;
+            entry->size -= 3;
+            continue;
+        }
+        text = (char *)ignis__tokenizer_keep(load->tokenizer, entry->size + 3);
+        if (!text)
+            return ignis__tokenizer_no_memory(load);
+        memcpy(text, "##", 2);
+        memcpy(text + 2, entry->text, entry->size + 1);
+        entry->text = text;
+        entry->size += 2;
+    }
+    return true;
+}
+
 /*  Reads ids and flags of a file. */
 IGNIS__COLD static bool ignis__tokenizer_read_gguf_facts(ignis__tokenizer_load *load, ignis__gguf *file, bool adds_bos)
 {
-    static const char *const names[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
-                                        "tokenizer.ggml.padding_token_id", "tokenizer.ggml.unknown_token_id"};
+    static const char *const names[] = {"tokenizer.ggml.bos_token_id",     "tokenizer.ggml.eos_token_id",
+                                        "tokenizer.ggml.padding_token_id", "tokenizer.ggml.unknown_token_id",
+                                        "tokenizer.ggml.cls_token_id",     "tokenizer.ggml.seperator_token_id"};
     ignis__tokenizer *tokenizer = load->tokenizer;
-    int *ids[4], i;
+    int *ids[6], i;
     bool add[2], ok = true;
     const char *text = NULL;
     size_t size = 0;
@@ -12742,9 +13229,13 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_facts(ignis__tokenizer_load *
     ids[1] = &tokenizer->info.eos;
     ids[2] = &tokenizer->info.padding;
     ids[3] = &tokenizer->info.unknown;
+    ids[4] = ids[0];
+    ids[5] = ids[1];
     add[0] = adds_bos;
-    add[1] = false;
-    for (i = 0; ok && i < 4; i++) {
+    add[1] = tokenizer->word_pieces;
+    for (i = 0; tokenizer->word_pieces && i < 2 && tokenizer->info.tokens > 102; i++) /* those of BERT, as llama.cpp */
+        *ids[i] = 101 + i;
+    for (i = 0; ok && i < (tokenizer->word_pieces ? 6 : 4); i++) {
         int64_t id = -1;
         ignis__gguf_found got = ignis__gguf_find_int(file, names[i], &id);
         if (got == IGNIS__GGUF_FOUND && (id < 0 || id >= tokenizer->info.tokens)) {
@@ -12793,7 +13284,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
     size_t size;
     int64_t i;
     int at = IGNIS__COUNT(ignis__tokenizer_gguf_patterns), split = IGNIS__COUNT(ignis__tokenizer_gguf_splits);
-    bool pieces, prefix = true;
+    bool pieces, words, prefix = true;
     if (ignis__gguf_find_string(file, "tokenizer.ggml.model", &model, &size) == IGNIS__GGUF_BAD ||
         ignis__gguf_find_string(file, "tokenizer.ggml.pre", &name, &size) == IGNIS__GGUF_BAD ||
         ignis__gguf_find_bool(file, "tokenizer.ggml.add_space_prefix", &prefix) == IGNIS__GGUF_BAD)
@@ -12801,23 +13292,31 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
     if (!model)
         return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer");
     pieces = strcmp(model, "llama") == 0;
-    if (!pieces && strcmp(model, "gpt2") != 0)
+    words = strcmp(model, "bert") == 0;
+    if (!pieces && !words && strcmp(model, "gpt2") != 0)
         return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                      "its tokenizer.ggml.model %s is not supported; gpt2 and llama are",
+                                      "its tokenizer.ggml.model %s is not supported; gpt2, llama and bert are",
                                       ignis__name_write(model).text);
-    for (at = 0; !pieces && at < IGNIS__COUNT(ignis__tokenizer_gguf_patterns); at++)
+    for (at = 0; !pieces && !words && at < IGNIS__COUNT(ignis__tokenizer_gguf_patterns); at++)
         if (ignis__tokenizer_part_is(name, ignis__tokenizer_gguf_patterns[at].name))
             break;
-    for (split = 0; !pieces && split < IGNIS__COUNT(ignis__tokenizer_gguf_splits); split++)
+    for (split = 0; !pieces && !words && split < IGNIS__COUNT(ignis__tokenizer_gguf_splits); split++)
         if (ignis__tokenizer_part_is(name, ignis__tokenizer_gguf_splits[split].name))
             break;
-    if (!pieces && at == IGNIS__COUNT(ignis__tokenizer_gguf_patterns) &&
+    if (!pieces && !words && at == IGNIS__COUNT(ignis__tokenizer_gguf_patterns) &&
         split == IGNIS__COUNT(ignis__tokenizer_gguf_splits))
         return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokenizer.ggml.pre %s is not supported",
                                       ignis__name_write(name ? name : "").text);
-    tokenizer->byte_level = !pieces;
+    tokenizer->byte_level = !pieces && !words;
     tokenizer->byte_fallback = tokenizer->byte_decoder = tokenizer->fuse_unknown = pieces;
-    if (pieces) {
+    if (words) {
+        tokenizer->word_pieces = tokenizer->word_cleanup = true;
+        tokenizer->word_prefix = tokenizer->word_decoder_prefix = "##";
+        tokenizer->word_limit = 100;
+        tokenizer->normals[0].kind = IGNIS__NORMAL_BERT;
+        tokenizer->normals[tokenizer->normal_count++].bert = ignis__bert_flags(true, true, true, true);
+        ignis__tokenizer_add_bert_cuts(tokenizer);
+    } else if (pieces) {
         if (prefix) {
             tokenizer->normals[0].kind = IGNIS__NORMAL_PREPEND;
             tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
@@ -12840,7 +13339,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
         tokenizer->ignore_merges = ignis__tokenizer_gguf_patterns[at].ignore_merges;
         tokenizer->normal_count = ignis__tokenizer_gguf_patterns[at].nfc; /* NFC is the only one */
     }
-    if (!ignis__tokenizer_read_gguf_tokens(load, file, pieces) || !ignis__tokenizer_read_vocabulary(load) ||
+    if (!ignis__tokenizer_read_gguf_tokens(load, file, pieces) || (words && !ignis__tokenizer_mark_word_parts(load)) ||
+        !ignis__tokenizer_read_vocabulary(load) ||
         !(pieces ? ignis__tokenizer_build_score_merges(load) : ignis__tokenizer_build_merges(load)) ||
         !ignis__tokenizer_build_joins(load) || !ignis__tokenizer_build_added(load))
         return false;
@@ -12855,10 +13355,18 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
         if (entries[i].type == IGNIS__TYPE_UNKNOWN && pieces)
             tokenizer->flags[i] |= IGNIS__TOKEN_CONTROL;
     }
-    return ignis__tokenizer_read_gguf_facts(load, file,
-                                            pieces || (split < IGNIS__COUNT(ignis__tokenizer_gguf_splits)
-                                                           ? ignis__tokenizer_gguf_splits[split].adds_bos
-                                                           : ignis__tokenizer_gguf_patterns[at].adds_bos));
+    if (words && tokenizer->info.unknown < 0 && tokenizer->info.tokens > 100)
+        tokenizer->info.unknown = 100; /* that of BERT */
+    if (!ignis__tokenizer_read_gguf_facts(load, file,
+                                          pieces || words ||
+                                              (split < IGNIS__COUNT(ignis__tokenizer_gguf_splits)
+                                                   ? ignis__tokenizer_gguf_splits[split].adds_bos
+                                                   : ignis__tokenizer_gguf_patterns[at].adds_bos)))
+        return false;
+    if (words && tokenizer->info.unknown < 0)
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                      "it has no token for unknown words, which WordPiece needs");
+    return true;
 }
 
 /*  models/tokenizer/open.c - ignis_tokenizer_open, _free and _query
@@ -12871,9 +13379,12 @@ IGNIS__PRIVATE void ignis__tokenizer_fill_info(ignis__tokenizer *tokenizer)
 {
     static const char *const families[] = {"bytes", "gpt2", "llama3", "qwen2"};
     ignis_tokenizer_info *info = &tokenizer->info;
-    info->kind = tokenizer->byte_level ? IGNIS_TOKENIZER_BYTES : IGNIS_TOKENIZER_PIECES;
+    info->kind = tokenizer->byte_level    ? IGNIS_TOKENIZER_BYTES
+                 : tokenizer->word_pieces ? IGNIS_TOKENIZER_WORDS
+                                          : IGNIS_TOKENIZER_PIECES;
     snprintf(info->family, sizeof info->family, "%s",
-             !tokenizer->byte_level                                       ? "llama"
+             tokenizer->word_pieces                                       ? "bert"
+             : !tokenizer->byte_level                                     ? "llama"
              : tokenizer->digits && tokenizer->split == IGNIS__SPLIT_GPT2 ? "smollm"
                                                                           : families[tokenizer->split]);
     info->adds_bos = tokenizer->front_count > 0 && tokenizer->front[0] == info->bos;
@@ -13053,6 +13564,8 @@ IGNIS__PRIVATE bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t 
     char c;
     if (tokenizer->byte_level)
         return ignis__bytes_add(out, text, size);
+    if (tokenizer->word_pieces)
+        return ignis__word_add(tokenizer, text, size, first, out);
     if (tokenizer->byte_decoder && size == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>' &&
         strspn(text + 3, "0123456789ABCDEFabcdef") == 2 && sscanf(text + 3, "%2x", &byte) == 1) {
         c = (char)byte;
@@ -16237,38 +16750,18 @@ static const struct {
 /* clang-format on */
 /*  As far as here. Other letters than these and ASCII have no case. */
 
-/*  Returns the letter that a table maps a letter to; the letter itself if the table does not have it. */
-static uint32_t ignis__case_of(const uint64_t *table, int count, uint32_t code)
-{
-    int low = 0, high = count;
-    uint64_t run;
-    uint32_t first;
-    while (high - low > 1) {
-        int middle = (low + high) / 2;
-        if (table[middle] >> 43 <= code)
-            low = middle;
-        else
-            high = middle;
-    }
-    run = table[low];
-    first = (uint32_t)(run >> 43);
-    if (code < first || code - first > (run >> 26 & 0xFFFF) || (run >> 42 & 1 && (code - first) % 2))
-        return code;
-    return code + (uint32_t)(run & 0x3FFFFFF) - (1u << 25);
-}
-
 static uint32_t ignis__case_lower_of(uint32_t code)
 {
     if (code < 128)
         return code >= 'A' && code <= 'Z' ? code | 32 : code;
-    return ignis__case_of(ignis__case_lower, IGNIS__COUNT(ignis__case_lower), code);
+    return ignis__char_case(ignis__case_lower, IGNIS__COUNT(ignis__case_lower), code);
 }
 
 static uint32_t ignis__case_upper_of(uint32_t code)
 {
     if (code < 128)
         return code >= 'a' && code <= 'z' ? code & ~32u : code;
-    return ignis__case_of(ignis__case_upper, IGNIS__COUNT(ignis__case_upper), code);
+    return ignis__char_case(ignis__case_upper, IGNIS__COUNT(ignis__case_upper), code);
 }
 
 /*  Tells whether a character has upper and lower case. A letter with one case only counts as having none,
@@ -21530,9 +22023,10 @@ typedef struct ignis__layer {
     /* Of a mixture of experts, instead of up and down or besides them. The rows of an expert follow those of the one
        before. */
     ignis_tensor router, gate_experts, up_experts, down_experts;
-    ignis_tensor shared_gate;                       /* of an expert for all tokens, which is up and down */
-    ignis_tensor attn_norm_behind, mlp_norm_behind; /* of the results of attention and MLP, before they are added */
-    int window;                                     /* keys that a token sees, its own included; 0: all */
+    ignis_tensor shared_gate; /* of an expert for all tokens, which is up and down */
+    /* of the results of attention and MLP, before they are added; of the sums, in encoders */
+    ignis_tensor attn_norm_behind, mlp_norm_behind, attn_norm_behind_bias, mlp_norm_behind_bias;
+    int window; /* keys that a token sees, its own included; 0: all */
     ignis__rope_kind rope;
     double attention_scale;
     double rest_scale; /* of the elements of q and k that do not rotate; 0: 1 */
@@ -21575,6 +22069,12 @@ typedef struct ignis__model {
     int stop_count; /* tokens that end a text */
     ignis__device *device;
     ignis_tensor embedding, positions, norm, norm_bias, head;
+    /* Encoders: all tokens see each other, and norms are of sums. types: rows that are added to embeddings; pooler,
+       classes: the head of a classifier; pooling: an ignis_pooling, 0 if the files have none, -1 if they have an
+       unknown one */
+    bool encoder, prefixed; /* prefixed: names of the folder have the family's prefix */
+    ignis_tensor types, embedding_norm, embedding_norm_bias, pooler, pooler_bias, classes, class_bias;
+    int type_count, class_count, first_position, pooling;
     ignis__layer *layer;
     double eps, theta, attention_factor;
     ignis__rope_scaling rope_scaling;
@@ -21660,7 +22160,7 @@ typedef struct ignis__packed_range {
 
 typedef struct ignis__model_files {
     const char *call, *path;
-    bool is_gguf;
+    bool is_gguf, bare;            /* bare: names in the folder lack "model.", as those of embedders do */
     ignis__gguf gguf, *more_parts; /* more_parts: after the first one of a GGUF model in several files */
     int more_count;
     ignis__config config, index, generation;
@@ -21694,6 +22194,8 @@ enum {
     IGNIS__LOGITS_DIVIDED = 1024,      /* the logit scale is a divisor */
     IGNIS__LOCAL_ROPE = 2048,          /* windowed layers rotate by frequencies of their own, without scaling */
     IGNIS__ONLY_WINDOWS_ROTATE = 4096, /* layers without a window do not rotate */
+    IGNIS__ENCODER = 131072,           /* all tokens see each other, norms are of sums, there is no head */
+    IGNIS__LATE_POSITIONS = 262144,    /* the first position is the row after that of pad_token_id */
     IGNIS__EXACT_GELU = 16384,         /* with IGNIS__PLAIN_GELU: by erf, not by tanh */
     IGNIS__DEPTH_SCALE = 8192,         /* the residual scale is divided by the square root of the layers */
     /* the shares of a token's experts add up to 1: always, or in GGUF files, where folders say it */
@@ -21703,11 +22205,12 @@ enum {
 
 /*  The layout of a tensor in the file, if it differs, and whether it exists. */
 enum {
-    IGNIS__MODEL_IN_OUT = 1,   /* [in, out] in a safetensors file */
-    IGNIS__MODEL_PAIRS = 2,    /* rows of heads that are rotated: see IGNIS__GGUF_PAIRS */
-    IGNIS__MODEL_NORM = 16,    /* of an RMS norm: see IGNIS__ONE_PLUS */
-    IGNIS__MODEL_GROUPED = 32, /* in a folder each head of k follows its heads of q, and precedes its head of v */
-    IGNIS__MODEL_HEAD = 4,     /* only if the head is not tied */
+    IGNIS__MODEL_IN_OUT = 1,    /* [in, out] in a safetensors file */
+    IGNIS__MODEL_PAIRS = 2,     /* rows of heads that are rotated: see IGNIS__GGUF_PAIRS */
+    IGNIS__MODEL_NORM = 16,     /* of an RMS norm: see IGNIS__ONE_PLUS */
+    IGNIS__MODEL_GROUPED = 32,  /* in a folder each head of k follows its heads of q, and precedes its head of v */
+    IGNIS__MODEL_OUTSIDE = 256, /* its name has no prefix */
+    IGNIS__MODEL_HEAD = 4,      /* only if the head is not tied */
     /* of each expert, whose number is @ in the name; in a GGUF file one tensor [experts, rows, columns] */
     IGNIS__MODEL_EXPERTS = 64,
     IGNIS__MODEL_DENSE = 128, /* never quantised on the device */
@@ -21717,7 +22220,7 @@ enum {
 /*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
     same member. # is the layer. Letters of sizes: V vocabulary, P positions, H hidden, Q and K heads of
     queries and keys, D a head, I inner, 3 three times hidden, F queries, keys and values, G twice inner,
-    E experts, X the inner elements of an expert. hf or gguf
+    E experts, X the inner elements of an expert, T types of tokens, C classes. hf or gguf
     is NULL if such files do not have the tensor. */
 typedef struct ignis__model_row {
     bool in_layer;
@@ -21756,6 +22259,8 @@ typedef enum ignis__number {
     IGNIS__NUMBER_CHOSEN,       /* experts of a token */
     IGNIS__NUMBER_EXPERT_INNER, /* of an expert; missing: inner */
     IGNIS__NUMBER_SHARED_INNER, /* of the expert for all tokens */
+    IGNIS__NUMBER_TYPES,        /* of tokens */
+    IGNIS__NUMBER_POOLING,      /* as llama.cpp numbers them */
     IGNIS__NUMBERS
 } ignis__number;
 
@@ -21790,6 +22295,7 @@ typedef struct ignis__unused_tensor {
 typedef struct ignis__family {
     const char *model_type, *architecture; /* of config.json, of GGUF files */
     const char *class_name;                /* in config.json */
+    const char *prefix;                    /* of names, in folders of models with a head; NULL: none */
     unsigned features;
     const ignis__model_row *rows;
     int row_count;
@@ -21882,6 +22388,7 @@ IGNIS__PRIVATE const ignis__number_key ignis__common_keys[] = {
     {IGNIS__NUMBER_CONTEXT, 'W', "max_position_embeddings", "context_length", 0, 1 << 30},
     {IGNIS__NUMBER_EPS, 'r', "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-6, 0},
     {IGNIS__NUMBER_HEAD_DIM, 'w', "head_dim", "attention.key_length", 0, 65536},
+    {IGNIS__NUMBER_POOLING, 'p', NULL, "pooling_type", 0, 0},
 };
 
 IGNIS__PRIVATE const int ignis__common_key_count = IGNIS__COUNT(ignis__common_keys);
@@ -22534,73 +23041,254 @@ static const ignis__model_row ignis__olmoe_rows[] = {
     IGNIS__ROWS_OF_EXPERTS,
 };
 
+/* --- encoders: BERT, RoBERTa, Nomic ------------------------------------------------------------------------------- */
+
+static const ignis__number_key ignis__bert_keys[] = {
+    {IGNIS__NUMBER_EPS, 'r', "layer_norm_eps", "attention.layer_norm_epsilon", 1e-12, 0},
+    {IGNIS__NUMBER_TYPES, 'w', "type_vocab_size", NULL, 2, 65536},
+};
+
+static const ignis__json_must ignis__bert_musts[] = {
+    {"hidden_act", 't', 0, {"gelu", NULL, NULL}},
+    {"position_embedding_type", 't', 0, {"absolute", NULL, NULL}},
+    IGNIS__MUST_BE("is_decoder", 'b', 0),
+    IGNIS__MUST_BE("is_causal", 'b', 0),
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const char *const ignis__bert_harmless[] = {"attention_probs_dropout_prob",
+                                                   "classifier_dropout",
+                                                   "directionality",
+                                                   "hidden_dropout_prob",
+                                                   "gradient_checkpointing",
+                                                   "output_past",
+                                                   "pooler_fc_size",
+                                                   "pooler_num_attention_heads",
+                                                   "pooler_num_fc_layers",
+                                                   "pooler_size_per_head",
+                                                   "pooler_type",
+                                                   "sbert_ce_default_activation_function",
+                                                   "sentence_transformers",
+                                                   NULL};
+
+#define IGNIS__OF_CLASSIFIER(how) ((how) | IGNIS__MODEL_OPTIONAL)
+#define IGNIS__BERT_ROW(member, rows, columns, hf, gguf) \
+    IGNIS__LAYER_ROW(member, rows, columns, 0, "encoder.layer.#." hf, gguf)
+#define IGNIS__BERT_PART(member, rows, columns, name, gguf, end)                                                   \
+    {                                                                                                              \
+        IGNIS__ROW_LAYER(member), rows, columns, 0, "encoder.layer.#.attention.self." name end, "blk.#." gguf end, \
+            "encoder.layer.#.attention.self.qkv" end                                                               \
+    }
+#define IGNIS__ROWS_OF_BERT                                                                                         \
+    IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "embeddings.word_embeddings.weight", "token_embd.weight"),             \
+        IGNIS__MODEL_ROW(positions, 'P', 'H', 0, "embeddings.position_embeddings.weight", "position_embd.weight"),  \
+        IGNIS__MODEL_ROW(types, 'T', 'H', 0, "embeddings.token_type_embeddings.weight", "token_types.weight"),      \
+        IGNIS__MODEL_ROW(embedding_norm, 'H', 0, 0, "embeddings.LayerNorm.weight", "token_embd_norm.weight"),       \
+        IGNIS__MODEL_ROW(embedding_norm_bias, 'H', 0, 0, "embeddings.LayerNorm.bias", "token_embd_norm.bias"),      \
+        IGNIS__BERT_PART(qkv, 'Q', 'H', "query", "attn_q", ".weight"),                                              \
+        IGNIS__BERT_PART(qkv, 'K', 'H', "key", "attn_k", ".weight"),                                                \
+        IGNIS__BERT_PART(qkv, 'K', 'H', "value", "attn_v", ".weight"),                                              \
+        IGNIS__BERT_PART(qkv_bias, 'Q', 0, "query", "attn_q", ".bias"),                                             \
+        IGNIS__BERT_PART(qkv_bias, 'K', 0, "key", "attn_k", ".bias"),                                               \
+        IGNIS__BERT_PART(qkv_bias, 'K', 0, "value", "attn_v", ".bias"),                                             \
+        IGNIS__BERT_ROW(o, 'H', 'Q', "attention.output.dense.weight", "attn_output.weight"),                        \
+        IGNIS__BERT_ROW(o_bias, 'H', 0, "attention.output.dense.bias", "attn_output.bias"),                         \
+        IGNIS__BERT_ROW(attn_norm_behind, 'H', 0, "attention.output.LayerNorm.weight", "attn_output_norm.weight"),  \
+        IGNIS__BERT_ROW(attn_norm_behind_bias, 'H', 0, "attention.output.LayerNorm.bias", "attn_output_norm.bias"), \
+        IGNIS__BERT_ROW(up, 'I', 'H', "intermediate.dense.weight", "ffn_up.weight"),                                \
+        IGNIS__BERT_ROW(up_bias, 'I', 0, "intermediate.dense.bias", "ffn_up.bias"),                                 \
+        IGNIS__BERT_ROW(down, 'H', 'I', "output.dense.weight", "ffn_down.weight"),                                  \
+        IGNIS__BERT_ROW(down_bias, 'H', 0, "output.dense.bias", "ffn_down.bias"),                                   \
+        IGNIS__BERT_ROW(mlp_norm_behind, 'H', 0, "output.LayerNorm.weight", "layer_output_norm.weight"),            \
+        IGNIS__BERT_ROW(mlp_norm_behind_bias, 'H', 0, "output.LayerNorm.bias", "layer_output_norm.bias")
+
+static const ignis__model_row ignis__bert_rows[] = {
+    IGNIS__ROWS_OF_BERT,
+    IGNIS__MODEL_ROW(pooler, 'H', 'H', IGNIS__MODEL_OPTIONAL, "pooler.dense.weight", "cls.weight"),
+    IGNIS__MODEL_ROW(pooler_bias, 'H', 0, IGNIS__MODEL_OPTIONAL, "pooler.dense.bias", "cls.bias"),
+    IGNIS__MODEL_ROW(classes, 'C', 'H', IGNIS__OF_CLASSIFIER(IGNIS__MODEL_OUTSIDE), "classifier.weight",
+                     "cls.output.weight"),
+    IGNIS__MODEL_ROW(class_bias, 'C', 0, IGNIS__OF_CLASSIFIER(IGNIS__MODEL_OUTSIDE), "classifier.bias",
+                     "cls.output.bias"),
+};
+
+/*  A RoBERTa that classifies has its pooler beside the model; the other one serves its training only. */
+static const ignis__model_row ignis__roberta_rows[] = {
+    IGNIS__ROWS_OF_BERT,
+    IGNIS__MODEL_ROW(pooler, 'H', 'H', IGNIS__OF_CLASSIFIER(IGNIS__MODEL_OUTSIDE), "classifier.dense.weight", NULL),
+    IGNIS__MODEL_ROW(pooler_bias, 'H', 0, IGNIS__OF_CLASSIFIER(IGNIS__MODEL_OUTSIDE), "classifier.dense.bias", NULL),
+    IGNIS__MODEL_ROW(classes, 'C', 'H', IGNIS__OF_CLASSIFIER(IGNIS__MODEL_OUTSIDE), "classifier.out_proj.weight", NULL),
+    IGNIS__MODEL_ROW(class_bias, 'C', 0, IGNIS__OF_CLASSIFIER(IGNIS__MODEL_OUTSIDE), "classifier.out_proj.bias", NULL),
+};
+
+/*  Heads that guess masked tokens, which only training needs. */
+static const ignis__unused_tensor ignis__bert_unused[] = {{"embeddings.position_ids", -1},
+                                                          {"cls.predictions.bias", 1},
+                                                          {"cls.predictions.decoder.weight", 2},
+                                                          {"cls.predictions.decoder.bias", 1},
+                                                          {"cls.predictions.transform.dense.weight", 2},
+                                                          {"cls.predictions.transform.dense.bias", 1},
+                                                          {"cls.predictions.transform.LayerNorm.weight", 1},
+                                                          {"cls.predictions.transform.LayerNorm.bias", 1},
+                                                          {"cls.seq_relationship.weight", 2},
+                                                          {"cls.seq_relationship.bias", 1},
+                                                          {NULL, 0}};
+
+static const ignis__unused_tensor ignis__roberta_unused[] = {{"embeddings.position_ids", -1},
+                                                             {"pooler.dense.weight", 2},
+                                                             {"pooler.dense.bias", 1},
+                                                             {"lm_head.bias", 1},
+                                                             {"lm_head.decoder.weight", 2},
+                                                             {"lm_head.decoder.bias", 1},
+                                                             {"lm_head.dense.weight", 2},
+                                                             {"lm_head.dense.bias", 1},
+                                                             {"lm_head.layer_norm.weight", 1},
+                                                             {"lm_head.layer_norm.bias", 1},
+                                                             {NULL, 0}};
+
+static const ignis__number_key ignis__nomic_keys[] = {
+    {IGNIS__NUMBER_LAYERS, 'W', "n_layer", "block_count", 0, 65536},
+    {IGNIS__NUMBER_HIDDEN, 'W', "n_embd", "embedding_length", 0, 1 << 24},
+    {IGNIS__NUMBER_HEADS, 'W', "n_head", "attention.head_count", 0, 65536},
+    {IGNIS__NUMBER_KV_HEADS, 'w', NULL, NULL, 0, 65536},
+    {IGNIS__NUMBER_INNER, 'W', "n_inner", "feed_forward_length", 0, 1 << 26},
+    {IGNIS__NUMBER_CONTEXT, 'W', "n_positions", "context_length", 0, 1 << 30},
+    {IGNIS__NUMBER_EPS, 'r', "layer_norm_epsilon", "attention.layer_norm_epsilon", 1e-12, 0},
+    {IGNIS__NUMBER_HEAD_DIM, 'w', NULL, NULL, 0, 65536},
+    {IGNIS__NUMBER_TYPES, 'w', "type_vocab_size", NULL, 2, 65536},
+};
+
+static const ignis__json_must ignis__nomic_musts[] = {
+    {"activation_function", 't', 0, {"swiglu", NULL, NULL}},
+    IGNIS__MUST_BE("rotary_emb_fraction", 'n', 1),
+    IGNIS__MUST_BE("scale_attn_weights", 'b', 1),
+    IGNIS__MUST_BE("scale_attn_by_inverse_layer_idx", 'b', 0),
+    IGNIS__MUST_BE("is_causal", 'b', 0),
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const char *const ignis__nomic_harmless[] = {"attn_pdrop",
+                                                    "dense_seq_output",
+                                                    "fused_bias_fc",
+                                                    "fused_dropout_add_ln",
+                                                    "max_trained_positions",
+                                                    "pad_vocab_size_multiple",
+                                                    "reorder_and_upcast_attn",
+                                                    "residual_in_fp32",
+                                                    "rotary_emb_base",
+                                                    "summary_activation",
+                                                    "summary_first_dropout",
+                                                    "summary_proj_to_labels",
+                                                    "summary_type",
+                                                    "summary_use_proj",
+                                                    "use_flash_attn",
+                                                    "use_xentropy",
+                                                    NULL};
+
+#define IGNIS__NOMIC_ROW(member, rows, columns, hf, gguf) \
+    IGNIS__LAYER_ROW(member, rows, columns, 0, "encoder.layers.#." hf, gguf)
+#define IGNIS__NOMIC_PART(member, rows, columns, hf, gguf)                                 \
+    {                                                                                      \
+        IGNIS__ROW_LAYER(member), rows, columns, 0, "encoder.layers.#." hf, "blk.#." gguf, \
+            "encoder.layers.#.mlp.fc12_fc11.weight"                                        \
+    }
+
+static const ignis__model_row ignis__nomic_rows[] = {
+    IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "embeddings.word_embeddings.weight", "token_embd.weight"),
+    IGNIS__MODEL_ROW(types, 'T', 'H', 0, "embeddings.token_type_embeddings.weight", "token_types.weight"),
+    IGNIS__MODEL_ROW(embedding_norm, 'H', 0, 0, "emb_ln.weight", "token_embd_norm.weight"),
+    IGNIS__MODEL_ROW(embedding_norm_bias, 'H', 0, 0, "emb_ln.bias", "token_embd_norm.bias"),
+    IGNIS__NOMIC_ROW(qkv, '3', 'H', "attn.Wqkv.weight", "attn_qkv.weight"),
+    IGNIS__NOMIC_ROW(o, 'H', 'Q', "attn.out_proj.weight", "attn_output.weight"),
+    IGNIS__NOMIC_ROW(attn_norm_behind, 'H', 0, "norm1.weight", "attn_output_norm.weight"),
+    IGNIS__NOMIC_ROW(attn_norm_behind_bias, 'H', 0, "norm1.bias", "attn_output_norm.bias"),
+    IGNIS__NOMIC_PART(up, 'I', 'H', "mlp.fc12.weight", "ffn_gate.weight"),
+    IGNIS__NOMIC_PART(up, 'I', 'H', "mlp.fc11.weight", "ffn_up.weight"),
+    IGNIS__NOMIC_ROW(down, 'H', 'I', "mlp.fc2.weight", "ffn_down.weight"),
+    IGNIS__NOMIC_ROW(mlp_norm_behind, 'H', 0, "norm2.weight", "layer_output_norm.weight"),
+    IGNIS__NOMIC_ROW(mlp_norm_behind_bias, 'H', 0, "norm2.bias", "layer_output_norm.bias"),
+};
+
 /* --- all families, in the order of ignis_model_family ------------------------------------------------------------- */
 
 #define IGNIS__ROWS(list) list, IGNIS__COUNT(list)
 #define IGNIS__KEYS(list) list, IGNIS__COUNT(list)
 #define IGNIS__NO_KEYS NULL, 0
 #define IGNIS__GEMMA (IGNIS__ONE_PLUS | IGNIS__GELU_GATE | IGNIS__SQUARE_ROOT_SCALE)
+#define IGNIS__BERT (IGNIS__ENCODER | IGNIS__LAYER_NORMS | IGNIS__POSITIONS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU)
 #define IGNIS__COHERE (IGNIS__LAYER_NORMS | IGNIS__PARALLEL_BLOCKS | IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS)
 
 IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
-    {NULL, NULL, NULL, 0, NULL, 0, NULL, 0, NULL, NULL, NULL},
-    {"gpt2", "gpt2", "GPT2LMHeadModel", IGNIS__LAYER_NORMS | IGNIS__POSITIONS | IGNIS__PLAIN_GELU,
+    {NULL, NULL, NULL, NULL, 0, NULL, 0, NULL, 0, NULL, NULL, NULL},
+    {"gpt2", "gpt2", "GPT2LMHeadModel", "transformer.", IGNIS__LAYER_NORMS | IGNIS__POSITIONS | IGNIS__PLAIN_GELU,
      IGNIS__ROWS(ignis__gpt2_rows), IGNIS__KEYS(ignis__gpt2_keys), ignis__gpt2_musts, ignis__gpt2_harmless,
      ignis__gpt2_unused},
-    {"llama", "llama", "LlamaForCausalLM", IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows), IGNIS__NO_KEYS,
+    {"llama", "llama", "LlamaForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows), IGNIS__NO_KEYS,
      ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
-    {"qwen2", "qwen2", "Qwen2ForCausalLM", 0, IGNIS__ROWS(ignis__qwen2_rows), IGNIS__NO_KEYS, ignis__qwen_musts,
+    {"qwen2", "qwen2", "Qwen2ForCausalLM", NULL, 0, IGNIS__ROWS(ignis__qwen2_rows), IGNIS__NO_KEYS, ignis__qwen_musts,
      ignis__none_harmless, ignis__rotary_unused},
-    {"qwen3", "qwen3", "Qwen3ForCausalLM", 0, IGNIS__ROWS(ignis__qwen3_rows), IGNIS__NO_KEYS, ignis__qwen_musts,
+    {"qwen3", "qwen3", "Qwen3ForCausalLM", NULL, 0, IGNIS__ROWS(ignis__qwen3_rows), IGNIS__NO_KEYS, ignis__qwen_musts,
      ignis__none_harmless, ignis__rotary_unused},
-    {"mistral", NULL, "MistralForCausalLM", IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
+    {"mistral", NULL, "MistralForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
      IGNIS__KEYS(ignis__mistral_keys), ignis__window_musts, ignis__none_harmless, ignis__rotary_unused},
-    {"ministral", NULL, "MinistralForCausalLM", IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
+    {"ministral", NULL, "MinistralForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
      IGNIS__KEYS(ignis__mistral_keys), ignis__window_musts, ignis__none_harmless, ignis__rotary_unused},
-    {"gemma", "gemma", "GemmaForCausalLM", IGNIS__GEMMA, IGNIS__ROWS(ignis__gemma_rows), IGNIS__NO_KEYS,
+    {"gemma", "gemma", "GemmaForCausalLM", NULL, IGNIS__GEMMA, IGNIS__ROWS(ignis__gemma_rows), IGNIS__NO_KEYS,
      ignis__gemma_musts, ignis__gemma_harmless, ignis__rotary_unused},
-    {"gemma2", "gemma2", "Gemma2ForCausalLM", IGNIS__GEMMA, IGNIS__ROWS(ignis__gemma2_rows),
+    {"gemma2", "gemma2", "Gemma2ForCausalLM", NULL, IGNIS__GEMMA, IGNIS__ROWS(ignis__gemma2_rows),
      IGNIS__KEYS(ignis__gemma2_keys), ignis__gemma_musts, ignis__gemma_harmless, ignis__rotary_unused},
-    {"gemma3_text", "gemma3", "Gemma3ForCausalLM", IGNIS__GEMMA | IGNIS__LOCAL_ROPE, IGNIS__ROWS(ignis__gemma3_rows),
-     IGNIS__KEYS(ignis__gemma3_keys), ignis__gemma_musts, ignis__gemma_harmless, ignis__rotary_unused},
-    {"phi3", "phi3", "Phi3ForCausalLM", 0, IGNIS__ROWS(ignis__phi3_rows), IGNIS__KEYS(ignis__phi3_keys),
+    {"gemma3_text", "gemma3", "Gemma3ForCausalLM", NULL, IGNIS__GEMMA | IGNIS__LOCAL_ROPE,
+     IGNIS__ROWS(ignis__gemma3_rows), IGNIS__KEYS(ignis__gemma3_keys), ignis__gemma_musts, ignis__gemma_harmless,
+     ignis__rotary_unused},
+    {"phi3", "phi3", "Phi3ForCausalLM", NULL, 0, IGNIS__ROWS(ignis__phi3_rows), IGNIS__KEYS(ignis__phi3_keys),
      ignis__window_musts, ignis__phi3_harmless, ignis__rotary_unused},
-    {"glm", NULL, "GlmForCausalLM", IGNIS__HF_PAIRS, IGNIS__ROWS(ignis__glm_rows), IGNIS__KEYS(ignis__glm_keys),
+    {"glm", NULL, "GlmForCausalLM", NULL, IGNIS__HF_PAIRS, IGNIS__ROWS(ignis__glm_rows), IGNIS__KEYS(ignis__glm_keys),
      ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
-    {"glm4", "glm4", "Glm4ForCausalLM", IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__glm4_rows),
+    {"glm4", "glm4", "Glm4ForCausalLM", NULL, IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__glm4_rows),
      IGNIS__KEYS(ignis__glm_keys), ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
-    {"granite", "granite", "GraniteForCausalLM", IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED,
+    {"granite", "granite", "GraniteForCausalLM", NULL, IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED,
      IGNIS__ROWS(ignis__llama_rows), IGNIS__KEYS(ignis__granite_keys), ignis__no_musts, ignis__none_harmless,
      ignis__rotary_unused},
-    {"olmo2", "olmo2", "Olmo2ForCausalLM", IGNIS__WIDE_NORMS | IGNIS__LOCAL_ROPE, IGNIS__ROWS(ignis__olmo2_rows),
+    {"olmo2", "olmo2", "Olmo2ForCausalLM", NULL, IGNIS__WIDE_NORMS | IGNIS__LOCAL_ROPE, IGNIS__ROWS(ignis__olmo2_rows),
      IGNIS__KEYS(ignis__olmo2_keys), ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
-    {"olmo3", NULL, "Olmo3ForCausalLM", IGNIS__WIDE_NORMS | IGNIS__LOCAL_ROPE, IGNIS__ROWS(ignis__olmo2_rows),
+    {"olmo3", NULL, "Olmo3ForCausalLM", NULL, IGNIS__WIDE_NORMS | IGNIS__LOCAL_ROPE, IGNIS__ROWS(ignis__olmo2_rows),
      IGNIS__KEYS(ignis__olmo3_keys), ignis__olmo3_musts, ignis__none_harmless, ignis__rotary_unused},
-    {"smollm3", "smollm3", "SmolLM3ForCausalLM", IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
+    {"smollm3", "smollm3", "SmolLM3ForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
      IGNIS__KEYS(ignis__smollm3_keys), ignis__qwen_musts, ignis__smollm3_harmless, ignis__rotary_unused},
-    {"minicpm", "minicpm", "MiniCPMForCausalLM", IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED | IGNIS__DEPTH_SCALE,
+    {"minicpm", "minicpm", "MiniCPMForCausalLM", NULL, IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED | IGNIS__DEPTH_SCALE,
      IGNIS__ROWS(ignis__llama_rows), IGNIS__KEYS(ignis__minicpm_keys), ignis__no_musts, ignis__none_harmless,
      ignis__rotary_unused},
-    {"stablelm", "stablelm", "StableLmForCausalLM", IGNIS__LAYER_NORMS, IGNIS__ROWS(ignis__stablelm_rows),
+    {"stablelm", "stablelm", "StableLmForCausalLM", NULL, IGNIS__LAYER_NORMS, IGNIS__ROWS(ignis__stablelm_rows),
      IGNIS__KEYS(ignis__stablelm_keys), ignis__no_musts, ignis__stablelm_harmless, ignis__rotary_unused},
-    {"internlm2", "internlm2", "InternLM2ForCausalLM", IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__internlm2_rows),
+    {"internlm2", "internlm2", "InternLM2ForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__internlm2_rows),
      IGNIS__NO_KEYS, ignis__no_musts, ignis__internlm2_harmless, ignis__rotary_unused},
-    {"cohere", "command-r", "CohereForCausalLM", IGNIS__COHERE, IGNIS__ROWS(ignis__cohere_rows),
+    {"cohere", "command-r", "CohereForCausalLM", NULL, IGNIS__COHERE, IGNIS__ROWS(ignis__cohere_rows),
      IGNIS__KEYS(ignis__cohere_keys), ignis__no_musts, ignis__cohere_harmless, ignis__rotary_unused},
-    {"cohere2", "cohere2", "Cohere2ForCausalLM", IGNIS__COHERE | IGNIS__ONLY_WINDOWS_ROTATE,
+    {"cohere2", "cohere2", "Cohere2ForCausalLM", NULL, IGNIS__COHERE | IGNIS__ONLY_WINDOWS_ROTATE,
      IGNIS__ROWS(ignis__cohere_rows), IGNIS__KEYS(ignis__cohere2_keys), ignis__window_musts, ignis__cohere_harmless,
      ignis__rotary_unused},
-    {"gpt_neox", "gptneox", "GPTNeoXForCausalLM",
+    {"gpt_neox", "gptneox", "GPTNeoXForCausalLM", NULL,
      IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS, IGNIS__ROWS(ignis__neox_rows),
      IGNIS__KEYS(ignis__neox_keys), ignis__neox_musts, ignis__neox_harmless, ignis__neox_unused},
-    {"qwen3_moe", "qwen3moe", "Qwen3MoeForCausalLM", IGNIS__GGUF_NORMALISED, IGNIS__ROWS(ignis__qwen3_moe_rows),
+    {"qwen3_moe", "qwen3moe", "Qwen3MoeForCausalLM", NULL, IGNIS__GGUF_NORMALISED, IGNIS__ROWS(ignis__qwen3_moe_rows),
      IGNIS__KEYS(ignis__qwen3_moe_keys), ignis__qwen3_moe_musts, ignis__experts_harmless, ignis__rotary_unused},
-    {"mixtral", "llama", "MixtralForCausalLM", IGNIS__NORMALISED | IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__mixtral_rows),
-     IGNIS__KEYS(ignis__mixtral_keys), ignis__no_musts, ignis__experts_harmless, ignis__rotary_unused},
-    {"olmoe", "olmoe", "OlmoeForCausalLM", IGNIS__WIDE_NORMS, IGNIS__ROWS(ignis__olmoe_rows),
+    {"mixtral", "llama", "MixtralForCausalLM", NULL, IGNIS__NORMALISED | IGNIS__GGUF_PAIRS,
+     IGNIS__ROWS(ignis__mixtral_rows), IGNIS__KEYS(ignis__mixtral_keys), ignis__no_musts, ignis__experts_harmless,
+     ignis__rotary_unused},
+    {"olmoe", "olmoe", "OlmoeForCausalLM", NULL, IGNIS__WIDE_NORMS, IGNIS__ROWS(ignis__olmoe_rows),
      IGNIS__KEYS(ignis__olmoe_keys), ignis__no_musts, ignis__experts_harmless, ignis__rotary_unused},
-    {"qwen2_moe", "qwen2moe", "Qwen2MoeForCausalLM", 0, IGNIS__ROWS(ignis__qwen2_moe_rows),
+    {"qwen2_moe", "qwen2moe", "Qwen2MoeForCausalLM", NULL, 0, IGNIS__ROWS(ignis__qwen2_moe_rows),
      IGNIS__KEYS(ignis__qwen2_moe_keys), ignis__qwen3_moe_musts, ignis__experts_harmless, ignis__rotary_unused},
+    {"bert", "bert", "BertModel", "bert.", IGNIS__BERT, IGNIS__ROWS(ignis__bert_rows), IGNIS__KEYS(ignis__bert_keys),
+     ignis__bert_musts, ignis__bert_harmless, ignis__bert_unused},
+    {"nomic_bert", "nomic-bert", "NomicBertModel", NULL, IGNIS__ENCODER | IGNIS__LAYER_NORMS,
+     IGNIS__ROWS(ignis__nomic_rows), IGNIS__KEYS(ignis__nomic_keys), ignis__nomic_musts, ignis__nomic_harmless,
+     ignis__rotary_unused},
+    {"roberta", NULL, "RobertaModel", "roberta.", IGNIS__BERT | IGNIS__LATE_POSITIONS, IGNIS__ROWS(ignis__roberta_rows),
+     IGNIS__KEYS(ignis__bert_keys), ignis__bert_musts, ignis__bert_harmless, ignis__roberta_unused},
+    {"xlm-roberta", NULL, "XLMRobertaModel", "roberta.", IGNIS__BERT | IGNIS__LATE_POSITIONS,
+     IGNIS__ROWS(ignis__roberta_rows), IGNIS__KEYS(ignis__bert_keys), ignis__bert_musts, ignis__bert_harmless,
+     ignis__roberta_unused},
 };
 
 /*  models/weights/config_json.c - reads a JSON file into a flat list of names and values
@@ -23435,7 +24123,8 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
     const ignis__family *family = &ignis__families[files->family];
     const size_t prefix = strlen(family->architecture);
     double value, wanted;
-    bool causal = true;
+    const bool encoder = (family->features & IGNIS__ENCODER) != 0;
+    bool causal = !encoder;
     char name[64];
     int64_t k;
     int i;
@@ -23466,9 +24155,10 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
     snprintf(name, sizeof name, "%s.attention.causal", family->architecture);
     if (ignis__gguf_find_bool(&files->gguf, name, &causal) == IGNIS__GGUF_BAD)
         return false;
-    if (!causal)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s false, which Ignis cannot do", files->path, name);
-    return causal;
+    if (causal == encoder)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s %s, which Ignis cannot do", files->path, name,
+                    causal ? "true" : "false");
+    return causal != encoder;
 }
 
 /*  models/weights/rope_scaling.c - RoPE frequencies, scaled: linear, llama3, yarn, longrope, divisors of a GGUF file
@@ -23842,6 +24532,244 @@ IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, i
     return true;
 }
 
+/*  models/weights/weight_map.c - which tensors of the files become which rows of which weight
+
+    Loading, lookup by name, adapters and writing read the rows of the family's table here.
+    May use: families.c, checkpoint.c (names of tensors). Locks: none. */
+
+IGNIS__PRIVATE ignis__model_name ignis__model_name_write(const char *prefix, const char *pattern, int layer)
+{
+    ignis__model_name name;
+    const char *place = strchr(pattern, '#');
+    if (place)
+        snprintf(name.text, sizeof name.text, "%s%.*s%d%s", prefix, (int)(place - pattern), pattern, layer, place + 1);
+    else
+        snprintf(name.text, sizeof name.text, "%s%s", prefix, pattern);
+    return name;
+}
+
+/*  Returns a size of a rank's share by its letter. Sizes that ranks share are `size` times as large in the
+    files. */
+static int64_t ignis__model_size_of_letter(const ignis__model *model, char letter)
+{
+    switch (letter) {
+    case 'V': return model->vocab;
+    case 'P': return (int64_t)model->context + model->first_position;
+    case 'T': return model->type_count;
+    case 'C': return model->class_count;
+    case 'H': return model->hidden;
+    case '3': return (int64_t)3 * model->heads * model->head_dim;
+    case 'Q': return (int64_t)model->heads * model->head_dim;
+    case 'K': return (int64_t)model->kv_heads * model->head_dim;
+    case 'D': return model->head_dim;
+    case 'I': return model->inner;
+    case 'F': return (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
+    case 'G': return (int64_t)2 * model->inner;
+    case 'E': return model->experts;
+    case 'X': return model->expert_inner;
+    default: return 1;
+    }
+}
+
+/*  Returns the rows of the vocabulary that each rank multiplies with; the last ranks may have fewer. */
+IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model)
+{
+    return ignis__ceil_div(model->vocab, model->parallel.size);
+}
+
+/*  Sets which rows and columns of the file's tensor a part is. The ranks share heads of queries, keys and
+    values, elements of the MLP, and rows of an untied head. Every rank has the rest. */
+static void ignis__model_select_share(const ignis__model_files *files, const ignis__model *model,
+                                      ignis__model_part *part)
+{
+    const ignis__model_row *row = part->row;
+    int64_t ranks = model->parallel.size, rank = model->parallel.rank;
+    part->rows = ignis__model_size_of_letter(model, row->rows);
+    if (row->how & IGNIS__MODEL_EXPERTS && files && files->is_gguf)
+        part->rows *= model->experts;
+    part->file_rows = part->run = part->rows;
+    part->columns = part->file_columns = ignis__model_size_of_letter(model, row->columns);
+    if (row->how & IGNIS__MODEL_HEAD) {
+        part->skip_rows = rank * ignis__model_head_rows(model);
+        part->rows = part->run = ignis__clamp(model->vocab - part->skip_rows, 0, ignis__model_head_rows(model));
+    } else if (strchr("QKI3FG", row->rows)) {
+        part->run = row->rows == '3' ? part->rows / 3 : row->rows == 'G' ? part->rows / 2 : part->rows;
+        part->file_rows = part->rows * ranks;
+        part->skip_rows = part->run * rank;
+    }
+    if (row->rows == 'F') {
+        part->grouped = row->how & IGNIS__MODEL_GROUPED && !(files && files->is_gguf);
+        part->by_heads = ranks > 1 || part->grouped;
+        part->run = part->by_heads ? model->head_dim : part->rows;
+        part->heads = model->heads, part->kv_heads = model->kv_heads;
+        part->rank = (int)rank, part->ranks = (int)ranks;
+    }
+    part->stride = part->run * ranks;
+    if (row->columns == 'Q' || row->columns == 'I') {
+        part->file_columns = part->columns * ranks;
+        part->skip_columns = part->columns * rank;
+    }
+}
+
+/*  Returns the row of the file with a row of a part. */
+IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row)
+{
+    int64_t head = row / part->run, heads = (int64_t)part->heads * part->ranks, kv_heads = part->kv_heads,
+            group = part->by_heads ? part->heads / part->kv_heads : 0, which, kv;
+    if (!part->by_heads)
+        return part->skip_rows + head * part->stride + row % part->run;
+    if (head < part->heads) { /* of q; then of k and v */
+        head += (int64_t)part->rank * part->heads;
+        head = part->grouped ? head / group * (group + 2) + head % group : head;
+    } else {
+        which = (head - part->heads) / kv_heads;
+        kv = part->rank * kv_heads + (head - part->heads) % kv_heads;
+        head = part->grouped ? kv * (group + 2) + group + which : heads + which * kv_heads * part->ranks + kv;
+    }
+    return head * part->run + row % part->run;
+}
+
+/*  Tells whether elements of heads have another order in the file: those that rotate together are adjacent there, or
+    only the first elements of a head rotate. Here elements i and i + head_dim / 2 rotate together. files: NULL for
+    the order of a folder. */
+IGNIS__PRIVATE bool ignis__model_moves_rows(const ignis__model_files *files, const ignis__model *model,
+                                            const ignis__model_row *row)
+{
+    unsigned pairs = files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS;
+    return row->how & IGNIS__MODEL_PAIRS && model->rope &&
+           (ignis__families[model->family].features & pairs || model->rotary < model->head_dim);
+}
+
+/*  Returns the row of the file, within its heads, that has row `row` of a part. */
+IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, const ignis__model *model,
+                                             const ignis__model_part *part, int64_t row)
+{
+    unsigned pairs =
+        ignis__families[model->family].features & (files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS);
+    int64_t half = model->head_dim / 2, turning = model->rotary / 2, inside = row % model->head_dim;
+    int64_t i = inside % half, second = inside / half;
+    if (part->row->rows == 'F' && row >= (int64_t)(model->heads + model->kv_heads) * model->head_dim)
+        return row;
+    if (i >= turning) /* does not rotate */
+        return row - inside + 2 * turning + second * (half - turning) + i - turning;
+    return row - inside + (pairs ? 2 * i + second : second * turning + i);
+}
+
+/*  Returns the prefix of the names in a folder: models without a head are written without one. files: NULL for the
+    names of an open model, which are those of its folder; those of GPT-2 always have it. */
+IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, const ignis__model *model)
+{
+    const ignis__family *family = &ignis__families[model->family];
+    bool has = family->prefix != NULL;
+    if (has && files)
+        has = ignis__model_source_find(files, ignis__model_name_write(family->prefix, family->rows[0].hf, 0).text) !=
+              NULL;
+    else if (has)
+        has = model->prefixed || model->family == IGNIS_MODEL_GPT2;
+    return has ? family->prefix : "";
+}
+
+IGNIS__PRIVATE ignis__model_name ignis__model_weight_name(const ignis__model_files *files, const ignis__model *model,
+                                                          const ignis__model_row *row, int layer, int expert)
+{
+    bool plain = row->how & (IGNIS__MODEL_HEAD | IGNIS__MODEL_OUTSIDE); /* beside the model in GPT-2 and BERT */
+    ignis__model_name name, numbered;
+    const char *place;
+    if (files && files->is_gguf)
+        return ignis__model_name_write("", row->gguf, layer);
+    name = files && files->bare && strncmp(row->hf, "model.", 6) == 0
+               ? ignis__model_name_write("", row->hf + 6, layer)
+               : ignis__model_name_write(plain ? "" : ignis__model_prefix(files, model), row->hf, layer);
+    place = strchr(name.text, '@');
+    if (!place)
+        return name;
+    snprintf(numbered.text, sizeof numbered.text, "%.*s%d%.*s", (int)(place - name.text), name.text, expert,
+             (int)sizeof numbered.text / 2, place + 1);
+    return numbered;
+}
+
+IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const ignis__model_row *row, int layer)
+{
+    char *base = row->in_layer ? (char *)&model->layer[layer] : (char *)model;
+    return (ignis_tensor *)(void *)(base + row->member);
+}
+
+/*  Tells whether the weight of a row exists: in the files, or in the model if `files` is NULL. */
+static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row,
+                                 int layer)
+{
+    const ignis__family *family = &ignis__families[model->family];
+    int i;
+    if (!(files && files->is_gguf ? row->gguf : row->hf))
+        return false;
+    if (row->how & IGNIS__MODEL_HEAD)
+        return !model->tied;
+    if (!(row->how & IGNIS__MODEL_OPTIONAL))
+        return true;
+    if (!files)
+        return ignis__model_member(model, row, layer)->id != 0;
+    for (i = 0; i < family->row_count; i++) {
+        const ignis__model_row *other = &family->rows[i];
+        if (other->in_layer == row->in_layer && other->member == row->member &&
+            (files->is_gguf ? other->gguf : other->hf) &&
+            ignis__model_source_find(files, ignis__model_weight_name(files, model, other, layer, 0).text))
+            return true;
+    }
+    return false;
+}
+
+/*  Lists all parts, those of one weight one after the other. files is NULL for an open model. Returns their
+    number; parts may be NULL. */
+static int ignis__model_parts(const ignis__model_files *files, ignis__model *model, ignis__model_part *parts)
+{
+    const ignis__family *family = &ignis__families[model->family];
+    int count = 0, first = 0, i, layer, expert, experts;
+    for (layer = -1; layer < model->layers; layer++) {
+        const ignis__model_row *before = NULL;
+        for (i = 0; i < family->row_count; i++) {
+            const ignis__model_row *row = &family->rows[i];
+            if (row->in_layer != (layer >= 0) || !ignis__model_has_row(files, model, row, layer))
+                continue;
+            experts = row->how & IGNIS__MODEL_EXPERTS && !(files && files->is_gguf) ? model->experts : 1;
+            for (expert = 0; expert < experts; expert++, count++) {
+                ignis__model_part *part = parts ? &parts[count] : NULL;
+                const bool continues = before && before->member == row->member;
+                before = row;
+                if (!part)
+                    continue;
+                memset(part, 0, sizeof *part);
+                part->row = row;
+                part->layer = layer;
+                part->expert = expert;
+                ignis__model_select_share(files, model, part);
+                part->to = ignis__model_member(model, row, layer);
+                part->moved = ignis__model_moves_rows(files, model, row);
+                if (continues)
+                    part->first = parts[count - 1].first + parts[count - 1].rows;
+                else
+                    first = count;
+                parts[first].total += part->rows;
+            }
+        }
+    }
+    return count;
+}
+
+IGNIS__PRIVATE ignis__model_part *ignis__model_parts_make(const char *call, const ignis__model_files *files,
+                                                          ignis__model *model, int *count)
+{
+    ignis__model_part *parts;
+    size_t size;
+    *count = ignis__model_parts(files, model, NULL);
+    size = ((size_t)*count + 1) * sizeof *parts;
+    parts = (ignis__model_part *)ignis__alloc(size);
+    if (parts)
+        (void)ignis__model_parts(files, model, parts);
+    else
+        ignis__fail_host_memory(call, size);
+    return parts;
+}
+
 /*  models/weights/hyperparameter.c - reads the description of a model: sizes, special tokens, frequencies
 
     Every required number is checked against its bounds here.
@@ -24011,6 +24939,81 @@ static bool ignis__model_read_vocabulary(ignis__model_files *files, ignis__model
     return true;
 }
 
+/*  Returns the rows of a tensor of the files; 0 if they do not have it, or if it has another number of dimensions. */
+static int ignis__model_rows_of(const ignis__model_files *files, const ignis__model *model, size_t member)
+{
+    const ignis__family *family = &ignis__families[model->family];
+    const ignis__model_source *source = NULL;
+    int i;
+    for (i = 0; i < family->row_count && !source; i++)
+        if (!family->rows[i].in_layer && family->rows[i].member == member &&
+            (files->is_gguf ? family->rows[i].gguf : family->rows[i].hf))
+            source =
+                ignis__model_source_find(files, ignis__model_weight_name(files, model, &family->rows[i], -1, 0).text);
+    return source && source->shape.ndim == 2 && source->shape.dim[0] < INT32_MAX ? (int)source->shape.dim[0] : 0;
+}
+
+/*  Reads how a folder of sentence-transformers pools hidden states. */
+static bool ignis__model_read_pooling(ignis__model_files *files, ignis__model *model)
+{
+    static const struct {
+        const char *name;
+        int pooling;
+    } modes[] = {{"pooling_mode_cls_token", IGNIS_POOLING_FIRST}, {"pooling_mode_mean_tokens", IGNIS_POOLING_MEAN},
+                 {"pooling_mode_lasttoken", IGNIS_POOLING_LAST},  {"pooling_mode_max_tokens", -1},
+                 {"pooling_mode_mean_sqrt_len_tokens", -1},       {"pooling_mode_weightedmean_tokens", -1}};
+    char *path = ignis__model_path(files->call, files->path, "1_Pooling/config.json"),
+         *dense = ignis__model_path(files->call, files->path, "2_Dense/config.json");
+    ignis__config config;
+    int64_t size, time;
+    bool ok;
+    int i;
+    memset(&config, 0, sizeof config);
+    ok = path && dense && ignis__config_open(files->call, path, false, &config);
+    for (i = 0; ok && i < IGNIS__COUNT(modes); i++) {
+        const ignis__config_item *item = ignis__config_find(&config, modes[i].name);
+        if (item && item->kind == 'b' && item->number != 0) /* two at once are unknown, too */
+            model->pooling = model->pooling ? -1 : modes[i].pooling;
+    }
+    if (ok && ignis__file_info(dense, &size, &time))
+        model->pooling = -1;
+    ignis__config_close(&config);
+    ignis__free(path);
+    ignis__free(dense);
+    return ok;
+}
+
+/*  Reads what encoders have beside layers, and how hidden states become one vector. */
+static bool ignis__model_read_encoder(ignis__model_files *files, ignis__model *model, const double *numbers)
+{
+    static const int poolings[] = {0, IGNIS_POOLING_MEAN, IGNIS_POOLING_FIRST, IGNIS_POOLING_LAST, IGNIS_POOLING_FIRST};
+    const unsigned features = ignis__families[model->family].features;
+    const ignis__config_item *pad = ignis__config_find(&files->config, "pad_token_id");
+    const double pooling = numbers[IGNIS__NUMBER_POOLING];
+    files->bare = !files->is_gguf && !ignis__model_source_find(files, "model.embed_tokens.weight") &&
+                  ignis__model_source_find(files, "embed_tokens.weight");
+    model->encoder = features & IGNIS__ENCODER;
+    model->prefixed = !files->is_gguf && *ignis__model_prefix(files, model);
+    model->type_count = files->is_gguf ? ignis__model_rows_of(files, model, offsetof(ignis__model, types))
+                                       : (int)numbers[IGNIS__NUMBER_TYPES];
+    model->class_count = ignis__model_rows_of(files, model, offsetof(ignis__model, classes));
+    if (features & IGNIS__LATE_POSITIONS) { /* max_position_embeddings counts the rows before the first one, too */
+        model->first_position = 2;
+        if (pad && pad->kind == 'n' && pad->number >= 0 && pad->number < model->context)
+            model->first_position = (int)pad->number + 1;
+        model->context -= model->first_position;
+        if (model->context < 1)
+            return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                     "the description of '%s' has max_position_embeddings %d, and its first position "
+                                     "is row %d",
+                                     files->path, model->context + model->first_position, model->first_position);
+    }
+    if (!files->is_gguf)
+        return ignis__model_read_pooling(files, model);
+    model->pooling = pooling >= 0 && pooling < IGNIS__COUNT(poolings) ? poolings[(int)pooling] : -1;
+    return true;
+}
+
 /*  Returns a scale that a model is multiplied by; 0 if it is 1, which changes nothing. */
 static double ignis__model_scale(double scale) { return scale == 1 ? 0 : scale; }
 
@@ -24176,6 +25179,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
     model->inner = numbers[IGNIS__NUMBER_INNER] > 0 ? (int)numbers[IGNIS__NUMBER_INNER] : 4 * model->hidden;
     model->context = (int)numbers[IGNIS__NUMBER_CONTEXT];
     model->eps = numbers[IGNIS__NUMBER_EPS];
+    if (!ignis__model_read_encoder(files, model, numbers))
+        return false;
     if (!model->max_tokens)
         model->max_tokens = model->context < 4096 ? model->context : 4096;
     if (model->layers > files->source_count) {
@@ -24200,234 +25205,6 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
     ignis__model_plain_frequencies(model, theta, model->local_frequencies);
     ignis__model_set_attention_scale(files, model, numbers);
     return ignis__model_read_special_tokens(files, model);
-}
-
-/*  models/weights/weight_map.c - which tensors of the files become which rows of which weight
-
-    Loading, lookup by name, adapters and writing read the rows of the family's table here.
-    May use: families.c, checkpoint.c (names of tensors). Locks: none. */
-
-IGNIS__PRIVATE ignis__model_name ignis__model_name_write(const char *prefix, const char *pattern, int layer)
-{
-    ignis__model_name name;
-    const char *place = strchr(pattern, '#');
-    if (place)
-        snprintf(name.text, sizeof name.text, "%s%.*s%d%s", prefix, (int)(place - pattern), pattern, layer, place + 1);
-    else
-        snprintf(name.text, sizeof name.text, "%s%s", prefix, pattern);
-    return name;
-}
-
-/*  Returns a size of a rank's share by its letter. Sizes that ranks share are `size` times as large in the
-    files. */
-static int64_t ignis__model_size_of_letter(const ignis__model *model, char letter)
-{
-    switch (letter) {
-    case 'V': return model->vocab;
-    case 'P': return model->context;
-    case 'H': return model->hidden;
-    case '3': return (int64_t)3 * model->heads * model->head_dim;
-    case 'Q': return (int64_t)model->heads * model->head_dim;
-    case 'K': return (int64_t)model->kv_heads * model->head_dim;
-    case 'D': return model->head_dim;
-    case 'I': return model->inner;
-    case 'F': return (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
-    case 'G': return (int64_t)2 * model->inner;
-    case 'E': return model->experts;
-    case 'X': return model->expert_inner;
-    default: return 1;
-    }
-}
-
-/*  Returns the rows of the vocabulary that each rank multiplies with; the last ranks may have fewer. */
-IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model)
-{
-    return ignis__ceil_div(model->vocab, model->parallel.size);
-}
-
-/*  Sets which rows and columns of the file's tensor a part is. The ranks share heads of queries, keys and
-    values, elements of the MLP, and rows of an untied head. Every rank has the rest. */
-static void ignis__model_select_share(const ignis__model_files *files, const ignis__model *model,
-                                      ignis__model_part *part)
-{
-    const ignis__model_row *row = part->row;
-    int64_t ranks = model->parallel.size, rank = model->parallel.rank;
-    part->rows = ignis__model_size_of_letter(model, row->rows);
-    if (row->how & IGNIS__MODEL_EXPERTS && files && files->is_gguf)
-        part->rows *= model->experts;
-    part->file_rows = part->run = part->rows;
-    part->columns = part->file_columns = ignis__model_size_of_letter(model, row->columns);
-    if (row->how & IGNIS__MODEL_HEAD) {
-        part->skip_rows = rank * ignis__model_head_rows(model);
-        part->rows = part->run = ignis__clamp(model->vocab - part->skip_rows, 0, ignis__model_head_rows(model));
-    } else if (strchr("QKI3FG", row->rows)) {
-        part->run = row->rows == '3' ? part->rows / 3 : row->rows == 'G' ? part->rows / 2 : part->rows;
-        part->file_rows = part->rows * ranks;
-        part->skip_rows = part->run * rank;
-    }
-    if (row->rows == 'F') {
-        part->grouped = row->how & IGNIS__MODEL_GROUPED && !(files && files->is_gguf);
-        part->by_heads = ranks > 1 || part->grouped;
-        part->run = part->by_heads ? model->head_dim : part->rows;
-        part->heads = model->heads, part->kv_heads = model->kv_heads;
-        part->rank = (int)rank, part->ranks = (int)ranks;
-    }
-    part->stride = part->run * ranks;
-    if (row->columns == 'Q' || row->columns == 'I') {
-        part->file_columns = part->columns * ranks;
-        part->skip_columns = part->columns * rank;
-    }
-}
-
-/*  Returns the row of the file with a row of a part. */
-IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row)
-{
-    int64_t head = row / part->run, heads = (int64_t)part->heads * part->ranks, kv_heads = part->kv_heads,
-            group = part->by_heads ? part->heads / part->kv_heads : 0, which, kv;
-    if (!part->by_heads)
-        return part->skip_rows + head * part->stride + row % part->run;
-    if (head < part->heads) { /* of q; then of k and v */
-        head += (int64_t)part->rank * part->heads;
-        head = part->grouped ? head / group * (group + 2) + head % group : head;
-    } else {
-        which = (head - part->heads) / kv_heads;
-        kv = part->rank * kv_heads + (head - part->heads) % kv_heads;
-        head = part->grouped ? kv * (group + 2) + group + which : heads + which * kv_heads * part->ranks + kv;
-    }
-    return head * part->run + row % part->run;
-}
-
-/*  Tells whether elements of heads have another order in the file: those that rotate together are adjacent there, or
-    only the first elements of a head rotate. Here elements i and i + head_dim / 2 rotate together. files: NULL for
-    the order of a folder. */
-IGNIS__PRIVATE bool ignis__model_moves_rows(const ignis__model_files *files, const ignis__model *model,
-                                            const ignis__model_row *row)
-{
-    unsigned pairs = files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS;
-    return row->how & IGNIS__MODEL_PAIRS && model->rope &&
-           (ignis__families[model->family].features & pairs || model->rotary < model->head_dim);
-}
-
-/*  Returns the row of the file, within its heads, that has row `row` of a part. */
-IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, const ignis__model *model,
-                                             const ignis__model_part *part, int64_t row)
-{
-    unsigned pairs =
-        ignis__families[model->family].features & (files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS);
-    int64_t half = model->head_dim / 2, turning = model->rotary / 2, inside = row % model->head_dim;
-    int64_t i = inside % half, second = inside / half;
-    if (part->row->rows == 'F' && row >= (int64_t)(model->heads + model->kv_heads) * model->head_dim)
-        return row;
-    if (i >= turning) /* does not rotate */
-        return row - inside + 2 * turning + second * (half - turning) + i - turning;
-    return row - inside + (pairs ? 2 * i + second : second * turning + i);
-}
-
-/*  Returns the prefix of a family's names: GPT-2's first files have none. */
-IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, ignis_model_family family)
-{
-    return family == IGNIS_MODEL_GPT2 && (!files || ignis__model_source_find(files, "transformer.wte.weight"))
-               ? "transformer."
-               : "";
-}
-
-IGNIS__PRIVATE ignis__model_name ignis__model_weight_name(const ignis__model_files *files, const ignis__model *model,
-                                                          const ignis__model_row *row, int layer, int expert)
-{
-    bool plain = row->how & IGNIS__MODEL_HEAD; /* the head, which is beside the model in GPT-2 */
-    ignis__model_name name, numbered;
-    const char *place;
-    if (files && files->is_gguf)
-        return ignis__model_name_write("", row->gguf, layer);
-    name = ignis__model_name_write(plain ? "" : ignis__model_prefix(files, model->family), row->hf, layer);
-    place = strchr(name.text, '@');
-    if (!place)
-        return name;
-    snprintf(numbered.text, sizeof numbered.text, "%.*s%d%.*s", (int)(place - name.text), name.text, expert,
-             (int)sizeof numbered.text / 2, place + 1);
-    return numbered;
-}
-
-IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const ignis__model_row *row, int layer)
-{
-    char *base = row->in_layer ? (char *)&model->layer[layer] : (char *)model;
-    return (ignis_tensor *)(void *)(base + row->member);
-}
-
-/*  Tells whether the weight of a row exists: in the files, or in the model if `files` is NULL. */
-static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row,
-                                 int layer)
-{
-    const ignis__family *family = &ignis__families[model->family];
-    int i;
-    if (!(files && files->is_gguf ? row->gguf : row->hf))
-        return false;
-    if (row->how & IGNIS__MODEL_HEAD)
-        return !model->tied;
-    if (!(row->how & IGNIS__MODEL_OPTIONAL))
-        return true;
-    if (!files)
-        return ignis__model_member(model, row, layer)->id != 0;
-    for (i = 0; i < family->row_count; i++) {
-        const ignis__model_row *other = &family->rows[i];
-        if (other->in_layer == row->in_layer && other->member == row->member &&
-            (files->is_gguf ? other->gguf : other->hf) &&
-            ignis__model_source_find(files, ignis__model_weight_name(files, model, other, layer, 0).text))
-            return true;
-    }
-    return false;
-}
-
-/*  Lists all parts, those of one weight one after the other. files is NULL for an open model. Returns their
-    number; parts may be NULL. */
-static int ignis__model_parts(const ignis__model_files *files, ignis__model *model, ignis__model_part *parts)
-{
-    const ignis__family *family = &ignis__families[model->family];
-    int count = 0, first = 0, i, layer, expert, experts;
-    for (layer = -1; layer < model->layers; layer++) {
-        const ignis__model_row *before = NULL;
-        for (i = 0; i < family->row_count; i++) {
-            const ignis__model_row *row = &family->rows[i];
-            if (row->in_layer != (layer >= 0) || !ignis__model_has_row(files, model, row, layer))
-                continue;
-            experts = row->how & IGNIS__MODEL_EXPERTS && !(files && files->is_gguf) ? model->experts : 1;
-            for (expert = 0; expert < experts; expert++, count++) {
-                ignis__model_part *part = parts ? &parts[count] : NULL;
-                const bool continues = before && before->member == row->member;
-                before = row;
-                if (!part)
-                    continue;
-                memset(part, 0, sizeof *part);
-                part->row = row;
-                part->layer = layer;
-                part->expert = expert;
-                ignis__model_select_share(files, model, part);
-                part->to = ignis__model_member(model, row, layer);
-                part->moved = ignis__model_moves_rows(files, model, row);
-                if (continues)
-                    part->first = parts[count - 1].first + parts[count - 1].rows;
-                else
-                    first = count;
-                parts[first].total += part->rows;
-            }
-        }
-    }
-    return count;
-}
-
-IGNIS__PRIVATE ignis__model_part *ignis__model_parts_make(const char *call, const ignis__model_files *files,
-                                                          ignis__model *model, int *count)
-{
-    ignis__model_part *parts;
-    size_t size;
-    *count = ignis__model_parts(files, model, NULL);
-    size = ((size_t)*count + 1) * sizeof *parts;
-    parts = (ignis__model_part *)ignis__alloc(size);
-    if (parts)
-        (void)ignis__model_parts(files, model, parts);
-    else
-        ignis__fail_host_memory(call, size);
-    return parts;
 }
 
 /*  models/weights/quantized_layout.c - the bytes of quantised weights on the device, and which weights are quantised
@@ -24491,7 +25268,7 @@ IGNIS__PRIVATE int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int part
 /*  Returns the type that the description asks for; 0 if the weight is not to be quantised. */
 static int ignis__model_wanted_type(const ignis__model *model, const ignis__model_part *part)
 {
-    if (!part->row->columns || part->row->rows == 'P' || model->weights == IGNIS_WEIGHTS_NUMBERS ||
+    if (!part->row->columns || strchr("PTC", part->row->rows) || model->weights == IGNIS_WEIGHTS_NUMBERS ||
         part->row->how & IGNIS__MODEL_DENSE)
         return 0;
     if (model->weights == IGNIS_WEIGHTS_DEFAULT)
@@ -26775,7 +27552,7 @@ IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis_
 static bool ignis__model_check_ranks(const char *call, const ignis__model *model)
 {
     const ignis__family *family = &ignis__families[model->family];
-    bool apart = model->wide_norms || model->residual_scale > 0 || model->experts > 0;
+    bool apart = model->wide_norms || model->residual_scale > 0 || model->experts > 0 || model->encoder;
     int i;
     for (i = 0; i < family->row_count; i++)
         apart |= family->rows[i].in_layer && (family->rows[i].member == offsetof(ignis__layer, attn_norm_behind) ||
@@ -27028,14 +27805,14 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_query(ignis_model handle, ignis_m
 static const ignis__model_part *ignis__model_find(ignis__model *model, const ignis__model_part *parts, int count,
                                                   const char *name, bool *whole)
 {
-    const char *prefix = ignis__model_prefix(NULL, model->family);
+    const char *prefix = ignis__model_prefix(NULL, model);
     int i;
     for (i = 0; i < count; i++) {
         const ignis__model_row *row = parts[i].row;
         ignis__model_name full = ignis__model_weight_name(NULL, model, row, parts[i].layer, parts[i].expert);
         *whole = !row->whole && !(row->how & IGNIS__MODEL_EXPERTS);
-        if (strcmp(full.text, name) == 0 ||
-            (*prefix && strcmp(full.text + strlen(prefix), name) == 0 && !(row->how & IGNIS__MODEL_HEAD)))
+        if (strcmp(full.text, name) == 0 || (*prefix && strcmp(full.text + strlen(prefix), name) == 0 &&
+                                             !(row->how & (IGNIS__MODEL_HEAD | IGNIS__MODEL_OUTSIDE))))
             return &parts[i];
         *whole = true;
         if (row->whole && strcmp(ignis__model_name_write("", row->whole, parts[i].layer).text, name) == 0)
@@ -27672,7 +28449,7 @@ typedef struct ignis__text_output {
 } ignis__text_output;
 
 
-/*  models/generate/forward.c - ignis_model_forward: whole texts, by public operations
+/*  models/generate/forward.c - ignis_model_forward and _hidden: whole texts, by public operations
 
     The tape records these operations, so adapters can be trained through them. There is no KV cache here.
     May use: >>lora by the declarations below, because its parts come after this one; the weights of the model.
@@ -27749,7 +28526,7 @@ static ignis_tensor ignis__model_rest(const ignis__model *model, const ignis__la
                     ignis__model_linear(model, x, (layer)->weight, (layer)->weight##_bias))
 
 static ignis_tensor ignis__model_attention(const ignis__model *model, const struct ignis__lora *lora,
-                                           const ignis__layer *layer, ignis_tensor h)
+                                           const ignis__layer *layer, ignis_tensor h, ignis_tensor lengths)
 {
     ignis_tensor qkv = IGNIS__MODEL_LINEAR(h, layer, qkv), part[3];
     ignis_sdpa_desc attention;
@@ -27763,6 +28540,8 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     attention.scale = layer->attention_scale;
     attention.window = layer->window;
     attention.softcap = model->softcap;
+    attention.mask = model->encoder ? IGNIS_MASK_NONE : IGNIS_MASK_CAUSAL;
+    attention.lengths = lengths;
     rope.inv_freq_f64 = layer->rope == IGNIS__ROPE_LOCAL ? model->local_frequencies : model->frequencies;
     rope.inv_freq_count = model->head_dim / 2;
     if (!layer->q_norm.id && !(layer->rest_scale > 0)) {
@@ -27933,10 +28712,17 @@ static ignis_tensor ignis__model_add(const ignis__model *model, ignis_tensor x, 
 
 /*  Applies a layer whose norms are not fused with additions. */
 static ignis_tensor ignis__model_apply_layer(const ignis__model *model, const struct ignis__lora *lora,
-                                             const ignis__layer *layer, ignis_tensor x)
+                                             const ignis__layer *layer, ignis_tensor x, ignis_tensor lengths)
 {
-    ignis_tensor h = ignis__model_norm(model, x, layer->attn_norm, layer->attn_norm_bias), y;
-    y = ignis__model_attention(model, lora, layer, h);
+    ignis_tensor h, y;
+    if (model->encoder) {
+        y = ignis__model_attention(model, lora, layer, x, lengths);
+        x = ignis__model_norm(model, ignis_add(x, y), layer->attn_norm_behind, layer->attn_norm_behind_bias);
+        y = ignis__model_mlp(model, lora, layer, x);
+        return ignis__model_norm(model, ignis_add(x, y), layer->mlp_norm_behind, layer->mlp_norm_behind_bias);
+    }
+    h = ignis__model_norm(model, x, layer->attn_norm, layer->attn_norm_bias);
+    y = ignis__model_attention(model, lora, layer, h, lengths);
     if (model->parallel_blocks) {
         h = layer->mlp_norm.id ? ignis__model_norm(model, x, layer->mlp_norm, layer->mlp_norm_bias) : h;
         x = ignis__model_add(model, x, y, layer->attn_norm_behind);
@@ -27948,14 +28734,15 @@ static ignis_tensor ignis__model_apply_layer(const ignis__model *model, const st
 }
 
 /*  Applies all layers, and the last norm, one after the other. */
-static ignis_tensor ignis__model_apply_layers(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor x)
+static ignis_tensor ignis__model_apply_layers(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor x,
+                                              ignis_tensor lengths)
 {
     static const char call[] = "ignis_model_forward";
     int i;
     for (i = 0; i < model->layers; i++) {
         ignis_scope inner = ignis_scope_begin();
         ignis_tensor before = x;
-        x = ignis_scope_return(inner, ignis__model_apply_layer(model, lora, &model->layer[i], x));
+        x = ignis_scope_return(inner, ignis__model_apply_layer(model, lora, &model->layer[i], x, lengths));
         ignis__tensor_discard(call, before);
     }
     return ignis__model_norm(model, x, model->norm, model->norm_bias);
@@ -27972,26 +28759,37 @@ static ignis_tensor ignis__model_logits(const ignis__model *model, ignis_tensor 
     return x;
 }
 
-/*  Applies all layers. Its scopes free everything that the tape does not keep. */
-static ignis_tensor ignis__model_apply(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor ids,
-                                       int64_t seq)
+/*  Returns what the first layer reads: rows of the table, of positions and of types, scaled and normalised. */
+static ignis_tensor ignis__model_embed_ids(const ignis__model *model, ignis_tensor ids, const ignis_hidden_desc *desc,
+                                           int64_t seq)
+{
+    ignis_tensor x = ignis__model_embedding(model->embedding, ids, model->dtype);
+    if (!model->rope)
+        x = ignis_add(x, ignis_slice(model->positions, 0, model->first_position, seq));
+    if (model->types.id)
+        x = ignis_add(x, desc->types.id ? ignis_embedding(model->types, desc->types)
+                                        : ignis_slice(model->types, 0, 0, 1)); /* type 0 */
+    if (model->embedding_scale > 0)
+        x = ignis_scale(x, model->embedding_scale);
+    return ignis__model_norm(model, x, model->embedding_norm, model->embedding_norm_bias);
+}
+
+/*  Returns the hidden states after the last norm. Its scopes free everything that the tape does not keep. */
+IGNIS__PRIVATE ignis_tensor ignis__model_hidden(const ignis__model *model, const struct ignis__lora *lora,
+                                                ignis_tensor ids, const ignis_hidden_desc *desc, int64_t seq)
 {
     static const char call[] = "ignis_model_forward";
     ignis_scope all = ignis_scope_begin(), inner;
-    ignis_tensor x = ignis__model_embedding(model->embedding, ids, model->dtype), h, y;
+    ignis_tensor x = ignis__model_embed_ids(model, ids, desc, seq), h, y;
     int i;
-    if (!model->rope)
-        x = ignis_add(x, ignis_slice(model->positions, 0, 0, seq));
-    if (model->embedding_scale > 0)
-        x = ignis_scale(x, model->embedding_scale);
     if (!ignis__model_fuses_norms(model))
-        return ignis_scope_return(all, ignis__model_logits(model, ignis__model_apply_layers(model, lora, x)));
+        return ignis_scope_return(all, ignis__model_apply_layers(model, lora, x, desc->lengths));
     h = ignis__model_norm(model, x, model->layer[0].attn_norm, model->layer[0].attn_norm_bias);
     for (i = 0; i < model->layers; i++) {
         const ignis__layer *layer = &model->layer[i];
         bool last = i == model->layers - 1;
         inner = ignis_scope_begin();
-        y = ignis_scope_return(inner, ignis__model_attention(model, lora, layer, h));
+        y = ignis_scope_return(inner, ignis__model_attention(model, lora, layer, h, desc->lengths));
         ignis__tensor_discard(call, h);
         h = ignis__model_add_norm(model, &x, y, layer->mlp_norm, layer->mlp_norm_bias);
         inner = ignis_scope_begin();
@@ -28000,38 +28798,61 @@ static ignis_tensor ignis__model_apply(const ignis__model *model, const struct i
         h = ignis__model_add_norm(model, &x, y, last ? model->norm : layer[1].attn_norm,
                                   last ? model->norm_bias : layer[1].attn_norm_bias);
     }
-    return ignis_scope_return(all, ignis__model_logits(model, h));
+    return ignis_scope_return(all, h);
 }
 
-IGNIS_API ignis_tensor ignis_model_forward(ignis_model handle, ignis_tensor ids)
+/*  Computes the hidden states of ids after all checks; their logits if `logits` is set. */
+static ignis_tensor ignis__model_run(const char *call, ignis_model handle, ignis_tensor ids,
+                                     const ignis_hidden_desc *desc, bool logits)
 {
-    static const char call[] = "ignis_model_forward";
     ignis__model *model = ignis__model_hold(call, handle);
     ignis__tensor *tensor = model ? ignis__tensor_hold(call, ids) : NULL;
     struct ignis__lora *lora;
-    ignis_tensor logits = IGNIS__ZERO;
+    ignis_tensor result = IGNIS__ZERO;
     ignis_shape shape;
+    ignis_scope scope;
     if (tensor) {
         shape = tensor->shape;
         ignis__tensor_drop(call, tensor);
         if (shape.ndim > 2 || shape.dim[shape.ndim - 1] < 1)
             ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; [seq] or [batch, seq] is needed",
                         ignis__shape_write(&shape).text);
+        else if (logits && model->encoder)
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                        "a %s model is an encoder, which has no logits; ignis_model_hidden gives its hidden states",
+                        ignis__families[model->family].model_type);
+        else if (desc->types.id && !model->types.id)
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "desc->types is set; a %s model has no types of tokens",
+                        ignis__families[model->family].model_type);
         else if (!ignis__model_check_not_shared(call, model))
-            logits = ignis__no_tensor();
+            result = ignis__no_tensor();
         else if (!model->rope && shape.dim[shape.ndim - 1] > model->context)
             ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; the model has positions for %d tokens",
                         ignis__shape_write(&shape).text, model->context);
         else {
             lora = ignis__model_lora(model);
-            logits = ignis__model_apply(model, lora, ids, shape.dim[shape.ndim - 1]);
+            scope = ignis_scope_begin();
+            result = ignis__model_hidden(model, lora, ids, desc, shape.dim[shape.ndim - 1]);
+            result = ignis_scope_return(scope, logits ? ignis__model_logits(model, result) : result);
             if (lora)
                 ignis__lora_drop(call, lora);
         }
     }
     if (model)
         ignis__model_drop(call, model);
-    return logits;
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_model_forward(ignis_model model, ignis_tensor ids)
+{
+    static const ignis_hidden_desc none = IGNIS__ZERO;
+    return ignis__model_run("ignis_model_forward", model, ids, &none, true);
+}
+
+IGNIS_API ignis_tensor ignis_model_hidden(ignis_model model, ignis_tensor ids, const ignis_hidden_desc *desc)
+{
+    static const ignis_hidden_desc none = IGNIS__ZERO;
+    return ignis__model_run("ignis_model_hidden", model, ids, desc ? desc : &none, false);
 }
 
 /*  models/weights/save.c - ignis_model_save: config.json, model.safetensors, copies of tokenizer files
@@ -30433,6 +31254,11 @@ IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engin
                                             int64_t page_bytes)
 {
     const ignis__model *model = engine->model;
+    if (model->encoder)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "a %s model is an encoder, which has no next token; ignis_model_embed makes vectors "
+                                 "of texts with it",
+                                 ignis__families[model->family].model_type);
     if (model->head_dim % 8 != 0 || model->head_dim > 256 || model->vocab > IGNIS__DRAW_VOCAB)
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                                  "heads have %d elements, the vocabulary %d tokens; multiples of 8 up to 256, and up "
@@ -31632,6 +32458,369 @@ IGNIS__PRIVATE void ignis__sampling_fill_row(const ignis__engine *engine, int nu
     row->window = desc->penalty_window;
     row->seed = desc->seed;
     row->biases = desc->bias_count;
+}
+
+/* ===============================================================================================================
+   >>embed - ignis_model_embed and ignis_model_score: texts to vectors and scores
+
+   Texts are sorted by their lengths, so that rows of one pass have few unused places. Pooling is a product with a row
+   of ones and zeros for each text, in f32.
+   May use: forward.c, >>text. Locks: none; the caller's handle is held for the call.
+   =============================================================================================================== */
+
+enum { IGNIS__EMBED_TOKENS = 16384 }; /* of a pass, with unused places; a pass has one text at least */
+
+/*  A text of a call. */
+typedef struct ignis__embed_text {
+    int32_t *ids;
+    int count, second; /* second: where the second text of a pair begins; count if there is none */
+    int index;         /* in the caller's list */
+} ignis__embed_text;
+
+/*  The state of a call. */
+typedef struct ignis__embedding {
+    const char *call;
+    ignis__model *model;
+    const ignis_embed_desc *desc;
+    ignis_pooling pooling;
+    bool scores; /* by the classifier; else vectors */
+    ignis__embed_text *texts;
+    int count, width; /* width: numbers of a text */
+    float *out;
+} ignis__embedding;
+
+static int ignis__embed_text_order(const void *a, const void *b)
+{
+    const ignis__embed_text *one = (const ignis__embed_text *)a, *other = (const ignis__embed_text *)b;
+    return one->count != other->count ? (one->count < other->count ? -1 : 1) : one->index - other->index;
+}
+
+/*  Encodes a text. Returns its ids, *count of them. NULL, and reported, on failure. */
+static int32_t *ignis__embed_encode(const char *call, ignis_tokenizer tokenizer, const char *text, bool no_bos,
+                                    int *count)
+{
+    ignis_encode_desc encode = IGNIS__ZERO;
+    const int64_t size = (int64_t)strlen(text);
+    int32_t *ids;
+    encode.no_bos = no_bos;
+    *count = ignis_tokenizer_encode(tokenizer, text, size, &encode, NULL, 0);
+    if (*count < 0)
+        return NULL;
+    ids = (int32_t *)ignis__alloc_for(call, sizeof *ids * ((size_t)*count + 1));
+    if (ids && ignis_tokenizer_encode(tokenizer, text, size, &encode, ids, *count) == *count)
+        return ids;
+    ignis__free(ids);
+    return NULL;
+}
+
+/*  Checks that a text has tokens, and not too many, unless it is to be cut. */
+static bool ignis__embed_check_count(const ignis__embedding *embedding, int index, int64_t count)
+{
+    const int most = embedding->model->max_tokens;
+    if (count < 1)
+        return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, embedding->call, "texts[%d] has no token", index);
+    if (count <= most || embedding->desc->truncate)
+        return true;
+    return ignis__fail_false(IGNIS_DIAG_CONTEXT_FULL, embedding->call,
+                             "texts[%d] has %lld tokens, and the model's context %d; desc->truncate cuts it", index,
+                             (long long)count, most);
+}
+
+/*  Encodes one text, which keeps the ids that the tokenizer adds at its end if it is cut. */
+static bool ignis__embed_read_text(ignis__embedding *embedding, const ignis__tokenizer *tokenizer,
+                                   ignis_tokenizer handle, const char *text, ignis__embed_text *to)
+{
+    const int most = embedding->model->max_tokens, back = tokenizer->back_count < most ? tokenizer->back_count : most;
+    to->ids = ignis__embed_encode(embedding->call, handle, text, false, &to->count);
+    if (!to->ids || !ignis__embed_check_count(embedding, to->index, to->count))
+        return false;
+    if (to->count > most) {
+        memmove(to->ids + most - back, to->ids + to->count - back, sizeof *to->ids * (size_t)back);
+        to->count = most;
+    }
+    to->second = to->count;
+    return true;
+}
+
+/*  Encodes a pair: [CLS] query [SEP] text [SEP]. RoBERTa has two [SEP] between them. */
+static bool ignis__embed_read_pair(ignis__embedding *embedding, const ignis__tokenizer *tokenizer,
+                                   ignis_tokenizer handle, const char *const texts[2], ignis__embed_text *to)
+{
+    const int front = tokenizer->front_count, back = tokenizer->back_count, most = embedding->model->max_tokens,
+              between = embedding->model->first_position > 0 ? 2 : 1;
+    const int64_t added = front + (int64_t)(between + 1) * back;
+    int32_t *ids[2] = {NULL, NULL};
+    int count[2] = {0, 0}, at = 0, i;
+    bool ok = true;
+    for (i = 0; ok && i < 2; i++)
+        ok = (ids[i] = ignis__embed_encode(embedding->call, handle, texts[i], true, &count[i])) != NULL;
+    ok = ok && ignis__embed_check_count(embedding, to->index, added + count[0] + count[1]);
+    if (ok && added > most)
+        ok = ignis__fail_false(IGNIS_DIAG_CONTEXT_FULL, embedding->call,
+                               "the context has %d tokens, fewer than the %lld around a pair", most, (long long)added);
+    while (ok && added + count[0] + count[1] > most)
+        count[count[0] > count[1] ? 0 : 1]--;
+    to->ids =
+        ok ? (int32_t *)ignis__alloc_for(embedding->call, sizeof *to->ids * (size_t)(added + count[0] + count[1] + 1))
+           : NULL;
+    ok = to->ids != NULL;
+    for (i = 0; ok && i < front; i++)
+        to->ids[at++] = tokenizer->front[i];
+    for (i = 0; ok && i < 2; i++) {
+        int repeat;
+        to->second = i == 1 ? at : 0;
+        if (count[i])
+            memcpy(to->ids + at, ids[i], sizeof *to->ids * (size_t)count[i]);
+        at += count[i];
+        for (repeat = 0; repeat < (i == 0 ? between : 1); repeat++, at += back)
+            if (back)
+                memcpy(to->ids + at, tokenizer->back, sizeof *to->ids * (size_t)back);
+    }
+    to->count = at;
+    ignis__free(ids[0]);
+    ignis__free(ids[1]);
+    return ok;
+}
+
+static void ignis__embed_free_texts(ignis__embedding *embedding)
+{
+    int i;
+    for (i = 0; embedding->texts && i < embedding->count; i++)
+        ignis__free(embedding->texts[i].ids);
+    ignis__free(embedding->texts);
+}
+
+/*  Encodes all texts, and sorts them by their lengths. query: NULL unless scores are asked for. */
+static bool ignis__embed_read_texts(ignis__embedding *embedding, const char *query, const char *const *texts)
+{
+    ignis_tokenizer handle = ignis__model_tokenizer(embedding->model);
+    ignis__tokenizer *tokenizer = handle.id ? ignis__tokenizer_hold(embedding->call, handle) : NULL;
+    bool ok = tokenizer != NULL;
+    int i;
+    if (ok)
+        embedding->texts = (ignis__embed_text *)ignis__alloc_for(embedding->call, sizeof *embedding->texts *
+                                                                                      (size_t)(embedding->count + 1));
+    ok = ok && embedding->texts;
+    for (i = 0; ok && i < embedding->count; i++)
+        embedding->texts[i].index = i;
+    for (i = 0; ok && i < embedding->count; i++) {
+        const char *pair[2];
+        pair[0] = query, pair[1] = texts[i];
+        if (!texts[i])
+            ok = ignis__fail_false(IGNIS_DIAG_NULL_ARGUMENT, embedding->call, "texts[%d] is null", i);
+        else
+            ok = query ? ignis__embed_read_pair(embedding, tokenizer, handle, pair, &embedding->texts[i])
+                       : ignis__embed_read_text(embedding, tokenizer, handle, texts[i], &embedding->texts[i]);
+    }
+    if (tokenizer)
+        ignis__tokenizer_drop(tokenizer);
+    if (ok && embedding->count > 1)
+        qsort(embedding->texts, (size_t)embedding->count, sizeof *embedding->texts, ignis__embed_text_order);
+    return ok;
+}
+
+/*  Returns the scores of the classifier for the hidden states of first tokens. */
+static ignis_tensor ignis__embed_classify(const ignis__model *model, ignis_tensor first)
+{
+    first = ignis_cast(first, model->dtype);
+    if (model->pooler.id)
+        first = ignis__model_linear(model, first, model->pooler, model->pooler_bias);
+    if (model->pooler.id)
+        first = ignis_map("tanh(first)", IGNIS_INPUTS(first));
+    return ignis_cast(ignis__model_linear(model, first, model->classes, model->class_bias), IGNIS_F32);
+}
+
+/*  Computes the numbers of `rows` texts from `texts` on, [rows, width], in a scope. numbers: of [rows, longest, 2] i32,
+    then rows i32, then [rows, longest] f32. */
+static bool ignis__embed_run_pass(const ignis__embedding *embedding, const ignis__embed_text *texts, int rows,
+                                  int32_t *numbers, float *result)
+{
+    ignis__model *model = embedding->model;
+    const int64_t longest = texts[rows - 1].count, all = rows * longest;
+    int32_t *ids = numbers, *types = ids + all, *lengths = types + all;
+    float *weights = (float *)(void *)(lengths + rows);
+    struct ignis__lora *lora;
+    ignis_hidden_desc hidden;
+    ignis_tensor_desc desc;
+    ignis_tensor h, w;
+    ignis_shape shape;
+    int64_t i;
+    int row;
+    bool ok;
+    memset(&shape, 0, sizeof shape);
+    memset(&desc, 0, sizeof desc);
+    memset(&hidden, 0, sizeof hidden);
+    memset(numbers, 0, (size_t)(3 * all + rows) * sizeof *numbers);
+    for (row = 0; row < rows; row++) {
+        const ignis__embed_text *text = &texts[row];
+        memcpy(ids + row * longest, text->ids, sizeof *ids * (size_t)text->count);
+        lengths[row] = text->count;
+        for (i = text->second; i < text->count; i++)
+            types[row * longest + i] = 1;
+        for (i = 0; i < text->count; i++)
+            weights[row * longest + i] = embedding->pooling == IGNIS_POOLING_MEAN    ? 1.0f
+                                         : embedding->pooling == IGNIS_POOLING_FIRST ? (float)(i == 0)
+                                                                                     : (float)(i == text->count - 1);
+    }
+    desc.dtype = IGNIS_I32;
+    desc.device = model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(model->device - ignis__devices);
+    shape.ndim = 2;
+    shape.dim[0] = rows;
+    shape.dim[1] = longest;
+    h = ignis_tensor_from_host(ids, shape, &desc);
+    ok = h.id != 0;
+    if (ok && model->types.id && model->type_count > 1)
+        ok = (hidden.types = ignis_tensor_from_host(types, shape, &desc)).id != 0;
+    shape.ndim = 1;
+    if (ok && model->encoder)
+        ok = (hidden.lengths = ignis_tensor_from_host(lengths, shape, &desc)).id != 0;
+    if (!ok) /* without them the result would be another one */
+        return false;
+    lora = ignis__model_lora(model);
+    h = ignis_cast(ignis__model_hidden(model, lora, h, &hidden, longest), IGNIS_F32);
+    if (lora)
+        ignis__lora_drop(embedding->call, lora);
+    desc.dtype = IGNIS_F32;
+    shape.ndim = 3;
+    shape.dim[1] = 1;
+    shape.dim[2] = longest;
+    w = ignis_tensor_from_host(weights, shape, &desc);
+    h = ignis_matmul(w, h);
+    shape.ndim = 2;
+    shape.dim[1] = model->hidden;
+    h = ignis_reshape(h, shape);
+    if (embedding->scores)
+        h = ignis__embed_classify(model, h);
+    return ignis_tensor_to_host(h, result, IGNIS_F32, (int64_t)rows * embedding->width) == IGNIS_OK;
+}
+
+/*  Divides a vector by a divisor, or by its length if that is asked for. */
+static void ignis__embed_scale(float *to, const float *from, int width, double divisor, bool raw)
+{
+    double square = 0;
+    int i;
+    for (i = 0; i < width; i++)
+        square += (double)from[i] * (double)from[i];
+    if (!raw)
+        divisor = square > 0 ? ignis__square_root(square) : 1;
+    for (i = 0; i < width; i++)
+        to[i] = (float)((double)from[i] / divisor);
+}
+
+/*  Computes all texts, pass after pass. */
+static bool ignis__embed_run(ignis__embedding *embedding)
+{
+    int begin, end, i;
+    bool ok = true;
+    for (begin = 0; ok && begin < embedding->count; begin = end) {
+        int32_t *numbers;
+        float *result;
+        int64_t longest, rows;
+        ignis_scope scope;
+        for (end = begin + 1;
+             end < embedding->count && (int64_t)(end + 1 - begin) * embedding->texts[end].count <= IGNIS__EMBED_TOKENS;)
+            end++;
+        rows = end - begin;
+        longest = embedding->texts[end - 1].count;
+        numbers = (int32_t *)ignis__alloc_for(embedding->call, (size_t)(rows * (3 * longest + 1)) * sizeof *numbers);
+        result = (float *)ignis__alloc_for(embedding->call, (size_t)(rows * embedding->width) * sizeof *result);
+        ok = numbers && result;
+        if (ok) {
+            scope = ignis_scope_begin();
+            (void)ignis_no_grad_begin();
+            ok = ignis__embed_run_pass(embedding, embedding->texts + begin, (int)rows, numbers, result);
+            (void)ignis_no_grad_end();
+            (void)ignis_scope_end(scope);
+        }
+        for (i = 0; ok && i < rows; i++) {
+            const ignis__embed_text *text = &embedding->texts[begin + i];
+            ignis__embed_scale(embedding->out + (int64_t)text->index * embedding->width,
+                               result + (int64_t)i * embedding->width, embedding->width,
+                               embedding->pooling == IGNIS_POOLING_MEAN ? text->count : 1,
+                               embedding->scores || embedding->desc->raw);
+        }
+        ignis__free(numbers);
+        ignis__free(result);
+    }
+    return ok;
+}
+
+/*  Checks the model and the arguments of a call, and chooses the pooling. */
+static bool ignis__embed_check(ignis__embedding *embedding, const char *const *texts)
+{
+    const ignis__model *model = embedding->model;
+    const char *call = embedding->call, *type = ignis__families[model->family].model_type;
+    if ((embedding->count > 0 && (!texts || !embedding->out)) || embedding->count < 0) {
+        if (embedding->count < 0)
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", embedding->count);
+        else
+            ignis__fail_null(call, !texts ? "texts" : embedding->scores ? "scores" : "vectors");
+        return false;
+    }
+    if (!ignis__model_check_not_shared(call, model))
+        return false;
+    if (embedding->scores && model->class_count != 1)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "the %s model has a classifier of %d classes; expected one class", type,
+                                 model->class_count);
+    if ((unsigned)embedding->desc->pooling >= IGNIS_POOLING_COUNT)
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc->pooling is %d, no value of ignis_pooling",
+                                 (int)embedding->desc->pooling);
+    embedding->pooling = embedding->scores ? IGNIS_POOLING_FIRST : embedding->desc->pooling;
+    if (embedding->pooling != IGNIS_POOLING_DEFAULT)
+        return true;
+    if (model->pooling < 0)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "the files of the %s model pool hidden states in a way that Ignis cannot do; "
+                                 "desc->pooling chooses another one",
+                                 type);
+    embedding->pooling = model->pooling   ? (ignis_pooling)model->pooling
+                         : model->encoder ? IGNIS_POOLING_MEAN
+                                          : IGNIS_POOLING_LAST;
+    return true;
+}
+
+/*  Runs a call: scores if there is a query, else vectors. */
+static ignis_status ignis__embed(ignis__embedding *embedding, ignis_model handle, const char *query,
+                                 const char *const *texts)
+{
+    static const ignis_embed_desc none = IGNIS__ZERO;
+    bool ok;
+    embedding->model = ignis__model_hold(embedding->call, handle);
+    if (!embedding->model)
+        return ignis__failed();
+    embedding->desc = embedding->desc ? embedding->desc : &none;
+    embedding->width = embedding->scores ? 1 : embedding->model->hidden;
+    ok = ignis__embed_check(embedding, texts) && ignis__embed_read_texts(embedding, query, texts) &&
+         ignis__embed_run(embedding);
+    ignis__embed_free_texts(embedding);
+    ignis__model_drop(embedding->call, embedding->model);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_model_embed(ignis_model model, const char *const *texts, int count,
+                                         const ignis_embed_desc *desc, float *vectors)
+{
+    ignis__embedding embedding = IGNIS__ZERO;
+    embedding.call = "ignis_model_embed";
+    embedding.desc = desc;
+    embedding.count = count;
+    embedding.out = vectors;
+    return ignis__embed(&embedding, model, NULL, texts);
+}
+
+IGNIS_API ignis_status ignis_model_score(ignis_model model, const char *query, const char *const *texts, int count,
+                                         const ignis_embed_desc *desc, float *scores)
+{
+    ignis__embedding embedding = IGNIS__ZERO;
+    embedding.call = "ignis_model_score";
+    embedding.desc = desc;
+    embedding.count = count;
+    embedding.out = scores;
+    embedding.scores = true;
+    if (!query)
+        return ignis__fail_null(embedding.call, "query");
+    return ignis__embed(&embedding, model, query, texts);
 }
 
 /*  models/generate/rank_check.c - the agreement: all ranks of a model compute the same step
@@ -32845,4 +34034,7 @@ IGNIS_API ignis_status ignis_model_warmup(ignis_model handle, const ignis_model_
 #define ignis_sequence_text(...) IGNIS__AT(ignis_sequence_text(__VA_ARGS__))
 #define ignis_generate(...) IGNIS__AT(ignis_generate(__VA_ARGS__))
 #define ignis_model_warmup(...) IGNIS__AT(ignis_model_warmup(__VA_ARGS__))
+#define ignis_model_hidden(...) IGNIS__AT(ignis_model_hidden(__VA_ARGS__))
+#define ignis_model_embed(...) IGNIS__AT(ignis_model_embed(__VA_ARGS__))
+#define ignis_model_score(...) IGNIS__AT(ignis_model_score(__VA_ARGS__))
 #endif

@@ -587,6 +587,20 @@ static void generate(void)
     ignis_model_free(opened);
 }
 
+/* >>embed */
+static void embed(void)
+{
+    ignis_model_desc from = {.path = "all-MiniLM-L6-v2"};
+    const char *texts[] = {"How do I cook rice?", "Bring two cups of water to the boil."};
+    float vectors[2 * 384], similar = 0;
+    ignis_model model = ignis_model_open(&from);
+    ignis_model_embed(model, texts, 2, NULL, vectors); // each of length 1
+    for (int i = 0; i < 384; i++)
+        similar += vectors[i] * vectors[384 + i]; // 1 for the same meaning
+    printf("%.3f\n", (double)similar);
+    ignis_model_free(model);
+}
+
 /* >>dlpack */
 static void dlpack(void)
 {
@@ -744,21 +758,21 @@ int main(void)
         void (*example)(void);
         bool runs;
     } all[] = {
-        RUN(status),       RUN(setup),       RUN(device),          RUN(stream),
-        RUN(memory),       RUN(array),       RUN(elementwise),     RUN(formula),
-        RUN(contract),     RUN(kernel),      RUN(tensor),          RUN(tape),
-        RUN(ops_matmul),   RUN(ops_conv),    RUN(ops_pointwise),   RUN(ops_formula),
-        RUN(ops_fft),      RUN(ops_einsum),  RUN(ops_sum),         RUN(ops_shape),
-        RUN(ops_norm),     RUN(ops_image),   RUN(ops_rope),        RUN(ops_embedding),
-        RUN(ops_index),    RUN(ops_sort),    RUN(ops_loss),        RUN(ops_conv_transpose),
-        RUN(ops_conv3d),   RUN(ops_unfold),  RUN(ops_grid_sample), RUN(ops_random),
-        RUN(ops_select),   RUN(grad),        RUN(linalg),          RUN(ops_attention),
-        RUN(init),         RUN(lbfgs),       RUN(optim),           RUN(graph),
-        RUN(file),         COMPILE(text),    COMPILE(chat),        RUN(grammar),
-        COMPILE(model),    COMPILE(lora),    COMPILE(generate),    RUN(dlpack),
-        COMPILE(graphics), RUN(print),       RUN(picture),         RUN(profile),
-        RUN(vmm),          COMPILE(channel), RUN(transport),       COMPILE(share),
-        RUN(comm),         RUN(parallel),
+        RUN(status),     RUN(setup),        RUN(device),          RUN(stream),
+        RUN(memory),     RUN(array),        RUN(elementwise),     RUN(formula),
+        RUN(contract),   RUN(kernel),       RUN(tensor),          RUN(tape),
+        RUN(ops_matmul), RUN(ops_conv),     RUN(ops_pointwise),   RUN(ops_formula),
+        RUN(ops_fft),    RUN(ops_einsum),   RUN(ops_sum),         RUN(ops_shape),
+        RUN(ops_norm),   RUN(ops_image),    RUN(ops_rope),        RUN(ops_embedding),
+        RUN(ops_index),  RUN(ops_sort),     RUN(ops_loss),        RUN(ops_conv_transpose),
+        RUN(ops_conv3d), RUN(ops_unfold),   RUN(ops_grid_sample), RUN(ops_random),
+        RUN(ops_select), RUN(grad),         RUN(linalg),          RUN(ops_attention),
+        RUN(init),       RUN(lbfgs),        RUN(optim),           RUN(graph),
+        RUN(file),       COMPILE(text),     COMPILE(chat),        RUN(grammar),
+        COMPILE(model),  COMPILE(lora),     COMPILE(generate),    COMPILE(embed),
+        RUN(dlpack),     COMPILE(graphics), RUN(print),           RUN(picture),
+        RUN(profile),    RUN(vmm),          COMPILE(channel),     RUN(transport),
+        COMPILE(share),  RUN(comm),         RUN(parallel),
     };
     if (ignis_setup(NULL) != IGNIS_OK)
         return 1;

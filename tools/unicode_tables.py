@@ -86,6 +86,32 @@ def runs(value):
     return out
 
 
+def bert():
+    """1 for a character that BertNormalizer drops as a control, 2 for one that it drops as an accent."""
+    how = dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
+    clean = normalizers.BertNormalizer(**{**how, "clean_text": True}).normalize_str
+    strip = normalizers.BertNormalizer(**{**how, "strip_accents": True}).normalize_str
+    return {c: (clean(chr(c)) == "") + 2 * (c > 127 and strip("a" + chr(c)) == "a") for c in POINTS}
+
+
+def lower():
+    """(first, last, step, difference) of characters above 127 that Lowercase makes one other character."""
+    out = []
+    for c in POINTS:
+        to = normalizers.Lowercase().normalize_str(chr(c)) if c > 127 and c != 0x130 else chr(c)  # it becomes two
+        if len(to) != 1:
+            sys.exit(f"U+{c:04X} becomes several in lower case")
+        by = ord(to) - c
+        if by and out and out[-1][3] == by:
+            first, last, step, _ = out[-1]
+            if c - last in ((step,) if last > first else (1, 2)):
+                out[-1] = (first, c, c - last, by)
+                continue
+        if by:
+            out.append((c, c, 1, by))
+    return out
+
+
 def table(kind, name, comment, values, form):
     lines, line = [f"/*  {comment} */", f"IGNIS__PRIVATE const {kind} {name}[] = {{"], "   "
     for value in values:
@@ -149,6 +175,14 @@ def generate():
                  "Where the category of characters changes: the first one << 6 | 32 punctuation to the pre-tokenizer Punctuation |\n"
                  "    its general category, as pattern.c counts them.",
                  [c << 6 | v for c, v in runs(lambda c: category.get(c, CATEGORIES.index("Cs")) | (c in cut) * 32)], "0x%X")
+    drops = bert()
+    out += table("uint32_t", "ignis__char_drops",
+                 "Where what BertNormalizer drops changes: the first one << 2 | 1 a control | 2 an accent.",
+                 [c << 2 | v for c, v in runs(lambda c: drops.get(c, 0))], "0x%X")
+    out += table("uint64_t", "ignis__char_lower",
+                 "Runs of letters whose lower case is as far from them: the first << 43 | 2^42 for every second |\n"
+                 "    the last - the first << 26 | 2^25 + the change.",
+                 [first << 43 | (step - 1) << 42 | last - first << 26 | (1 << 25) + by for first, last, step, by in lower()], "0x%X")
     place = {c: i for i, c in enumerate(sorted(single))}
     out += table("uint16_t", "ignis__char_pairs", "Rows of ignis__char_parts that NFC makes one character again, sorted by what they are made of.",
                  [place[c] for _, _, c in sorted(pairs)], "%d")

@@ -170,38 +170,18 @@ static const struct {
 /* clang-format on */
 /*  As far as here. Other letters than these and ASCII have no case. */
 
-/*  Returns the letter that a table maps a letter to; the letter itself if the table does not have it. */
-static uint32_t ignis__case_of(const uint64_t *table, int count, uint32_t code)
-{
-    int low = 0, high = count;
-    uint64_t run;
-    uint32_t first;
-    while (high - low > 1) {
-        int middle = (low + high) / 2;
-        if (table[middle] >> 43 <= code)
-            low = middle;
-        else
-            high = middle;
-    }
-    run = table[low];
-    first = (uint32_t)(run >> 43);
-    if (code < first || code - first > (run >> 26 & 0xFFFF) || (run >> 42 & 1 && (code - first) % 2))
-        return code;
-    return code + (uint32_t)(run & 0x3FFFFFF) - (1u << 25);
-}
-
 static uint32_t ignis__case_lower_of(uint32_t code)
 {
     if (code < 128)
         return code >= 'A' && code <= 'Z' ? code | 32 : code;
-    return ignis__case_of(ignis__case_lower, IGNIS__COUNT(ignis__case_lower), code);
+    return ignis__char_case(ignis__case_lower, IGNIS__COUNT(ignis__case_lower), code);
 }
 
 static uint32_t ignis__case_upper_of(uint32_t code)
 {
     if (code < 128)
         return code >= 'a' && code <= 'z' ? code & ~32u : code;
-    return ignis__case_of(ignis__case_upper, IGNIS__COUNT(ignis__case_upper), code);
+    return ignis__char_case(ignis__case_upper, IGNIS__COUNT(ignis__case_upper), code);
 }
 
 /*  Tells whether a character has upper and lower case. A letter with one case only counts as having none,

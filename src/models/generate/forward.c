@@ -1,4 +1,4 @@
-/*  models/generate/forward.c - ignis_model_forward: whole texts, by public operations
+/*  models/generate/forward.c - ignis_model_forward and _hidden: whole texts, by public operations
 
     The tape records these operations, so adapters can be trained through them. There is no KV cache here.
     May use: >>lora by the declarations below, because its parts come after this one; the weights of the model.
@@ -77,7 +77,7 @@ static ignis_tensor ignis__model_rest(const ignis__model *model, const ignis__la
                     ignis__model_linear(model, x, (layer)->weight, (layer)->weight##_bias))
 
 static ignis_tensor ignis__model_attention(const ignis__model *model, const struct ignis__lora *lora,
-                                           const ignis__layer *layer, ignis_tensor h)
+                                           const ignis__layer *layer, ignis_tensor h, ignis_tensor lengths)
 {
     ignis_tensor qkv = IGNIS__MODEL_LINEAR(h, layer, qkv), part[3];
     ignis_sdpa_desc attention;
@@ -91,6 +91,8 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     attention.scale = layer->attention_scale;
     attention.window = layer->window;
     attention.softcap = model->softcap;
+    attention.mask = model->encoder ? IGNIS_MASK_NONE : IGNIS_MASK_CAUSAL;
+    attention.lengths = lengths;
     rope.inv_freq_f64 = layer->rope == IGNIS__ROPE_LOCAL ? model->local_frequencies : model->frequencies;
     rope.inv_freq_count = model->head_dim / 2;
     if (!layer->q_norm.id && !(layer->rest_scale > 0)) {
@@ -261,10 +263,17 @@ static ignis_tensor ignis__model_add(const ignis__model *model, ignis_tensor x, 
 
 /*  Applies a layer whose norms are not fused with additions. */
 static ignis_tensor ignis__model_apply_layer(const ignis__model *model, const struct ignis__lora *lora,
-                                             const ignis__layer *layer, ignis_tensor x)
+                                             const ignis__layer *layer, ignis_tensor x, ignis_tensor lengths)
 {
-    ignis_tensor h = ignis__model_norm(model, x, layer->attn_norm, layer->attn_norm_bias), y;
-    y = ignis__model_attention(model, lora, layer, h);
+    ignis_tensor h, y;
+    if (model->encoder) {
+        y = ignis__model_attention(model, lora, layer, x, lengths);
+        x = ignis__model_norm(model, ignis_add(x, y), layer->attn_norm_behind, layer->attn_norm_behind_bias);
+        y = ignis__model_mlp(model, lora, layer, x);
+        return ignis__model_norm(model, ignis_add(x, y), layer->mlp_norm_behind, layer->mlp_norm_behind_bias);
+    }
+    h = ignis__model_norm(model, x, layer->attn_norm, layer->attn_norm_bias);
+    y = ignis__model_attention(model, lora, layer, h, lengths);
     if (model->parallel_blocks) {
         h = layer->mlp_norm.id ? ignis__model_norm(model, x, layer->mlp_norm, layer->mlp_norm_bias) : h;
         x = ignis__model_add(model, x, y, layer->attn_norm_behind);
@@ -276,14 +285,15 @@ static ignis_tensor ignis__model_apply_layer(const ignis__model *model, const st
 }
 
 /*  Applies all layers, and the last norm, one after the other. */
-static ignis_tensor ignis__model_apply_layers(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor x)
+static ignis_tensor ignis__model_apply_layers(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor x,
+                                              ignis_tensor lengths)
 {
     static const char call[] = "ignis_model_forward";
     int i;
     for (i = 0; i < model->layers; i++) {
         ignis_scope inner = ignis_scope_begin();
         ignis_tensor before = x;
-        x = ignis_scope_return(inner, ignis__model_apply_layer(model, lora, &model->layer[i], x));
+        x = ignis_scope_return(inner, ignis__model_apply_layer(model, lora, &model->layer[i], x, lengths));
         ignis__tensor_discard(call, before);
     }
     return ignis__model_norm(model, x, model->norm, model->norm_bias);
@@ -300,26 +310,37 @@ static ignis_tensor ignis__model_logits(const ignis__model *model, ignis_tensor 
     return x;
 }
 
-/*  Applies all layers. Its scopes free everything that the tape does not keep. */
-static ignis_tensor ignis__model_apply(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor ids,
-                                       int64_t seq)
+/*  Returns what the first layer reads: rows of the table, of positions and of types, scaled and normalised. */
+static ignis_tensor ignis__model_embed_ids(const ignis__model *model, ignis_tensor ids, const ignis_hidden_desc *desc,
+                                           int64_t seq)
+{
+    ignis_tensor x = ignis__model_embedding(model->embedding, ids, model->dtype);
+    if (!model->rope)
+        x = ignis_add(x, ignis_slice(model->positions, 0, model->first_position, seq));
+    if (model->types.id)
+        x = ignis_add(x, desc->types.id ? ignis_embedding(model->types, desc->types)
+                                        : ignis_slice(model->types, 0, 0, 1)); /* type 0 */
+    if (model->embedding_scale > 0)
+        x = ignis_scale(x, model->embedding_scale);
+    return ignis__model_norm(model, x, model->embedding_norm, model->embedding_norm_bias);
+}
+
+/*  Returns the hidden states after the last norm. Its scopes free everything that the tape does not keep. */
+IGNIS__PRIVATE ignis_tensor ignis__model_hidden(const ignis__model *model, const struct ignis__lora *lora,
+                                                ignis_tensor ids, const ignis_hidden_desc *desc, int64_t seq)
 {
     static const char call[] = "ignis_model_forward";
     ignis_scope all = ignis_scope_begin(), inner;
-    ignis_tensor x = ignis__model_embedding(model->embedding, ids, model->dtype), h, y;
+    ignis_tensor x = ignis__model_embed_ids(model, ids, desc, seq), h, y;
     int i;
-    if (!model->rope)
-        x = ignis_add(x, ignis_slice(model->positions, 0, 0, seq));
-    if (model->embedding_scale > 0)
-        x = ignis_scale(x, model->embedding_scale);
     if (!ignis__model_fuses_norms(model))
-        return ignis_scope_return(all, ignis__model_logits(model, ignis__model_apply_layers(model, lora, x)));
+        return ignis_scope_return(all, ignis__model_apply_layers(model, lora, x, desc->lengths));
     h = ignis__model_norm(model, x, model->layer[0].attn_norm, model->layer[0].attn_norm_bias);
     for (i = 0; i < model->layers; i++) {
         const ignis__layer *layer = &model->layer[i];
         bool last = i == model->layers - 1;
         inner = ignis_scope_begin();
-        y = ignis_scope_return(inner, ignis__model_attention(model, lora, layer, h));
+        y = ignis_scope_return(inner, ignis__model_attention(model, lora, layer, h, desc->lengths));
         ignis__tensor_discard(call, h);
         h = ignis__model_add_norm(model, &x, y, layer->mlp_norm, layer->mlp_norm_bias);
         inner = ignis_scope_begin();
@@ -328,36 +349,59 @@ static ignis_tensor ignis__model_apply(const ignis__model *model, const struct i
         h = ignis__model_add_norm(model, &x, y, last ? model->norm : layer[1].attn_norm,
                                   last ? model->norm_bias : layer[1].attn_norm_bias);
     }
-    return ignis_scope_return(all, ignis__model_logits(model, h));
+    return ignis_scope_return(all, h);
 }
 
-IGNIS_API ignis_tensor ignis_model_forward(ignis_model handle, ignis_tensor ids)
+/*  Computes the hidden states of ids after all checks; their logits if `logits` is set. */
+static ignis_tensor ignis__model_run(const char *call, ignis_model handle, ignis_tensor ids,
+                                     const ignis_hidden_desc *desc, bool logits)
 {
-    static const char call[] = "ignis_model_forward";
     ignis__model *model = ignis__model_hold(call, handle);
     ignis__tensor *tensor = model ? ignis__tensor_hold(call, ids) : NULL;
     struct ignis__lora *lora;
-    ignis_tensor logits = IGNIS__ZERO;
+    ignis_tensor result = IGNIS__ZERO;
     ignis_shape shape;
+    ignis_scope scope;
     if (tensor) {
         shape = tensor->shape;
         ignis__tensor_drop(call, tensor);
         if (shape.ndim > 2 || shape.dim[shape.ndim - 1] < 1)
             ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; [seq] or [batch, seq] is needed",
                         ignis__shape_write(&shape).text);
+        else if (logits && model->encoder)
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                        "a %s model is an encoder, which has no logits; ignis_model_hidden gives its hidden states",
+                        ignis__families[model->family].model_type);
+        else if (desc->types.id && !model->types.id)
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "desc->types is set; a %s model has no types of tokens",
+                        ignis__families[model->family].model_type);
         else if (!ignis__model_check_not_shared(call, model))
-            logits = ignis__no_tensor();
+            result = ignis__no_tensor();
         else if (!model->rope && shape.dim[shape.ndim - 1] > model->context)
             ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; the model has positions for %d tokens",
                         ignis__shape_write(&shape).text, model->context);
         else {
             lora = ignis__model_lora(model);
-            logits = ignis__model_apply(model, lora, ids, shape.dim[shape.ndim - 1]);
+            scope = ignis_scope_begin();
+            result = ignis__model_hidden(model, lora, ids, desc, shape.dim[shape.ndim - 1]);
+            result = ignis_scope_return(scope, logits ? ignis__model_logits(model, result) : result);
             if (lora)
                 ignis__lora_drop(call, lora);
         }
     }
     if (model)
         ignis__model_drop(call, model);
-    return logits;
+    return result;
+}
+
+IGNIS_API ignis_tensor ignis_model_forward(ignis_model model, ignis_tensor ids)
+{
+    static const ignis_hidden_desc none = IGNIS__ZERO;
+    return ignis__model_run("ignis_model_forward", model, ids, &none, true);
+}
+
+IGNIS_API ignis_tensor ignis_model_hidden(ignis_model model, ignis_tensor ids, const ignis_hidden_desc *desc)
+{
+    static const ignis_hidden_desc none = IGNIS__ZERO;
+    return ignis__model_run("ignis_model_hidden", model, ids, desc ? desc : &none, false);
 }

@@ -45,9 +45,9 @@ typedef struct ignis_sequence_info {
     beginning. Layers with a window have pages of their own: a sequence keeps those of its window and of 64 tokens
     before it, up to a multiple of 64 tokens.
     Returns: the sequence, or no handle.
-    Errors: FREED, UNSUPPORTED (this thread captures a graph; heads of more than 256 elements or not a multiple of 8;
-    more than 2^19 tokens; a cache_dtype that is not the model's), MEMORY (also if the device has no memory for the
-    KV cache), LIBRARY, COMPILE, CUDA.
+    Errors: FREED, UNSUPPORTED (this thread captures a graph; an encoder; heads of more than 256 elements or not a
+    multiple of 8; more than 2^19 tokens; a cache_dtype that is not the model's), MEMORY (also if the device has no
+    memory for the KV cache), LIBRARY, COMPILE, CUDA.
     Ownership: the caller frees it with ignis_sequence_free. It keeps the model's memory alive.
     Threads: any; calls for sequences of one model wait for each other. With ignis_model_desc.parallel all ranks make
     the same calls in the same order. Calls that compute then also fail with MISMATCH if ranks disagree, TIMEOUT if a

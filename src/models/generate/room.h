@@ -191,6 +191,10 @@ typedef struct ignis__text_output {
 
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
+/* forward.c */
+IGNIS__PRIVATE ignis_tensor ignis__model_hidden(const ignis__model *model, const struct ignis__lora *lora,
+                                                ignis_tensor ids, const ignis_hidden_desc *desc, int64_t seq);
+
 /* kernel_params.c */
 IGNIS__PRIVATE bool ignis__op_begin_on_device(ignis__op *op, const char *call, ignis__device *device);
 IGNIS__PRIVATE void ignis__upload_i32(ignis__op *op, ignis_dtype dtype, ignis__array *to, int64_t first,

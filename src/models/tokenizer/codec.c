@@ -68,6 +68,8 @@ IGNIS__PRIVATE bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t 
     char c;
     if (tokenizer->byte_level)
         return ignis__bytes_add(out, text, size);
+    if (tokenizer->word_pieces)
+        return ignis__word_add(tokenizer, text, size, first, out);
     if (tokenizer->byte_decoder && size == 6 && memcmp(text, "<0x", 3) == 0 && text[5] == '>' &&
         strspn(text + 3, "0123456789ABCDEFabcdef") == 2 && sscanf(text + 3, "%2x", &byte) == 1) {
         c = (char)byte;

@@ -1,7 +1,7 @@
 /*  models/tokenizer/encode.c - a text to ids: added tokens, normalization, pieces
 
     Level 0 is the raw text, level 1 the normalized text between the added tokens of level 0.
-    May use: nfc.c, pre_tokenizer.c, pattern.c, bpe.c, string_search.c. Locks: none. */
+    May use: nfc.c, pre_tokenizer.c, pattern.c, bpe.c, word_piece.c, string_search.c. Locks: none. */
 
 #include "room.h"
 
@@ -99,7 +99,8 @@ static bool ignis__encode_step(ignis__encoder *encoder, int index, const char *t
     ignis__split_pending pending = {0, 0, false, false}, now = {0, 0, true, false};
     size_t done = 0, at = 0, begin, end;
     if (index == encoder->tokenizer->step_count)
-        return ignis__encode_byte_level(encoder, text, size);
+        return encoder->tokenizer->word_pieces ? ignis__encode_word(encoder, text, size)
+                                               : ignis__encode_byte_level(encoder, text, size);
     while (at <= size && ignis__split_find(encoder, step, text, size, at, &begin, &end)) {
         int length = 1;
         now.begin = done, now.end = begin, now.match = step->invert;
@@ -157,7 +158,7 @@ static bool ignis__encode_characters(ignis__encoder *encoder, const char *text, 
 /*  Encodes normalized text without added tokens. */
 static bool ignis__encode_normalized(ignis__encoder *encoder, const char *text, size_t size)
 {
-    if (!encoder->tokenizer->byte_level)
+    if (!encoder->tokenizer->byte_level && !encoder->tokenizer->word_pieces)
         return ignis__encode_characters(encoder, text, size);
     return ignis__encode_step(encoder, 0, text, size);
 }
@@ -228,6 +229,8 @@ IGNIS__PRIVATE bool ignis__encode_normalize(ignis__encoder *encoder, const char 
         out->size = 0;
         if (normal->kind == IGNIS__NORMAL_NFC) {
             ok = ignis__nfc_add(out, *text, *size);
+        } else if (normal->kind == IGNIS__NORMAL_BERT) {
+            ok = ignis__bert_normalize(out, *text, *size, normal->bert);
         } else if (normal->kind == IGNIS__NORMAL_PREPEND) {
             ok = (*size == 0 || ignis__bytes_add(out, normal->to, strlen(normal->to))) &&
                  ignis__bytes_add(out, *text, *size);

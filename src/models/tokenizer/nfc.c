@@ -54,6 +54,25 @@ static uint32_t ignis__char_pair(uint32_t first, uint32_t second)
     return (uint32_t)(ignis__char_parts[ignis__char_pairs[low]] >> 42);
 }
 
+/*  Writes the canonical decomposition of a character, at most IGNIS__CHAR_PARTS items of combining class << 53 |
+    character. Returns their number. */
+IGNIS__PRIVATE int ignis__char_decompose(uint32_t code, uint64_t parts[IGNIS__CHAR_PARTS])
+{
+    uint32_t stack[8];
+    int depth, count = 0;
+    for (stack[0] = code, depth = 1; depth > 0;) {
+        const uint64_t both = ignis__char_parts_of(code = stack[--depth]);
+        if (!both) {
+            parts[count++] = (uint64_t)(ignis__char_mark(code) >> 1) << 53 | code;
+            continue;
+        }
+        if (both & 0x1FFFFF)
+            stack[depth++] = (uint32_t)(both & 0x1FFFFF);
+        stack[depth++] = (uint32_t)(both >> 21);
+    }
+    return count;
+}
+
 IGNIS__PRIVATE int ignis__u64_order(const void *a, const void *b)
 {
     uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
@@ -98,7 +117,7 @@ IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t
     uint64_t *chars = NULL;
     size_t at = 0, base = 0, done = 0, capacity = 0, count, end, i;
     bool ok = true;
-    int length, depth;
+    int length, made, k;
     while (ok && at < size) {
         uint32_t code = ignis__utf8_code(text + at, &length);
         if (!(ignis__char_mark(code) & 1)) {
@@ -118,19 +137,10 @@ IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t
                 return false;
         }
         for (i = base, count = 0; i < end; i += (size_t)length) {
-            uint32_t stack[8];
-            code = ignis__utf8_code(text + i, &length);
-            for (stack[0] = code, depth = 1; depth > 0;) {
-                uint64_t parts = ignis__char_parts_of(code = stack[--depth]);
-                if (!parts) {
-                    chars[count] = (uint64_t)(ignis__char_mark(code) >> 1) << 53 | (uint64_t)count << 21 | code;
-                    count++;
-                    continue;
-                }
-                if (parts & 0x1FFFFF)
-                    stack[depth++] = (uint32_t)(parts & 0x1FFFFF);
-                stack[depth++] = (uint32_t)(parts >> 21);
-            }
+            uint64_t parts[IGNIS__CHAR_PARTS];
+            made = ignis__char_decompose(ignis__utf8_code(text + i, &length), parts);
+            for (k = 0; k < made; k++, count++)
+                chars[count] = parts[k] | (uint64_t)count << 21;
         }
         count = ignis__nfc_compose(chars, count);
         ok = ignis__bytes_add(bytes, text + done, base - done) && ignis__bytes_reserve(bytes, count * 4);

@@ -10,9 +10,12 @@ IGNIS__PRIVATE void ignis__tokenizer_fill_info(ignis__tokenizer *tokenizer)
 {
     static const char *const families[] = {"bytes", "gpt2", "llama3", "qwen2"};
     ignis_tokenizer_info *info = &tokenizer->info;
-    info->kind = tokenizer->byte_level ? IGNIS_TOKENIZER_BYTES : IGNIS_TOKENIZER_PIECES;
+    info->kind = tokenizer->byte_level    ? IGNIS_TOKENIZER_BYTES
+                 : tokenizer->word_pieces ? IGNIS_TOKENIZER_WORDS
+                                          : IGNIS_TOKENIZER_PIECES;
     snprintf(info->family, sizeof info->family, "%s",
-             !tokenizer->byte_level                                       ? "llama"
+             tokenizer->word_pieces                                       ? "bert"
+             : !tokenizer->byte_level                                     ? "llama"
              : tokenizer->digits && tokenizer->split == IGNIS__SPLIT_GPT2 ? "smollm"
                                                                           : families[tokenizer->split]);
     info->adds_bos = tokenizer->front_count > 0 && tokenizer->front[0] == info->bos;

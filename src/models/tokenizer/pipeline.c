@@ -19,6 +19,12 @@ IGNIS__PRIVATE bool ignis__tokenizer_part_is(const char *text, const char *other
     return text && strcmp(text, other) == 0;
 }
 
+IGNIS__PRIVATE unsigned ignis__bert_flags(bool clean, bool chinese, bool strip, bool lower)
+{
+    return (clean ? (unsigned)IGNIS__BERT_CLEAN : 0) | (chinese ? (unsigned)IGNIS__BERT_CHINESE : 0) |
+           (strip ? (unsigned)IGNIS__BERT_STRIP : 0) | (lower ? (unsigned)IGNIS__BERT_LOWER : 0);
+}
+
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_normalizer(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -28,6 +34,14 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_normalizer(ignis__tokenizer
         ignis__normalizer_step *normal = &tokenizer->normals[tokenizer->normal_count++];
         if (ignis__tokenizer_part_is(part->type, "NFC")) {
             normal->kind = IGNIS__NORMAL_NFC;
+        } else if (ignis__tokenizer_part_is(part->type, "Lowercase")) {
+            normal->kind = IGNIS__NORMAL_BERT;
+            normal->bert = IGNIS__BERT_LOWER;
+        } else if (ignis__tokenizer_part_is(part->type, "BertNormalizer")) {
+            normal->kind = IGNIS__NORMAL_BERT;
+            normal->bert =
+                ignis__bert_flags(part->clean == 1, part->chinese == 1,
+                                  part->strip == 1 || (part->strip < 0 && part->lower == 1), part->lower == 1);
         } else if (ignis__tokenizer_part_is(part->type, "Prepend") && part->prepend) {
             normal->kind = IGNIS__NORMAL_PREPEND;
             normal->to = ignis__tokenizer_keep_text(tokenizer, part->prepend, strlen(part->prepend));
@@ -38,7 +52,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_normalizer(ignis__tokenizer
         } else {
             return ignis__tokenizer_refuse_part(load, IGNIS__PART_NORMALIZER, part, part->regex ? part->regex : "");
         }
-        if (normal->kind != IGNIS__NORMAL_NFC &&
+        if (normal->kind != IGNIS__NORMAL_NFC && normal->kind != IGNIS__NORMAL_BERT &&
             (!normal->to || (normal->kind == IGNIS__NORMAL_REPLACE && !normal->from)))
             return ignis__tokenizer_no_memory(load);
     }
@@ -151,8 +165,15 @@ IGNIS__PRIVATE void ignis__tokenizer_add_digits(ignis__tokenizer *tokenizer, boo
                              individual ? IGNIS__BEHAVIOR_ISOLATED : IGNIS__BEHAVIOR_CONTIGUOUS);
 }
 
-/*  Reads the pre-tokenizer: any number of Split, Digits, Punctuation, Whitespace and WhitespaceSplit, then ByteLevel;
-    or Metaspace alone; or nothing. */
+/*  Adds the steps of BertPreTokenizer: words without the white space between them, and punctuation by itself. */
+IGNIS__PRIVATE void ignis__tokenizer_add_bert_cuts(ignis__tokenizer *tokenizer)
+{
+    ignis__tokenizer_add_cut(tokenizer, IGNIS__CUT_SPACE, IGNIS__BEHAVIOR_REMOVED);
+    ignis__tokenizer_add_cut(tokenizer, IGNIS__CUT_PUNCTUATION, IGNIS__BEHAVIOR_ISOLATED);
+}
+
+/*  Reads the pre-tokenizer: any number of Split, Digits, Punctuation, Whitespace, WhitespaceSplit and BertPreTokenizer,
+    then ByteLevel, unless the model is WordPiece; or Metaspace alone; or nothing. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_splitter(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -161,17 +182,19 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_splitter(ignis__tokenizer_l
     ignis__split_behavior behavior;
     for (i = 0; i < count; i++, part++) {
         bool last = i == count - 1;
-        if (ignis__tokenizer_part_is(part->type, "Metaspace") && count == 1) {
+        if (ignis__tokenizer_part_is(part->type, "Metaspace") && count == 1 && !tokenizer->word_pieces) {
             tokenizer->metaspace = ignis__tokenizer_read_metaspace(load, IGNIS__PART_SPLITTER, part);
             tokenizer->metaspace_split = part->split != 0;
             return tokenizer->metaspace != IGNIS__METASPACE_NONE;
         }
-        if (ignis__tokenizer_part_is(part->type, "ByteLevel") && last) {
+        if (ignis__tokenizer_part_is(part->type, "ByteLevel") && last && !tokenizer->word_pieces) {
             tokenizer->byte_level = true;
             tokenizer->prefix_space = part->prefix == 1;
             if (part->use_regex != 0)
                 tokenizer->split = IGNIS__SPLIT_GPT2;
-        } else if (last) {
+        } else if (ignis__tokenizer_part_is(part->type, "BertPreTokenizer")) {
+            ignis__tokenizer_add_bert_cuts(tokenizer);
+        } else if (last && !tokenizer->word_pieces) {
             return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part, "no ByteLevel follows");
         } else if (ignis__tokenizer_part_is(part->type, "Digits")) {
             ignis__tokenizer_add_digits(tokenizer, part->individual == 1);
@@ -201,6 +224,16 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_decoder(ignis__tokenizer_lo
     const ignis__tokenizer_part *part = load->parts[IGNIS__PART_DECODER];
     int i, count = load->part_count[IGNIS__PART_DECODER];
     bool replaced = false, fused = false;
+    if (tokenizer->word_pieces) {
+        if (count != 1 || !ignis__tokenizer_part_is(part->type, "WordPiece"))
+            return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                          "its model is WordPiece, and its decoder is not that alone");
+        tokenizer->word_cleanup = part->cleanup != 0;
+        tokenizer->word_decoder_prefix = part->word_prefix ? part->word_prefix : "##";
+        tokenizer->word_decoder_prefix = ignis__tokenizer_keep_text(tokenizer, tokenizer->word_decoder_prefix,
+                                                                    strlen(tokenizer->word_decoder_prefix));
+        return tokenizer->word_decoder_prefix || ignis__tokenizer_no_memory(load);
+    }
     if (count == 0)
         return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
                                       "it has no decoder, and so only tokens with spaces between them");

@@ -56,12 +56,20 @@ typedef struct ignis__join {
 typedef enum ignis__normalizer_kind {
     IGNIS__NORMAL_NFC,
     IGNIS__NORMAL_PREPEND,
-    IGNIS__NORMAL_REPLACE
+    IGNIS__NORMAL_REPLACE,
+    IGNIS__NORMAL_BERT
 } ignis__normalizer_kind;
+
+/*  Changes of BertNormalizer, as bits. */
+enum { IGNIS__BERT_CLEAN = 1, IGNIS__BERT_CHINESE = 2, IGNIS__BERT_STRIP = 4, IGNIS__BERT_LOWER = 8 };
+
+/*  Characters of a canonical decomposition, at most. */
+#define IGNIS__CHAR_PARTS 8
 
 typedef struct ignis__normalizer_step {
     ignis__normalizer_kind kind;
     const char *from, *to;
+    unsigned bert; /* of IGNIS__NORMAL_BERT: IGNIS__BERT_CLEAN and the like */
 } ignis__normalizer_step;
 
 /*  A set of characters; `count` ranges from `first` on of its pattern are those above 127. */
@@ -165,10 +173,15 @@ typedef struct ignis__tokenizer {
     ignis__normalizer_step normals[IGNIS__TEXT_STEPS];
     int normal_count;
     ignis__splitter split;
-    ignis__split_step steps[IGNIS__TEXT_STEPS]; /* before `split` */
+    ignis__split_step steps[2 * IGNIS__TEXT_STEPS]; /* before `split`; a part of the file is two steps at most */
     int step_count;
     bool digits; /* the first step cuts out digits */
     bool byte_level, prefix_space, ignore_merges, byte_fallback, fuse_unknown;
+    /* WordPiece: the longest token first. word_prefix: of tokens inside of a word; word_cleanup: no space precedes
+       punctuation in decoded text; word_limit: characters of a word, at most */
+    bool word_pieces, word_cleanup;
+    const char *word_prefix, *word_decoder_prefix;
+    int64_t word_limit;
     bool words; /* no token contains a U+2581 after another character, so text may be split there */
     ignis__metaspace metaspace, metaspace_decoder;
     bool metaspace_split;
@@ -268,8 +281,8 @@ typedef struct ignis__merge_entry {
 
 /*  A step of a normalizer or another part. Numbers that the file does not have are -1, texts NULL. */
 typedef struct ignis__tokenizer_part {
-    const char *type, *prepend, *content, *behavior, *replacement, *scheme, *string, *regex;
-    int64_t invert, individual, prefix, use_regex, split, start, stop;
+    const char *type, *prepend, *content, *behavior, *replacement, *scheme, *string, *regex, *word_prefix;
+    int64_t invert, individual, prefix, use_regex, split, start, stop, cleanup, clean, chinese, strip, lower;
 } ignis__tokenizer_part;
 
 enum { IGNIS__PART_NORMALIZER, IGNIS__PART_SPLITTER, IGNIS__PART_PROCESSOR, IGNIS__PART_DECODER, IGNIS__PART_KINDS };
@@ -285,6 +298,8 @@ typedef struct ignis__tokenizer_load {
     ignis__tokenizer_part parts[IGNIS__PART_KINDS][IGNIS__TEXT_STEPS];
     int part_count[IGNIS__PART_KINDS];
     const char *model, *unknown; /* NULL if missing */
+    const char *word_prefix;     /* of tokens inside of a word; NULL if missing */
+    int64_t word_limit;
     bool has_vocabulary, has_merges, dropout, affix;
     const char *template_name[IGNIS__TEMPLATE_TOKENS]; /* added before and after a text */
     bool template_behind[IGNIS__TEMPLATE_TOKENS];
@@ -325,6 +340,8 @@ extern const uint32_t ignis__char_marks[677];
 extern const uint64_t ignis__char_parts[2060];
 extern const uint32_t ignis__char_categories[4101];
 extern const uint16_t ignis__char_pairs[940];
+extern const uint32_t ignis__char_drops[579];
+extern const uint64_t ignis__char_lower[184];
 
 /* tokenizer.c */
 extern const struct ignis__tokenizer_patterns_type ignis__tokenizer_patterns[3];
@@ -346,6 +363,7 @@ IGNIS__PRIVATE unsigned ignis__char_at(const char *text, size_t size, size_t at,
 IGNIS__PRIVATE size_t ignis__char_skip(const char *text, size_t size, size_t at, unsigned kinds, bool other);
 IGNIS__PRIVATE int ignis__char_category(uint32_t code);
 IGNIS__PRIVATE bool ignis__char_punctuation(uint32_t code);
+IGNIS__PRIVATE uint32_t ignis__char_case(const uint64_t *table, int count, uint32_t code);
 
 /* pattern.c */
 IGNIS__COLD IGNIS__PRIVATE const ignis__pattern *ignis__pattern_compile(ignis__tokenizer *tokenizer, const char *text,
@@ -363,8 +381,15 @@ IGNIS__PRIVATE const char *ignis__needle_find(const ignis__needle *needle, const
 
 /* nfc.c */
 IGNIS__PRIVATE uint32_t ignis__char_mark(uint32_t code);
+IGNIS__PRIVATE int ignis__char_decompose(uint32_t code, uint64_t parts[IGNIS__CHAR_PARTS]);
 IGNIS__PRIVATE int ignis__u64_order(const void *a, const void *b);
 IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t size);
+
+/* word_piece.c */
+IGNIS__PRIVATE bool ignis__bert_normalize(ignis__bytes *out, const char *text, size_t size, unsigned how);
+IGNIS__PRIVATE bool ignis__encode_word(ignis__encoder *encoder, const char *text, size_t size);
+IGNIS__PRIVATE bool ignis__word_add(const ignis__tokenizer *tokenizer, const char *text, size_t size, bool first,
+                                    ignis__bytes *out);
 
 /* pre_tokenizer.c */
 IGNIS__PRIVATE size_t ignis__split_next(ignis__splitter split, const char *text, size_t size, size_t at);
@@ -404,6 +429,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_json(ignis__tokenizer_load
 /* pipeline.c */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_refuse_part(ignis__tokenizer_load *load, int kind,
                                                              const ignis__tokenizer_part *part, const char *why);
+IGNIS__PRIVATE unsigned ignis__bert_flags(bool clean, bool chinese, bool strip, bool lower);
+IGNIS__PRIVATE void ignis__tokenizer_add_bert_cuts(ignis__tokenizer *tokenizer);
 IGNIS__PRIVATE bool ignis__tokenizer_part_is(const char *text, const char *other);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_normalizer(ignis__tokenizer_load *load);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_add_pattern(ignis__tokenizer_load *load, const char *pattern,

@@ -253,7 +253,7 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_tokens(ignis__tokenizer_load 
         if (got[i] == IGNIS__GGUF_BAD)
             return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
     count = texts.left;
-    if (!count || got[scores ? 2 : 3] == IGNIS__GGUF_NONE)
+    if (!count || (got[scores ? 2 : 3] == IGNIS__GGUF_NONE && !load->tokenizer->word_pieces))
         return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer.ggml.%s",
                                       !count   ? "tokens"
                                       : scores ? "scores"
@@ -308,13 +308,41 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_tokens(ignis__tokenizer_load 
     return true;
 }
 
+/*  Gives the tokens of a WordPiece vocabulary the texts of tokenizer.json: U+2581 marks a token at the beginning of a
+    word in the file, and nothing a token inside of one. */
+IGNIS__COLD static bool ignis__tokenizer_mark_word_parts(ignis__tokenizer_load *load)
+{
+    ignis__token_entry *entries = (ignis__token_entry *)(void *)load->entries.items;
+    int64_t i;
+    for (i = 0; i < load->entries.count; i++) {
+        ignis__token_entry *entry = &entries[i];
+        char *text;
+        if (entry->type != IGNIS__TYPE_NORMAL && entry->type != IGNIS__TYPE_UNUSED)
+            continue;
+        if (entry->size >= 3 && memcmp(entry->text, IGNIS__LOW_LINE, 3) == 0) {
+            entry->text += 3;
+            entry->size -= 3;
+            continue;
+        }
+        text = (char *)ignis__tokenizer_keep(load->tokenizer, entry->size + 3);
+        if (!text)
+            return ignis__tokenizer_no_memory(load);
+        memcpy(text, "##", 2);
+        memcpy(text + 2, entry->text, entry->size + 1);
+        entry->text = text;
+        entry->size += 2;
+    }
+    return true;
+}
+
 /*  Reads ids and flags of a file. */
 IGNIS__COLD static bool ignis__tokenizer_read_gguf_facts(ignis__tokenizer_load *load, ignis__gguf *file, bool adds_bos)
 {
-    static const char *const names[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
-                                        "tokenizer.ggml.padding_token_id", "tokenizer.ggml.unknown_token_id"};
+    static const char *const names[] = {"tokenizer.ggml.bos_token_id",     "tokenizer.ggml.eos_token_id",
+                                        "tokenizer.ggml.padding_token_id", "tokenizer.ggml.unknown_token_id",
+                                        "tokenizer.ggml.cls_token_id",     "tokenizer.ggml.seperator_token_id"};
     ignis__tokenizer *tokenizer = load->tokenizer;
-    int *ids[4], i;
+    int *ids[6], i;
     bool add[2], ok = true;
     const char *text = NULL;
     size_t size = 0;
@@ -322,9 +350,13 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_facts(ignis__tokenizer_load *
     ids[1] = &tokenizer->info.eos;
     ids[2] = &tokenizer->info.padding;
     ids[3] = &tokenizer->info.unknown;
+    ids[4] = ids[0];
+    ids[5] = ids[1];
     add[0] = adds_bos;
-    add[1] = false;
-    for (i = 0; ok && i < 4; i++) {
+    add[1] = tokenizer->word_pieces;
+    for (i = 0; tokenizer->word_pieces && i < 2 && tokenizer->info.tokens > 102; i++) /* those of BERT, as llama.cpp */
+        *ids[i] = 101 + i;
+    for (i = 0; ok && i < (tokenizer->word_pieces ? 6 : 4); i++) {
         int64_t id = -1;
         ignis__gguf_found got = ignis__gguf_find_int(file, names[i], &id);
         if (got == IGNIS__GGUF_FOUND && (id < 0 || id >= tokenizer->info.tokens)) {
@@ -373,7 +405,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
     size_t size;
     int64_t i;
     int at = IGNIS__COUNT(ignis__tokenizer_gguf_patterns), split = IGNIS__COUNT(ignis__tokenizer_gguf_splits);
-    bool pieces, prefix = true;
+    bool pieces, words, prefix = true;
     if (ignis__gguf_find_string(file, "tokenizer.ggml.model", &model, &size) == IGNIS__GGUF_BAD ||
         ignis__gguf_find_string(file, "tokenizer.ggml.pre", &name, &size) == IGNIS__GGUF_BAD ||
         ignis__gguf_find_bool(file, "tokenizer.ggml.add_space_prefix", &prefix) == IGNIS__GGUF_BAD)
@@ -381,23 +413,31 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
     if (!model)
         return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer");
     pieces = strcmp(model, "llama") == 0;
-    if (!pieces && strcmp(model, "gpt2") != 0)
+    words = strcmp(model, "bert") == 0;
+    if (!pieces && !words && strcmp(model, "gpt2") != 0)
         return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                      "its tokenizer.ggml.model %s is not supported; gpt2 and llama are",
+                                      "its tokenizer.ggml.model %s is not supported; gpt2, llama and bert are",
                                       ignis__name_write(model).text);
-    for (at = 0; !pieces && at < IGNIS__COUNT(ignis__tokenizer_gguf_patterns); at++)
+    for (at = 0; !pieces && !words && at < IGNIS__COUNT(ignis__tokenizer_gguf_patterns); at++)
         if (ignis__tokenizer_part_is(name, ignis__tokenizer_gguf_patterns[at].name))
             break;
-    for (split = 0; !pieces && split < IGNIS__COUNT(ignis__tokenizer_gguf_splits); split++)
+    for (split = 0; !pieces && !words && split < IGNIS__COUNT(ignis__tokenizer_gguf_splits); split++)
         if (ignis__tokenizer_part_is(name, ignis__tokenizer_gguf_splits[split].name))
             break;
-    if (!pieces && at == IGNIS__COUNT(ignis__tokenizer_gguf_patterns) &&
+    if (!pieces && !words && at == IGNIS__COUNT(ignis__tokenizer_gguf_patterns) &&
         split == IGNIS__COUNT(ignis__tokenizer_gguf_splits))
         return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokenizer.ggml.pre %s is not supported",
                                       ignis__name_write(name ? name : "").text);
-    tokenizer->byte_level = !pieces;
+    tokenizer->byte_level = !pieces && !words;
     tokenizer->byte_fallback = tokenizer->byte_decoder = tokenizer->fuse_unknown = pieces;
-    if (pieces) {
+    if (words) {
+        tokenizer->word_pieces = tokenizer->word_cleanup = true;
+        tokenizer->word_prefix = tokenizer->word_decoder_prefix = "##";
+        tokenizer->word_limit = 100;
+        tokenizer->normals[0].kind = IGNIS__NORMAL_BERT;
+        tokenizer->normals[tokenizer->normal_count++].bert = ignis__bert_flags(true, true, true, true);
+        ignis__tokenizer_add_bert_cuts(tokenizer);
+    } else if (pieces) {
         if (prefix) {
             tokenizer->normals[0].kind = IGNIS__NORMAL_PREPEND;
             tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
@@ -420,7 +460,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
         tokenizer->ignore_merges = ignis__tokenizer_gguf_patterns[at].ignore_merges;
         tokenizer->normal_count = ignis__tokenizer_gguf_patterns[at].nfc; /* NFC is the only one */
     }
-    if (!ignis__tokenizer_read_gguf_tokens(load, file, pieces) || !ignis__tokenizer_read_vocabulary(load) ||
+    if (!ignis__tokenizer_read_gguf_tokens(load, file, pieces) || (words && !ignis__tokenizer_mark_word_parts(load)) ||
+        !ignis__tokenizer_read_vocabulary(load) ||
         !(pieces ? ignis__tokenizer_build_score_merges(load) : ignis__tokenizer_build_merges(load)) ||
         !ignis__tokenizer_build_joins(load) || !ignis__tokenizer_build_added(load))
         return false;
@@ -435,8 +476,16 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
         if (entries[i].type == IGNIS__TYPE_UNKNOWN && pieces)
             tokenizer->flags[i] |= IGNIS__TOKEN_CONTROL;
     }
-    return ignis__tokenizer_read_gguf_facts(load, file,
-                                            pieces || (split < IGNIS__COUNT(ignis__tokenizer_gguf_splits)
-                                                           ? ignis__tokenizer_gguf_splits[split].adds_bos
-                                                           : ignis__tokenizer_gguf_patterns[at].adds_bos));
+    if (words && tokenizer->info.unknown < 0 && tokenizer->info.tokens > 100)
+        tokenizer->info.unknown = 100; /* that of BERT */
+    if (!ignis__tokenizer_read_gguf_facts(load, file,
+                                          pieces || words ||
+                                              (split < IGNIS__COUNT(ignis__tokenizer_gguf_splits)
+                                                   ? ignis__tokenizer_gguf_splits[split].adds_bos
+                                                   : ignis__tokenizer_gguf_patterns[at].adds_bos)))
+        return false;
+    if (words && tokenizer->info.unknown < 0)
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                      "it has no token for unknown words, which WordPiece needs");
+    return true;
 }

@@ -34,6 +34,7 @@ IGNIS__PRIVATE void ignis__tokenizer_load_begin(ignis__tokenizer_load *load, con
     load->entries.size = sizeof(ignis__token_entry);
     load->merges.size = sizeof(ignis__merge_entry);
     load->added.size = sizeof(ignis__added_token);
+    load->word_limit = 100;
     tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
 }
 
@@ -190,6 +191,33 @@ IGNIS__COLD static void ignis__tokenizer_read_template_single(ignis__tokenizer_l
     }
 }
 
+/*  Reads ["[CLS]", 101] of a BertProcessing or RobertaProcessing, which is added before or after a text. */
+IGNIS__COLD static void ignis__tokenizer_read_around(ignis__tokenizer_load *load, bool behind)
+{
+    ignis__json *json = &load->json;
+    const char *text;
+    int64_t id;
+    ignis__json_expect(json, '[');
+    text = ignis__json_read_text(json);
+    ignis__json_expect(json, ',');
+    id = ignis__json_count(json);
+    ignis__json_expect(json, ']');
+    if (json->fault[0])
+        return;
+    if (!text || id >= IGNIS__TOKEN_LIMIT || load->template_count == IGNIS__TEMPLATE_TOKENS ||
+        load->special_count == IGNIS__TEMPLATE_TOKENS) {
+        ignis__json_fail(json, "a post_processor has no token, an id of at least %lld, or more than %d tokens",
+                         (long long)IGNIS__TOKEN_LIMIT, IGNIS__TEMPLATE_TOKENS);
+        return;
+    }
+    load->template_text = true;
+    load->template_behind[load->template_count] = behind;
+    load->template_name[load->template_count++] = text;
+    load->special_name[load->special_count] = text;
+    load->special_ids[load->special_count][0] = (int32_t)id;
+    load->special_id_count[load->special_count++] = 1;
+}
+
 /*  Reads a normalizer or another part: null, one step, or a sequence of steps. */
 IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *load, int kind, int depth)
 {
@@ -208,6 +236,12 @@ IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *
                   {"add_prefix_space", 'b', offsetof(ignis__tokenizer_part, prefix)},
                   {"use_regex", 'b', offsetof(ignis__tokenizer_part, use_regex)},
                   {"split", 'b', offsetof(ignis__tokenizer_part, split)},
+                  {"prefix", 't', offsetof(ignis__tokenizer_part, word_prefix)},
+                  {"cleanup", 'b', offsetof(ignis__tokenizer_part, cleanup)},
+                  {"clean_text", 'b', offsetof(ignis__tokenizer_part, clean)},
+                  {"handle_chinese_chars", 'b', offsetof(ignis__tokenizer_part, chinese)},
+                  {"strip_accents", 'b', offsetof(ignis__tokenizer_part, strip)},
+                  {"lowercase", 'b', offsetof(ignis__tokenizer_part, lower)},
                   {"start", 'n', offsetof(ignis__tokenizer_part, start)},
                   {"stop", 'n', offsetof(ignis__tokenizer_part, stop)}};
     static const char *const sequences[IGNIS__PART_KINDS] = {"normalizers", "pretokenizers", "processors", "decoders"};
@@ -224,6 +258,7 @@ IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *
     }
     memset(&part, 0, sizeof part);
     part.invert = part.individual = part.prefix = part.use_regex = part.split = part.start = part.stop = -1;
+    part.cleanup = part.clean = part.chinese = part.strip = part.lower = -1;
     ignis__json_expect(json, '{');
     while ((name = ignis__json_next_field(json, &first)) != NULL) {
         for (i = 0; i < IGNIS__COUNT(fields) && strcmp(name, fields[i].name) != 0; i++)
@@ -247,6 +282,8 @@ IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *
                 *(strcmp(name, "Regex") == 0 ? &part.regex : &part.string) = ignis__json_read_text(json);
         } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "single") == 0) {
             ignis__tokenizer_read_template_single(load);
+        } else if (kind == IGNIS__PART_PROCESSOR && (strcmp(name, "cls") == 0 || strcmp(name, "sep") == 0)) {
+            ignis__tokenizer_read_around(load, *name == 's');
         } else if (kind == IGNIS__PART_PROCESSOR && strcmp(name, "special_tokens") == 0) {
             ignis__tokenizer_read_template_specials(load);
         } else {
@@ -414,7 +451,10 @@ IGNIS__COLD static void ignis__tokenizer_read_model(ignis__tokenizer_load *load)
             }
         } else if (strcmp(name, "continuing_subword_prefix") == 0 || strcmp(name, "end_of_word_suffix") == 0) {
             text = ignis__json_read_text(json);
+            load->word_prefix = *name == 'c' ? text : load->word_prefix;
             load->affix = load->affix || (text && *text);
+        } else if (strcmp(name, "max_input_chars_per_word") == 0) {
+            load->word_limit = ignis__json_count(json);
         } else {
             ignis__json_skip(json);
         }

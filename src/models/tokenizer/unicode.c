@@ -121,3 +121,23 @@ IGNIS__PRIVATE bool ignis__char_punctuation(uint32_t code)
 {
     return (ignis__char_run(ignis__char_categories, IGNIS__COUNT(ignis__char_categories), 6, code) & 32) != 0;
 }
+
+/*  Returns the letter that a table of runs maps a letter to; the letter itself if the table does not have it. */
+IGNIS__PRIVATE uint32_t ignis__char_case(const uint64_t *table, int count, uint32_t code)
+{
+    int low = 0, high = count;
+    uint64_t run;
+    uint32_t first;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (table[middle] >> 43 <= code)
+            low = middle;
+        else
+            high = middle;
+    }
+    run = table[low];
+    first = (uint32_t)(run >> 43);
+    if (code < first || code - first > (run >> 26 & 0xFFFF) || (run >> 42 & 1 && (code - first) % 2))
+        return code;
+    return code + (uint32_t)(run & 0x3FFFFFF) - (1u << 25);
+}

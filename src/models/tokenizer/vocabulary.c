@@ -326,7 +326,9 @@ IGNIS__COLD static bool ignis__tokenizer_build_template(ignis__tokenizer_load *l
     for (i = 0; i < load->part_count[IGNIS__PART_PROCESSOR]; i++) {
         const ignis__tokenizer_part *part = &load->parts[IGNIS__PART_PROCESSOR][i];
         if (!ignis__tokenizer_part_is(part->type, "ByteLevel") &&
-            !ignis__tokenizer_part_is(part->type, "TemplateProcessing"))
+            !ignis__tokenizer_part_is(part->type, "TemplateProcessing") &&
+            !ignis__tokenizer_part_is(part->type, "BertProcessing") &&
+            !ignis__tokenizer_part_is(part->type, "RobertaProcessing"))
             return ignis__tokenizer_refuse_part(load, IGNIS__PART_PROCESSOR, part, "");
         if (ignis__tokenizer_part_is(part->type, "TemplateProcessing") && !load->template_text)
             return ignis__tokenizer_refuse_part(load, IGNIS__PART_PROCESSOR, part,
@@ -362,15 +364,25 @@ IGNIS__COLD static bool ignis__tokenizer_build_template(ignis__tokenizer_load *l
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
+    const bool words = ignis__tokenizer_part_is(load->model, "WordPiece");
     size_t size;
-    if (load->model ? strcmp(load->model, "BPE") != 0 : !load->has_merges)
+    if (!words && (load->model ? strcmp(load->model, "BPE") != 0 : !load->has_merges))
         return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                      "its model is of type %s, and BPE alone is supported",
+                                      "its model is of type %s; BPE and WordPiece are supported",
                                       load->model ? ignis__name_write(load->model).text : "none");
-    if (!load->has_vocabulary || !load->has_merges)
+    if (!load->has_vocabulary || (!load->has_merges && !words))
         return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its model has no %s",
                                       load->has_vocabulary ? "merges" : "vocab");
-    if (load->dropout || load->affix)
+    if (words) {
+        const char *prefix = load->word_prefix ? load->word_prefix : "##";
+        tokenizer->word_pieces = true;
+        tokenizer->word_limit = load->word_limit;
+        tokenizer->word_prefix = ignis__tokenizer_keep_text(tokenizer, prefix, strlen(prefix));
+        load->unknown = load->unknown ? load->unknown : "[UNK]";
+        if (!tokenizer->word_prefix)
+            return ignis__tokenizer_no_memory(load);
+    }
+    if (load->dropout || (load->affix && !words))
         return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model has %s, which is not supported",
                                       load->dropout ? "a dropout"
                                                     : "a continuing_subword_prefix or an end_of_word_suffix");
@@ -386,5 +398,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build(ignis__tokenizer_load *lo
         return false;
     size = load->unknown ? strlen(load->unknown) : 0;
     tokenizer->info.unknown = load->unknown ? ignis__token_find_encoded(tokenizer, load->unknown, &size) : -1;
+    if (words && tokenizer->info.unknown < 0)
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                      "its unk_token %s is not in its vocabulary, which WordPiece needs",
+                                      ignis__name_write(load->unknown).text);
     return true;
 }

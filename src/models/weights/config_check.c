@@ -307,7 +307,8 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
     const ignis__family *family = &ignis__families[files->family];
     const size_t prefix = strlen(family->architecture);
     double value, wanted;
-    bool causal = true;
+    const bool encoder = (family->features & IGNIS__ENCODER) != 0;
+    bool causal = !encoder;
     char name[64];
     int64_t k;
     int i;
@@ -338,7 +339,8 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
     snprintf(name, sizeof name, "%s.attention.causal", family->architecture);
     if (ignis__gguf_find_bool(&files->gguf, name, &causal) == IGNIS__GGUF_BAD)
         return false;
-    if (!causal)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s false, which Ignis cannot do", files->path, name);
-    return causal;
+    if (causal == encoder)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s %s, which Ignis cannot do", files->path, name,
+                    causal ? "true" : "false");
+    return causal != encoder;
 }

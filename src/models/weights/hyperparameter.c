@@ -169,6 +169,81 @@ static bool ignis__model_read_vocabulary(ignis__model_files *files, ignis__model
     return true;
 }
 
+/*  Returns the rows of a tensor of the files; 0 if they do not have it, or if it has another number of dimensions. */
+static int ignis__model_rows_of(const ignis__model_files *files, const ignis__model *model, size_t member)
+{
+    const ignis__family *family = &ignis__families[model->family];
+    const ignis__model_source *source = NULL;
+    int i;
+    for (i = 0; i < family->row_count && !source; i++)
+        if (!family->rows[i].in_layer && family->rows[i].member == member &&
+            (files->is_gguf ? family->rows[i].gguf : family->rows[i].hf))
+            source =
+                ignis__model_source_find(files, ignis__model_weight_name(files, model, &family->rows[i], -1, 0).text);
+    return source && source->shape.ndim == 2 && source->shape.dim[0] < INT32_MAX ? (int)source->shape.dim[0] : 0;
+}
+
+/*  Reads how a folder of sentence-transformers pools hidden states. */
+static bool ignis__model_read_pooling(ignis__model_files *files, ignis__model *model)
+{
+    static const struct {
+        const char *name;
+        int pooling;
+    } modes[] = {{"pooling_mode_cls_token", IGNIS_POOLING_FIRST}, {"pooling_mode_mean_tokens", IGNIS_POOLING_MEAN},
+                 {"pooling_mode_lasttoken", IGNIS_POOLING_LAST},  {"pooling_mode_max_tokens", -1},
+                 {"pooling_mode_mean_sqrt_len_tokens", -1},       {"pooling_mode_weightedmean_tokens", -1}};
+    char *path = ignis__model_path(files->call, files->path, "1_Pooling/config.json"),
+         *dense = ignis__model_path(files->call, files->path, "2_Dense/config.json");
+    ignis__config config;
+    int64_t size, time;
+    bool ok;
+    int i;
+    memset(&config, 0, sizeof config);
+    ok = path && dense && ignis__config_open(files->call, path, false, &config);
+    for (i = 0; ok && i < IGNIS__COUNT(modes); i++) {
+        const ignis__config_item *item = ignis__config_find(&config, modes[i].name);
+        if (item && item->kind == 'b' && item->number != 0) /* two at once are unknown, too */
+            model->pooling = model->pooling ? -1 : modes[i].pooling;
+    }
+    if (ok && ignis__file_info(dense, &size, &time))
+        model->pooling = -1;
+    ignis__config_close(&config);
+    ignis__free(path);
+    ignis__free(dense);
+    return ok;
+}
+
+/*  Reads what encoders have beside layers, and how hidden states become one vector. */
+static bool ignis__model_read_encoder(ignis__model_files *files, ignis__model *model, const double *numbers)
+{
+    static const int poolings[] = {0, IGNIS_POOLING_MEAN, IGNIS_POOLING_FIRST, IGNIS_POOLING_LAST, IGNIS_POOLING_FIRST};
+    const unsigned features = ignis__families[model->family].features;
+    const ignis__config_item *pad = ignis__config_find(&files->config, "pad_token_id");
+    const double pooling = numbers[IGNIS__NUMBER_POOLING];
+    files->bare = !files->is_gguf && !ignis__model_source_find(files, "model.embed_tokens.weight") &&
+                  ignis__model_source_find(files, "embed_tokens.weight");
+    model->encoder = features & IGNIS__ENCODER;
+    model->prefixed = !files->is_gguf && *ignis__model_prefix(files, model);
+    model->type_count = files->is_gguf ? ignis__model_rows_of(files, model, offsetof(ignis__model, types))
+                                       : (int)numbers[IGNIS__NUMBER_TYPES];
+    model->class_count = ignis__model_rows_of(files, model, offsetof(ignis__model, classes));
+    if (features & IGNIS__LATE_POSITIONS) { /* max_position_embeddings counts the rows before the first one, too */
+        model->first_position = 2;
+        if (pad && pad->kind == 'n' && pad->number >= 0 && pad->number < model->context)
+            model->first_position = (int)pad->number + 1;
+        model->context -= model->first_position;
+        if (model->context < 1)
+            return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                     "the description of '%s' has max_position_embeddings %d, and its first position "
+                                     "is row %d",
+                                     files->path, model->context + model->first_position, model->first_position);
+    }
+    if (!files->is_gguf)
+        return ignis__model_read_pooling(files, model);
+    model->pooling = pooling >= 0 && pooling < IGNIS__COUNT(poolings) ? poolings[(int)pooling] : -1;
+    return true;
+}
+
 /*  Returns a scale that a model is multiplied by; 0 if it is 1, which changes nothing. */
 static double ignis__model_scale(double scale) { return scale == 1 ? 0 : scale; }
 
@@ -334,6 +409,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
     model->inner = numbers[IGNIS__NUMBER_INNER] > 0 ? (int)numbers[IGNIS__NUMBER_INNER] : 4 * model->hidden;
     model->context = (int)numbers[IGNIS__NUMBER_CONTEXT];
     model->eps = numbers[IGNIS__NUMBER_EPS];
+    if (!ignis__model_read_encoder(files, model, numbers))
+        return false;
     if (!model->max_tokens)
         model->max_tokens = model->context < 4096 ? model->context : 4096;
     if (model->layers > files->source_count) {

@@ -32,8 +32,24 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_MIXTRAL, /* GGUF files of it say llama, and have experts */
     IGNIS_MODEL_OLMOE,
     IGNIS_MODEL_QWEN2_MOE, /* and Qwen1.5-MoE */
+    /* encoders: their texts have hidden states and vectors, and no next token */
+    IGNIS_MODEL_BERT, /* MiniLM, BGE, E5, cross-encoders */
+    IGNIS_MODEL_NOMIC_BERT,
+    IGNIS_MODEL_ROBERTA,     /* of folders; GGUF files say bert */
+    IGNIS_MODEL_XLM_ROBERTA, /* as ROBERTA */
     IGNIS_MODEL_FAMILY_COUNT
 } ignis_model_family;
+
+/*  How the hidden states of a text become one vector. */
+typedef enum ignis_pooling {
+    /* as the model's files say (1_Pooling/config.json, or pooling_type of a GGUF file); else the mean in encoders, the
+       last token in other models */
+    IGNIS_POOLING_DEFAULT = 0,
+    IGNIS_POOLING_MEAN,  /* of all tokens */
+    IGNIS_POOLING_FIRST, /* the state of the first token, [CLS] in BERT */
+    IGNIS_POOLING_LAST,
+    IGNIS_POOLING_COUNT
+} ignis_pooling;
 
 /*  The storage of a model's matrices on the device. Norms, biases and GPT-2's positions always have the
     model's dtype. */
@@ -175,7 +191,7 @@ IGNIS_API int ignis_model_weights(ignis_model model, ignis_tensor *tensors, int 
     only their blocks.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (ids of other shapes, or longer than GPT-2's positions), UNSUPPORTED (a share of a
-    model), and those of ignis_embedding, ignis_linear, ignis_rope, ignis_sdpa and the norms.
+    model; an encoder), and those of ignis_embedding, ignis_linear, ignis_rope, ignis_sdpa and the norms.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_model_forward(ignis_model model, ignis_tensor ids);

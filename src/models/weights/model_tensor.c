@@ -10,14 +10,14 @@
 static const ignis__model_part *ignis__model_find(ignis__model *model, const ignis__model_part *parts, int count,
                                                   const char *name, bool *whole)
 {
-    const char *prefix = ignis__model_prefix(NULL, model->family);
+    const char *prefix = ignis__model_prefix(NULL, model);
     int i;
     for (i = 0; i < count; i++) {
         const ignis__model_row *row = parts[i].row;
         ignis__model_name full = ignis__model_weight_name(NULL, model, row, parts[i].layer, parts[i].expert);
         *whole = !row->whole && !(row->how & IGNIS__MODEL_EXPERTS);
-        if (strcmp(full.text, name) == 0 ||
-            (*prefix && strcmp(full.text + strlen(prefix), name) == 0 && !(row->how & IGNIS__MODEL_HEAD)))
+        if (strcmp(full.text, name) == 0 || (*prefix && strcmp(full.text + strlen(prefix), name) == 0 &&
+                                             !(row->how & (IGNIS__MODEL_HEAD | IGNIS__MODEL_OUTSIDE))))
             return &parts[i];
         *whole = true;
         if (row->whole && strcmp(ignis__model_name_write("", row->whole, parts[i].layer).text, name) == 0)

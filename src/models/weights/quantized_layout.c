@@ -61,7 +61,7 @@ IGNIS__PRIVATE int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int part
 /*  Returns the type that the description asks for; 0 if the weight is not to be quantised. */
 static int ignis__model_wanted_type(const ignis__model *model, const ignis__model_part *part)
 {
-    if (!part->row->columns || part->row->rows == 'P' || model->weights == IGNIS_WEIGHTS_NUMBERS ||
+    if (!part->row->columns || strchr("PTC", part->row->rows) || model->weights == IGNIS_WEIGHTS_NUMBERS ||
         part->row->how & IGNIS__MODEL_DENSE)
         return 0;
     if (model->weights == IGNIS_WEIGHTS_DEFAULT)

@@ -32,9 +32,10 @@ typedef struct ignis__layer {
     /* Of a mixture of experts, instead of up and down or besides them. The rows of an expert follow those of the one
        before. */
     ignis_tensor router, gate_experts, up_experts, down_experts;
-    ignis_tensor shared_gate;                       /* of an expert for all tokens, which is up and down */
-    ignis_tensor attn_norm_behind, mlp_norm_behind; /* of the results of attention and MLP, before they are added */
-    int window;                                     /* keys that a token sees, its own included; 0: all */
+    ignis_tensor shared_gate; /* of an expert for all tokens, which is up and down */
+    /* of the results of attention and MLP, before they are added; of the sums, in encoders */
+    ignis_tensor attn_norm_behind, mlp_norm_behind, attn_norm_behind_bias, mlp_norm_behind_bias;
+    int window; /* keys that a token sees, its own included; 0: all */
     ignis__rope_kind rope;
     double attention_scale;
     double rest_scale; /* of the elements of q and k that do not rotate; 0: 1 */
@@ -77,6 +78,12 @@ typedef struct ignis__model {
     int stop_count; /* tokens that end a text */
     ignis__device *device;
     ignis_tensor embedding, positions, norm, norm_bias, head;
+    /* Encoders: all tokens see each other, and norms are of sums. types: rows that are added to embeddings; pooler,
+       classes: the head of a classifier; pooling: an ignis_pooling, 0 if the files have none, -1 if they have an
+       unknown one */
+    bool encoder, prefixed; /* prefixed: names of the folder have the family's prefix */
+    ignis_tensor types, embedding_norm, embedding_norm_bias, pooler, pooler_bias, classes, class_bias;
+    int type_count, class_count, first_position, pooling;
     ignis__layer *layer;
     double eps, theta, attention_factor;
     ignis__rope_scaling rope_scaling;
@@ -162,7 +169,7 @@ typedef struct ignis__packed_range {
 
 typedef struct ignis__model_files {
     const char *call, *path;
-    bool is_gguf;
+    bool is_gguf, bare;            /* bare: names in the folder lack "model.", as those of embedders do */
     ignis__gguf gguf, *more_parts; /* more_parts: after the first one of a GGUF model in several files */
     int more_count;
     ignis__config config, index, generation;
@@ -196,6 +203,8 @@ enum {
     IGNIS__LOGITS_DIVIDED = 1024,      /* the logit scale is a divisor */
     IGNIS__LOCAL_ROPE = 2048,          /* windowed layers rotate by frequencies of their own, without scaling */
     IGNIS__ONLY_WINDOWS_ROTATE = 4096, /* layers without a window do not rotate */
+    IGNIS__ENCODER = 131072,           /* all tokens see each other, norms are of sums, there is no head */
+    IGNIS__LATE_POSITIONS = 262144,    /* the first position is the row after that of pad_token_id */
     IGNIS__EXACT_GELU = 16384,         /* with IGNIS__PLAIN_GELU: by erf, not by tanh */
     IGNIS__DEPTH_SCALE = 8192,         /* the residual scale is divided by the square root of the layers */
     /* the shares of a token's experts add up to 1: always, or in GGUF files, where folders say it */
@@ -205,11 +214,12 @@ enum {
 
 /*  The layout of a tensor in the file, if it differs, and whether it exists. */
 enum {
-    IGNIS__MODEL_IN_OUT = 1,   /* [in, out] in a safetensors file */
-    IGNIS__MODEL_PAIRS = 2,    /* rows of heads that are rotated: see IGNIS__GGUF_PAIRS */
-    IGNIS__MODEL_NORM = 16,    /* of an RMS norm: see IGNIS__ONE_PLUS */
-    IGNIS__MODEL_GROUPED = 32, /* in a folder each head of k follows its heads of q, and precedes its head of v */
-    IGNIS__MODEL_HEAD = 4,     /* only if the head is not tied */
+    IGNIS__MODEL_IN_OUT = 1,    /* [in, out] in a safetensors file */
+    IGNIS__MODEL_PAIRS = 2,     /* rows of heads that are rotated: see IGNIS__GGUF_PAIRS */
+    IGNIS__MODEL_NORM = 16,     /* of an RMS norm: see IGNIS__ONE_PLUS */
+    IGNIS__MODEL_GROUPED = 32,  /* in a folder each head of k follows its heads of q, and precedes its head of v */
+    IGNIS__MODEL_OUTSIDE = 256, /* its name has no prefix */
+    IGNIS__MODEL_HEAD = 4,      /* only if the head is not tied */
     /* of each expert, whose number is @ in the name; in a GGUF file one tensor [experts, rows, columns] */
     IGNIS__MODEL_EXPERTS = 64,
     IGNIS__MODEL_DENSE = 128, /* never quantised on the device */
@@ -219,7 +229,7 @@ enum {
 /*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
     same member. # is the layer. Letters of sizes: V vocabulary, P positions, H hidden, Q and K heads of
     queries and keys, D a head, I inner, 3 three times hidden, F queries, keys and values, G twice inner,
-    E experts, X the inner elements of an expert. hf or gguf
+    E experts, X the inner elements of an expert, T types of tokens, C classes. hf or gguf
     is NULL if such files do not have the tensor. */
 typedef struct ignis__model_row {
     bool in_layer;
@@ -258,6 +268,8 @@ typedef enum ignis__number {
     IGNIS__NUMBER_CHOSEN,       /* experts of a token */
     IGNIS__NUMBER_EXPERT_INNER, /* of an expert; missing: inner */
     IGNIS__NUMBER_SHARED_INNER, /* of the expert for all tokens */
+    IGNIS__NUMBER_TYPES,        /* of tokens */
+    IGNIS__NUMBER_POOLING,      /* as llama.cpp numbers them */
     IGNIS__NUMBERS
 } ignis__number;
 
@@ -292,6 +304,7 @@ typedef struct ignis__unused_tensor {
 typedef struct ignis__family {
     const char *model_type, *architecture; /* of config.json, of GGUF files */
     const char *class_name;                /* in config.json */
+    const char *prefix;                    /* of names, in folders of models with a head; NULL: none */
     unsigned features;
     const ignis__model_row *rows;
     int row_count;
@@ -409,7 +422,7 @@ IGNIS__PRIVATE bool ignis__model_moves_rows(const ignis__model_files *files, con
                                             const ignis__model_row *row);
 IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, const ignis__model *model,
                                              const ignis__model_part *part, int64_t row);
-IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, ignis_model_family family);
+IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, const ignis__model *model);
 IGNIS__PRIVATE ignis__model_name ignis__model_weight_name(const ignis__model_files *files, const ignis__model *model,
                                                           const ignis__model_row *row, int layer, int expert);
 IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const ignis__model_row *row, int layer);

@@ -22,7 +22,9 @@ static int64_t ignis__model_size_of_letter(const ignis__model *model, char lette
 {
     switch (letter) {
     case 'V': return model->vocab;
-    case 'P': return model->context;
+    case 'P': return (int64_t)model->context + model->first_position;
+    case 'T': return model->type_count;
+    case 'C': return model->class_count;
     case 'H': return model->hidden;
     case '3': return (int64_t)3 * model->heads * model->head_dim;
     case 'Q': return (int64_t)model->heads * model->head_dim;
@@ -121,23 +123,31 @@ IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, co
     return row - inside + (pairs ? 2 * i + second : second * turning + i);
 }
 
-/*  Returns the prefix of a family's names: GPT-2's first files have none. */
-IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, ignis_model_family family)
+/*  Returns the prefix of the names in a folder: models without a head are written without one. files: NULL for the
+    names of an open model, which are those of its folder; those of GPT-2 always have it. */
+IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, const ignis__model *model)
 {
-    return family == IGNIS_MODEL_GPT2 && (!files || ignis__model_source_find(files, "transformer.wte.weight"))
-               ? "transformer."
-               : "";
+    const ignis__family *family = &ignis__families[model->family];
+    bool has = family->prefix != NULL;
+    if (has && files)
+        has = ignis__model_source_find(files, ignis__model_name_write(family->prefix, family->rows[0].hf, 0).text) !=
+              NULL;
+    else if (has)
+        has = model->prefixed || model->family == IGNIS_MODEL_GPT2;
+    return has ? family->prefix : "";
 }
 
 IGNIS__PRIVATE ignis__model_name ignis__model_weight_name(const ignis__model_files *files, const ignis__model *model,
                                                           const ignis__model_row *row, int layer, int expert)
 {
-    bool plain = row->how & IGNIS__MODEL_HEAD; /* the head, which is beside the model in GPT-2 */
+    bool plain = row->how & (IGNIS__MODEL_HEAD | IGNIS__MODEL_OUTSIDE); /* beside the model in GPT-2 and BERT */
     ignis__model_name name, numbered;
     const char *place;
     if (files && files->is_gguf)
         return ignis__model_name_write("", row->gguf, layer);
-    name = ignis__model_name_write(plain ? "" : ignis__model_prefix(files, model->family), row->hf, layer);
+    name = files && files->bare && strncmp(row->hf, "model.", 6) == 0
+               ? ignis__model_name_write("", row->hf + 6, layer)
+               : ignis__model_name_write(plain ? "" : ignis__model_prefix(files, model), row->hf, layer);
     place = strchr(name.text, '@');
     if (!place)
         return name;

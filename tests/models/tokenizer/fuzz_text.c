@@ -200,6 +200,18 @@ static const struct {
      "\"behavior\":\"Removed\"},{\"type\":\"ByteLevel\",\"use_regex\":false}]},\"decoder\":" BYTES
      ",\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}}",
      0},
+    {"{\"added_tokens\":[" ADDED(1, "[CLS]", "false") "," ADDED(
+         2, "[SEP]", "true") "],\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,"
+                             "\"handle_chinese_chars\":true,\"strip_accents\":null,"
+                             "\"lowercase\":true},\"pre_tokenizer\":{\"type\":"
+                             "\"BertPreTokenizer\"},\"post_processor\":{\"type\":"
+                             "\"BertProcessing\",\"sep\":[\"[SEP]\",2],\"cls\":[\"[CLS]\",1]},"
+                             "\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\","
+                             "\"cleanup\":true},\"model\":{\"type\":\"WordPiece\","
+                             "\"unk_token\":\"u\",\"continuing_subword_prefix\":\"##\","
+                             "\"max_input_chars_per_word\":9,\"vocab\":{\"u\":0,\"[CLS]\":1,"
+                             "\"[SEP]\":2,\"a\":3,\"##a\":4,\"##ab\":5,\"b\":6,\".\":7}}}",
+     0},
     {"{\"add_bos_token\":true,\"add_eos_token\":false,\"bos_token\":{\"content\":\"<s>\",\"lstrip\":false},\"eos_"
      "token\":\"a\",\"pad_"
      "token\":null,"

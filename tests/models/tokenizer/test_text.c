@@ -572,13 +572,13 @@ TEST(hostile_files_are_refused_soon)
 TEST(what_is_not_supported_is_named)
 {
     static const char *const cases[][3] = {
-        {"\"type\":\"BPE\"", "\"type\":\"Unigram\"", "its model is of type 'Unigram', and BPE alone"},
+        {"\"type\":\"BPE\"", "\"type\":\"Unigram\"", "its model is of type 'Unigram'; BPE and WordPiece"},
         {"\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}", "\"dropout\":0.1,\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}", "a dropout"},
         {"\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}", "\"end_of_word_suffix\":\"</w>\",\"vocab\":{\"a\":0}",
          "end_of_word_suffix"},
         {"\"vocab\":{\"a\":0,\"b\":1,\"ab\":2}", "\"byte_fallback\":true,\"vocab\":{\"a\":0}",
          "byte_fallback beside ByteLevel"},
-        {"{\"type\":\"NFC\"}", "{\"type\":\"Lowercase\"}", "its normalizer 'Lowercase' is not supported"},
+        {"{\"type\":\"NFC\"}", "{\"type\":\"StripAccents\"}", "its normalizer 'StripAccents' is not supported"},
         {"{\"type\":\"NFC\"}", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"NFKC\"}]}",
          "'NFKC'"},
         {"{\"type\":\"NFC\"}", "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" +\"},\"content\":\"\"}",
@@ -597,7 +597,7 @@ TEST(what_is_not_supported_is_named)
         {"{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}",
          "{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"last\"}",
          "'Metaspace' is not supported: last"},
-        {"{\"type\":\"TemplateProcessing\"", "{\"type\":\"BertProcessing\"", "its post_processor 'BertProcessing'"},
+        {"{\"type\":\"TemplateProcessing\"", "{\"type\":\"OtherProcessing\"", "its post_processor 'OtherProcessing'"},
         {"\"decoder\":{\"type\":\"ByteLevel\"}", "\"decoder\":{\"type\":\"WordPiece\"}", "its decoder 'WordPiece'"},
         {"\"decoder\":{\"type\":\"ByteLevel\"}", "\"decoder\":null", "it has no decoder"},
     };
@@ -611,6 +611,60 @@ TEST(what_is_not_supported_is_named)
         CHECK_MESSAGE_HAS("other.json': ");
         free(json);
     }
+}
+
+#define WORDS(unknown, decoder)                                                                                        \
+    "{\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":true,"                  \
+    "\"strip_accents\":null,\"lowercase\":true},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},"                    \
+    "\"decoder\":" decoder                                                                                             \
+    ",\"post_processor\":{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\",2],\"cls\":[\"[CLS]\",1]},"                   \
+    "\"added_tokens\":[{\"id\":1,\"content\":\"[CLS]\",\"special\":true,\"normalized\":false},"                        \
+    "{\"id\":2,\"content\":\"[SEP]\",\"special\":true,\"normalized\":false}],\"model\":{\"type\":\"WordPiece\","       \
+    "\"unk_token\":\"" unknown "\",\"max_input_chars_per_word\":6,\"vocab\":{\"[UNK]\":0,\"[CLS]\":1,\"[SEP]\":2,"     \
+    "\"un\":3,\"##aff\":4,\"##able\":5,\"cafe\":6,\".\":7,\"\xE4\xB8\xAD\":8,\"i\":9,\"##a\":10,\"n't\":11,\"##\":12}" \
+    "}}"
+#define DECODER "{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true}"
+
+TEST(word_pieces)
+{
+    static const struct {
+        const char *text;
+        int32_t ids[8];
+        int count;
+    } cases[] = {{"Unaff.", {1, 3, 4, 7, 2}, 5},
+                 {"CAF\xC3\x89  un\xC2\xAD"
+                  "able",
+                  {1, 6, 3, 5, 2},
+                  5},                                     /* U+00AD is dropped */
+                 {"unaff unaffaa", {1, 3, 4, 0, 2}, 5},   /* words have up to 6 characters */
+                 {"unable cafex", {1, 3, 5, 0, 2}, 5},    /* a word with a part that is missing is unknown whole */
+                 {"un\xE4\xB8\xADi", {1, 3, 8, 9, 2}, 5}, /* Chinese characters are words */
+                 {"\xC4\xB0[SEP]\x7Fi##a", {1, 9, 2, 9, 0, 0, 0, 2}, 8},
+                 {"", {1, 2}, 2}};
+    static const int32_t decoded[] = {1, 6, 3, 5, 10, 7, 9, 11, 2};
+    ignis_tokenizer tokenizer;
+    ignis_tokenizer_info info;
+    char out[64];
+    int i;
+    DRY();
+    tokenizer = ignis_tokenizer_open(write_text("words.json", WORDS("[UNK]", DECODER)));
+    for (i = 0; i < (int)(sizeof cases / sizeof *cases); i++)
+        CHECK_IDS(tokenizer, cases[i].text, (int64_t)strlen(cases[i].text), NULL, cases[i].ids, cases[i].count);
+    i = (int)ignis_tokenizer_decode(tokenizer, decoded, 9, NULL, out, sizeof out);
+    CHECK_INT(i, 18);
+    CHECK(memcmp(out, "cafe unablea. in't", 18) == 0);
+    CHECK_OK(ignis_tokenizer_query(tokenizer, &info));
+    CHECK_INT(info.kind, IGNIS_TOKENIZER_WORDS);
+    CHECK_TEXT(info.family, "bert");
+    CHECK_INT(info.unknown, 0);
+    CHECK_INT(info.bos, 1);
+    let_go(tokenizer);
+    CHECK_FAILS(ignis_tokenizer_open(write_text("words.json", WORDS("[GONE]", DECODER))), IGNIS_ERROR_FORMAT,
+                IGNIS_DIAG_TOKENIZER_FORMAT);
+    CHECK_MESSAGE_HAS("its unk_token '[GONE]' is not in its vocabulary");
+    CHECK_FAILS(ignis_tokenizer_open(write_text("words.json", WORDS("[UNK]", "{\"type\":\"ByteLevel\"}"))),
+                IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("its decoder is not that alone");
 }
 
 /*  Splits "a1, bb  C!" by the steps, and writes the pieces with a bar between them. */
@@ -1001,9 +1055,9 @@ TEST(gguf_that_is_refused)
     add_key_text(&keys, "general.architecture", "llama");
     CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_TOKENIZER_FORMAT);
     CHECK_MESSAGE_HAS("it has no tokenizer");
-    add_key_text(&keys, "tokenizer.ggml.model", "bert");
+    add_key_text(&keys, "tokenizer.ggml.model", "t5");
     CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
-    CHECK_MESSAGE_HAS("tokenizer.ggml.model 'bert'");
+    CHECK_MESSAGE_HAS("tokenizer.ggml.model 't5'");
     add_key_number(&keys, "tokenizer.ggml.model", 3);
     CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_GGUF_FORMAT);
     keys = gguf_bytes("kimi-k2", "111341");

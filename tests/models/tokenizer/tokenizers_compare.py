@@ -243,6 +243,25 @@ def metaspace(scheme, split, decoder=False, **how):
     return tokenizer
 
 
+def word_pieces(pre=None, size=3000, limit=100, cleanup=True, **how):
+    """BERT's kind of tokenizer."""
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=limit))
+    tokenizer.normalizer = normalizers.BertNormalizer(**how)
+    tokenizer.pre_tokenizer = pre or pre_tokenizers.BertPreTokenizer()
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer.train_from_iterator(corpus(), trainers.WordPieceTrainer(vocab_size=size, show_progress=False, special_tokens=tokens, limit_alphabet=200))
+    tokenizer.decoder = decoders.WordPiece(cleanup=cleanup)
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+                                                             special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    return tokenizer
+
+
+def bert_processing():
+    tokenizer = word_pieces(pre_tokenizers.Whitespace(), size=800, limit=7, cleanup=False, lowercase=False, handle_chinese_chars=False)
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    return tokenizer
+
+
 def raw():
     tokenizer = pieces(byte_fallback=False, fuse_unk=False)
     tokenizer.add_tokens([AddedToken("the", single_word=True, normalized=True)])
@@ -256,11 +275,12 @@ KINDS = {
     "unsplit": unsplit, "llama2": llama2, "llama2 with runs": lambda: llama2(runs=True), "llama2 with spaces inside": lambda: llama2(inside=True),
     "llama2 without bytes": lambda: llama2(byte_fallback=False), "metaspace first": lambda: metaspace("first", False),
     "metaspace always": lambda: metaspace("always", True, decoder=True, runs=True), "metaspace never": lambda: metaspace("never", False, decoder=True),
-    "raw": raw,
+    "raw": raw, "bert": word_pieces, "bert with case": lambda: word_pieces(lowercase=False),
+    "bert with accents": lambda: word_pieces(strip_accents=False, clean_text=False), "bert processing": bert_processing,
 }
 
 PRE = {"gpt2": "gpt-2", "llama3": "llama-bpe", "smollm": "smollm", "qwen2": "qwen2", "o200k": "gpt-4o", "tekken": "tekken", "deepseek": "deepseek-v3",
-       "deepseek coder": "deepseek-coder", "bailing": "bailingmoe"}  # those that a GGUF file can say
+       "deepseek coder": "deepseek-coder", "bailing": "bailingmoe", "bert": "bert"}  # those that a GGUF file can say
 
 NASTY = [chr(c) for c in (0, 1, 9, 10, 11, 12, 13, 28, 31, 32, 127, 0x80, 0x85, 0xA0, 0xAD, 0x130, 0x131, 0x17F, 0x212A, 0x300, 0x301, 0x323, 0x345,
                           0x41E, 0x5D0, 0x627, 0x64B, 0x651, 0x915, 0x93C, 0x94D, 0xE01, 0xE33, 0x1100, 0x1161, 0x11A8, 0xAC00, 0xAC01, 0x1680, 0x180E,
@@ -388,11 +408,15 @@ def write_gguf(path, model, pre, tokens, types, scores=None, merges=None, **fact
 
 
 def gguf_of(tokenizer, path, pre):
-    """What a converter writes for a byte-level tokenizer."""
+    """What a converter writes for a byte-level tokenizer, or for WordPiece."""
     state = json.loads(tokenizer.to_str())
     added = {t["id"]: t for t in state["added_tokens"]}
     tokens = [tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())]
     types = [TYPES["control" if added[i]["special"] else "user"] if i in added else TYPES["normal"] for i in range(len(tokens))]
+    if pre == "bert":
+        tokens = [t if i in added else t[2:] if t.startswith("##") else "\u2581" + t for i, t in enumerate(tokens)]
+        types[tokenizer.token_to_id("[UNK]")] = TYPES["control"]
+        return write_gguf(path, "bert", "jina-v2-en", tokens, types, bos_token_id=2, sep_token_id=3, unk_token_id=1)
     merges = [m if isinstance(m, str) else " ".join(m) for m in state["model"]["merges"]]
     begin = tokenizer.token_to_id("<|begin_of_text|>")
     write_gguf(path, "gpt2", pre, tokens, types, merges=merges, **({"bos_token_id": begin} if begin else {}))

@@ -8,7 +8,7 @@
 
 #include "ignis_models.h"
 
-#include "checkpoint.h"
+#include "encoder.h"
 
 static ck_model models[] = {{.family = "gpt2",
                              .layers = 1,
@@ -55,9 +55,15 @@ static const char *const others[] = {"2/model.safetensors.index.json",
                                      "f/model.safetensors",
                                      "f/config.json",
                                      "x/model.safetensors",
-                                     "x/config.json"};
-/* GGUF files and config.json of each, and the others: adapters, one model in two files, three of packed weights */
-enum { MODELS = 3, PARTS = 2 * MODELS + 3, FOLDERS = PARTS + 2, FILES = FOLDERS + 6 };
+                                     "x/config.json",
+                                     "b/config.json",
+                                     "b/model.safetensors",
+                                     "n/config.json",
+                                     "b.gguf",
+                                     "n.gguf"};
+/* GGUF files and config.json of each, and the others: adapters, one model in two files, three of packed weights, two
+   encoders */
+enum { MODELS = 3, PARTS = 2 * MODELS + 3, FOLDERS = PARTS + 2, ENCODER_FILES = FOLDERS + 9, FILES = FOLDERS + 11 };
 
 static int put_part(ck_bytes *head)
 {
@@ -154,7 +160,8 @@ static bool inspect(const char *path)
             "what was accepted has strange heads");
     require(info.parameters > 0 && info.weight_bytes >= info.parameters / 2 && info.file_bytes > 0,
             "what was accepted has strange sizes");
-    require(info.cache_bytes_of_token > 0 && info.workspace_bytes > 0, "what was accepted has no cache");
+    require((info.cache_bytes_of_token > 0 || info.family >= IGNIS_MODEL_BERT) && info.workspace_bytes > 0,
+            "what was accepted has no cache");
     return true;
 }
 
@@ -265,6 +272,17 @@ int main(int argc, char **argv)
     ck_write_packed(&models[1], path, true, 8, "{\"quant_method\": \"fp8\"}");
     snprintf(path, sizeof path, "%s/x", folder);
     ck_write_packed(&models[1], path, false, 0, "{\"quant_method\": \"mxfp4\"}");
+    for (m = 0; m <= 2; m += 2) { /* a cross-encoder of BERT, and Nomic */
+        const encoder *e = &encoders[m ? 2 : 1];
+        ck_model encoder_model;
+        make_tensors(e, &encoder_model);
+        snprintf(path, sizeof path, "%s/%s", folder, m ? "n" : "b");
+        require(ignis__folder_make_all(path), "a folder is not made");
+        write_files(e, &encoder_model, path);
+        strcat(path, ".gguf");
+        write_gguf_file(e, &encoder_model, path);
+        ck_free(&encoder_model);
+    }
     for (m = 2 * MODELS; m < FILES; m++) {
         snprintf(path, sizeof path, "%s/%s", folder, others[m - 2 * MODELS]);
         good[m].data = (unsigned char *)ignis__file_read(path, &good[m].size);
@@ -283,7 +301,7 @@ int main(int argc, char **argv)
             snprintf(path, sizeof path, "%s/%s", folder, others[which - 2 * MODELS]);
         test_write_file(path, changed.data, changed.size);
         snprintf(text, sizeof text, "%s", path);
-        if (which < MODELS)
+        if (which < MODELS || which >= ENCODER_FILES)
             walk(path);
         else if (which >= PARTS && which < FOLDERS)
             snprintf(text, sizeof text, "%s/%s", folder, others[3]);
