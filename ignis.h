@@ -26593,6 +26593,10 @@ enum {
     a column is an element of a patch. The patch of grid pixel (r, c) has tap (i, j) at row
     first[0] + r * stride[0] + i * step[0] of the image, and the same for columns. Outside of the image it is zero.
     Volumes [image, depth, height, width, pixel elements] have planes as well, with -DIGNIS_VOLUMES=1. */
+/*  Products of one result that do not wait for each other: the launch before this one is such a product, the next launch
+    may be one. */
+enum { IGNIS__BESIDE_LAST = 1, IGNIS__BESIDE_NEXT = 2 };
+
 typedef struct ignis__patches {
     ignis__divisor rows, columns;     /* of the grid */
     ignis__divisor channels, across;  /* of a tap, and taps in a row of a patch */
@@ -26608,6 +26612,7 @@ typedef struct ignis__patches {
     long long out_plane;
     ignis__divisor planes, down; /* planes of the grid, and rows of taps in a plane of a patch */
     int depth;                   /* of the array */
+    int beside;                  /* of patches of a: IGNIS__BESIDE_LAST, IGNIS__BESIDE_NEXT */
 } ignis__patches;
 IGNIS__ASSERT_SIZE(ignis__patches, 200);
 
@@ -26712,6 +26717,7 @@ typedef struct ignis__gemm {
     ignis_dtype dtype, operands; /* of the result; of a and b */
     int rows;                    /* of a wgmma tile; 0: as ignis__gemm_rows finds */
     int pairs;                   /* IGNIS__SHARE_A or _B; IGNIS__SHARE_NOTHING: no pairs */
+    int beside; /* what patches.beside becomes if kernels/gemm_hopper.cu computes the product, and nothing else */
 } ignis__gemm;
 
 /*  A kernel: the tile of a block, its threads, blocks of an SM at a time, and nanoseconds: of 64 elements of
@@ -28866,6 +28872,8 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         }
         blocks = ignis__clamp(blocks, 1, kernel->blocks * processors);
         ignis__gemm_boxes(gemm, kernel->rows, kernel->columns);
+        if (!kernel->packs && !kernel->transposes && p->splits == 1)
+            p->patches.beside = gemm->beside;
         if (gemm->patches_of == IGNIS__OPERAND_A)
             ignis__patches_tma_map(op, &a, dtype, gemm, kernel->rows);
         else {
@@ -33462,10 +33470,11 @@ static void ignis__conv_fill(ignis__op *op, ignis__array *dx, ignis__array *bias
     ignis__op_strided(op, dx, bias, &strides);
 }
 
-/*  Computes the part of dx that one phase of the strides of each side gives. */
-static void ignis__conv_grad_x_phase(ignis__op *op, const ignis__conv *conv, ignis__array *dx,
+/*  Computes the part of dx that one phase of the strides of each side gives. beside: as ignis__gemm.beside. Returns
+    whether the product of the next phase may run beside this one. */
+static bool ignis__conv_grad_x_phase(ignis__op *op, const ignis__conv *conv, ignis__array *dx,
                                      const ignis__conv_operand operand[2], const ignis__conv_grid walk[IGNIS__SIDES],
-                                     const int64_t phase[IGNIS__SIDES], const ignis__epilogue *epilogue)
+                                     const int64_t phase[IGNIS__SIDES], const ignis__epilogue *epilogue, int beside)
 {
     const ignis__conv_side *rows = &conv->side[IGNIS__ROWS], *columns = &conv->side[IGNIS__COLUMNS],
                            *planes = &conv->side[IGNIS__PLANES];
@@ -33488,7 +33497,9 @@ static void ignis__conv_grad_x_phase(ignis__op *op, const ignis__conv *conv, ign
     patches->out_plane = pixel * columns->in * rows->in * planes->stride;
     patches->out_image = pixel * columns->in * rows->in * planes->in;
     gemm.params.out += (uint64_t)(first * pixel * ignis__dtypes[conv->dtype].size);
+    gemm.beside = beside;
     ignis__conv_compute(op, conv, &gemm, NULL, epilogue);
+    return (patches->beside & IGNIS__BESIDE_NEXT) != 0;
 }
 
 /*  Computes dx: for each phase of the strides a product of patches of g and the weights of that phase, plus the bias of
@@ -33502,7 +33513,7 @@ IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, i
     int64_t phases[IGNIS__SIDES], phase[IGNIS__SIDES], all = 1, k;
     ignis__conv_operand operand[2];
     ignis__conv_grid walk[IGNIS__SIDES];
-    int i;
+    int beside = 0, i;
     epilogue.bias = bias;
     if (!op->ok || dx->numel == 0)
         return;
@@ -33522,8 +33533,11 @@ IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, i
             exists = exists && walk[i].grid > 0;
             left /= phases[i];
         }
+        beside = all > 1 ? IGNIS__BESIDE_NEXT | beside : 0;
         if (exists)
-            ignis__conv_grad_x_phase(op, conv, dx, operand, walk, phase, &epilogue);
+            beside = ignis__conv_grad_x_phase(op, conv, dx, operand, walk, phase, &epilogue, beside)
+                         ? IGNIS__BESIDE_LAST
+                         : 0;
         ignis__op_free_made(op, made);
     }
 }

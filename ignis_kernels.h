@@ -37,7 +37,7 @@
         gemm_grouped.cu             31 lines     646 bytes
         gemm_grouped.cuh            61 lines    1514 bytes
         gemm_grouped_mma.cu         31 lines     664 bytes
-        gemm_hopper.cu             999 lines   30489 bytes
+        gemm_hopper.cu            1025 lines   30930 bytes
         gemm_hopper_ahead.cuh      252 lines    7297 bytes
         gemm_mma.cu                 28 lines     478 bytes
         gemm_mma.cuh               307 lines    9821 bytes
@@ -85,7 +85,7 @@
         shared/divisor.h             7 lines     139 bytes
         shared/embedding.h          20 lines     461 bytes
         shared/fft.h                47 lines     803 bytes
-        shared/gemm.h              140 lines    2742 bytes
+        shared/gemm.h              145 lines    2814 bytes
         shared/image.h              59 lines    1154 bytes
         shared/index.h              27 lines     526 bytes
         shared/linalg.h             15 lines     297 bytes
@@ -228,7 +228,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x319ef5fbe35f6122ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0xbd1200ee761e351bULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -9225,7 +9225,26 @@ static const char ignis__text_gemm_hopper_cu_4[] =
     "};\n\n"
     "#if IGNIS_COLUMNS == 192 && IGNIS_ROWS < 192\n"
     "#include \"gemm_hopper_ahead.cuh\"\n"
-    "#endif\n\n"
+    "#endif\n\n\n\n"
+    "__device__ inline void begin_beside(const Product &p)\n"
+    "{\n"
+    "#if IGNIS_PATCHES == 1\n"
+    "if (p.patches.beside) {\n"
+    "if (!(p.patches.beside & IGNIS__BESIDE_LAST))\n"
+    "ignis_grid_dependency_wait();\n"
+    "ignis_grid_dependents_launch();\n"
+    "return;\n"
+    "}\n"
+    "#endif\n"
+    "ignis_grid_dependency();\n"
+    "}\n\n\n"
+    "__device__ inline void end_beside(const Product &p)\n"
+    "{\n"
+    "#if IGNIS_PATCHES == 1\n"
+    "if (p.patches.beside & IGNIS__BESIDE_LAST)\n"
+    "ignis_grid_dependency_wait();\n"
+    "#endif\n"
+    "}\n\n"
     "#if IGNIS_PAIRS\n"
     "#define IGNIS_CLUSTERED __cluster_dims__(2, 1, 1)\n"
     "#else\n"
@@ -9260,7 +9279,8 @@ static const char ignis__text_gemm_hopper_cu_4[] =
     "};\n"
     "const auto meet = [&] {\n"
     "if (IN_PAIRS) {\n"
-    "__syncwarp();\n"
+    "__syncwarp();\n";
+static const char ignis__text_gemm_hopper_cu_5[] =
     "ignis_ptx_cluster_arrive_relaxed();\n"
     "ignis_ptx_cluster_wait();\n"
     "} else {\n"
@@ -9275,11 +9295,10 @@ static const char ignis__text_gemm_hopper_cu_4[] =
     "ignis_ptx_mbarrier_init(empty(i), 4 * GROUPS * PAIR);\n"
     "}\n"
     "for (int i = 0; OTHER_COMES && i < (AHEAD ? 6 : 4); i++)\n"
-    "ignis_ptx_mbarrier_init(base + OTHER_BARRIERS + 8 * i, 1);\n";
-static const char ignis__text_gemm_hopper_cu_5[] =
+    "ignis_ptx_mbarrier_init(base + OTHER_BARRIERS + 8 * i, 1);\n"
     "ignis_ptx_fence_mbarrier_init();\n"
     "}\n"
-    "ignis_grid_dependency();\n"
+    "begin_beside(p);\n"
     "meet();\n\n"
     "int stage = 0;\n"
     "const auto next = [&](int &parity) {\n"
@@ -9352,6 +9371,7 @@ static const char ignis__text_gemm_hopper_cu_5[] =
     "}\n"
     "if (IN_PAIRS)\n"
     "meet();\n"
+    "end_beside(p);\n"
     "return;\n"
     "}\n\n"
     "ignis_ptx_setmaxnreg_inc<AHEAD ? 240 : LARGE ? 152 : BLOCKS == 2 ? 96 : 232>();\n"
@@ -9367,7 +9387,8 @@ static const char ignis__text_gemm_hopper_cu_5[] =
     "ignis_ptx_mbarrier_arrive(empty(stage));\n"
     "if (IN_PAIRS && threadIdx.x % 32 < 2)\n"
     "ignis_ptx_mbarrier_arrive_cluster(ignis_ptx_mapa(empty(stage), threadIdx.x % 32));\n"
-    "};\n\n"
+    "};\n\n";
+static const char ignis__text_gemm_hopper_cu_6[] =
     "#if IGNIS_COLUMNS == 192 && IGNIS_ROWS < 192\n"
     "Finish finish = {p,\n"
     "&out,\n"
@@ -9385,8 +9406,7 @@ static const char ignis__text_gemm_hopper_cu_5[] =
     "multiply<decltype(keep)::value>(sum, at(first_a), at(first_b));\n"
     "next(parity);\n"
     "return now;\n"
-    "};\n\n";
-static const char ignis__text_gemm_hopper_cu_6[] =
+    "};\n\n"
     "const auto end_before = [&](int now) {\n"
     "ignis_ptx_wgmma_wait<1>();\n"
     "release(held);\n"
@@ -9492,7 +9512,8 @@ static const char ignis__text_gemm_hopper_cu_6[] =
     "if (sums_rows && until-- == 0) {\n"
     "until = across - 1;\n"
     "add_rows(row_sums, own_a + stage * STAGE_BYTES, threadIdx.x / 32 % 4);\n"
-    "}\n"
+    "}\n";
+static const char ignis__text_gemm_hopper_cu_7[] =
     "next(parity);\n"
     "return done;\n"
     "};\n"
@@ -9513,8 +9534,7 @@ static const char ignis__text_gemm_hopper_cu_6[] =
     "multiply<1>(some, at(first_a), at(first_b));\n"
     "end_before();\n"
     "}\n"
-    "};\n";
-static const char ignis__text_gemm_hopper_cu_7[] =
+    "};\n"
     "begin(0);\n"
     "multiply<0>(sum, at(first_a), at(first_b));\n"
     "last = end();\n"
@@ -9609,6 +9629,7 @@ static const char ignis__text_gemm_hopper_cu_7[] =
     "#endif\n"
     "if (DIRECT && threadIdx.x % 128 == 0)\n"
     "ignis_ptx_bulk_wait<0>();\n"
+    "end_beside(p);\n"
     "if (IN_PAIRS)\n"
     "meet();\n"
     "}\n";
@@ -16411,7 +16432,8 @@ static const char ignis__text_shared_gemm_h_0[] =
     "IGNIS__GEMM_FINISH_ROWS = 16,\n"
     "IGNIS__GEMM_APPLY_ROWS = 32,\n"
     "IGNIS__GEMM_SUMS_COLUMNS = 32\n"
-    "};\n\n\n\n\n\n"
+    "};\n\n\n\n\n\n\n\n"
+    "enum { IGNIS__BESIDE_LAST = 1, IGNIS__BESIDE_NEXT = 2 };\n\n"
     "typedef struct ignis__patches {\n"
     "ignis__divisor rows, columns;\n"
     "ignis__divisor channels, across;\n"
@@ -16426,6 +16448,7 @@ static const char ignis__text_shared_gemm_h_0[] =
     "long long out_plane;\n"
     "ignis__divisor planes, down;\n"
     "int depth;\n"
+    "int beside;\n"
     "} ignis__patches;\n"
     "IGNIS__ASSERT_SIZE(ignis__patches, 200);\n\n\n"
     "typedef struct ignis__gemm_params {\n"
@@ -18380,7 +18403,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_collective_cu = {
 static const ignis__source *const ignis__includes_shared_gemm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_gemm_h = {
-    "shared/gemm.h", 0x0b9de9f24c1ccfa4ULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 80};
+    "shared/gemm.h", 0x6af6d3390919d24cULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 80};
 
 static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18573,7 +18596,7 @@ static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_cu = {
-    "gemm_hopper.cu", 0xa492a00c2e526f00ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 32};
+    "gemm_hopper.cu", 0x051bb389243e84c5ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 32};
 
 static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_ignis_cuh,

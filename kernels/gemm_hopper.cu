@@ -596,6 +596,30 @@ template <int N> struct Constant {
 #include "gemm_hopper_ahead.cuh"
 #endif
 
+/*  Waits for earlier work, but for a product beside this one: that has waited for all earlier work before it let this
+    one begin. The next product beside this one begins where blocks leave room. */
+__device__ inline void begin_beside(const Product &p)
+{
+#if IGNIS_PATCHES == 1
+    if (p.patches.beside) {
+        if (!(p.patches.beside & IGNIS__BESIDE_LAST))
+            ignis_grid_dependency_wait();
+        ignis_grid_dependents_launch();
+        return;
+    }
+#endif
+    ignis_grid_dependency();
+}
+
+/*  Waits for the product beside this one, so that work that waits for this one waits for both. */
+__device__ inline void end_beside(const Product &p)
+{
+#if IGNIS_PATCHES == 1
+    if (p.patches.beside & IGNIS__BESIDE_LAST)
+        ignis_grid_dependency_wait();
+#endif
+}
+
 #if IGNIS_PAIRS
 #define IGNIS_CLUSTERED __cluster_dims__(2, 1, 1)
 #else /* no cluster is not a cluster of one block, which needs a device with clusters */
@@ -651,7 +675,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
             ignis_ptx_mbarrier_init(base + OTHER_BARRIERS + 8 * i, 1);
         ignis_ptx_fence_mbarrier_init();
     }
-    ignis_grid_dependency();
+    begin_beside(p);
     meet();
 
     int stage = 0;
@@ -725,6 +749,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         }
         if (IN_PAIRS)
             meet(); /* nobody sends anything to a block that has ended */
+        end_beside(p);
         return;
     }
 
@@ -994,6 +1019,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
 #endif
     if (DIRECT && threadIdx.x % 128 == 0)
         ignis_ptx_bulk_wait<0>();
+    end_beside(p);
     if (IN_PAIRS)
         meet();
 }

@@ -89,10 +89,11 @@ static void ignis__conv_fill(ignis__op *op, ignis__array *dx, ignis__array *bias
     ignis__op_strided(op, dx, bias, &strides);
 }
 
-/*  Computes the part of dx that one phase of the strides of each side gives. */
-static void ignis__conv_grad_x_phase(ignis__op *op, const ignis__conv *conv, ignis__array *dx,
+/*  Computes the part of dx that one phase of the strides of each side gives. beside: as ignis__gemm.beside. Returns
+    whether the product of the next phase may run beside this one. */
+static bool ignis__conv_grad_x_phase(ignis__op *op, const ignis__conv *conv, ignis__array *dx,
                                      const ignis__conv_operand operand[2], const ignis__conv_grid walk[IGNIS__SIDES],
-                                     const int64_t phase[IGNIS__SIDES], const ignis__epilogue *epilogue)
+                                     const int64_t phase[IGNIS__SIDES], const ignis__epilogue *epilogue, int beside)
 {
     const ignis__conv_side *rows = &conv->side[IGNIS__ROWS], *columns = &conv->side[IGNIS__COLUMNS],
                            *planes = &conv->side[IGNIS__PLANES];
@@ -115,7 +116,9 @@ static void ignis__conv_grad_x_phase(ignis__op *op, const ignis__conv *conv, ign
     patches->out_plane = pixel * columns->in * rows->in * planes->stride;
     patches->out_image = pixel * columns->in * rows->in * planes->in;
     gemm.params.out += (uint64_t)(first * pixel * ignis__dtypes[conv->dtype].size);
+    gemm.beside = beside;
     ignis__conv_compute(op, conv, &gemm, NULL, epilogue);
+    return (patches->beside & IGNIS__BESIDE_NEXT) != 0;
 }
 
 /*  Computes dx: for each phase of the strides a product of patches of g and the weights of that phase, plus the bias of
@@ -129,7 +132,7 @@ IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, i
     int64_t phases[IGNIS__SIDES], phase[IGNIS__SIDES], all = 1, k;
     ignis__conv_operand operand[2];
     ignis__conv_grid walk[IGNIS__SIDES];
-    int i;
+    int beside = 0, i;
     epilogue.bias = bias;
     if (!op->ok || dx->numel == 0)
         return;
@@ -149,8 +152,11 @@ IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, i
             exists = exists && walk[i].grid > 0;
             left /= phases[i];
         }
+        beside = all > 1 ? IGNIS__BESIDE_NEXT | beside : 0;
         if (exists)
-            ignis__conv_grad_x_phase(op, conv, dx, operand, walk, phase, &epilogue);
+            beside = ignis__conv_grad_x_phase(op, conv, dx, operand, walk, phase, &epilogue, beside)
+                         ? IGNIS__BESIDE_LAST
+                         : 0;
         ignis__op_free_made(op, made);
     }
 }

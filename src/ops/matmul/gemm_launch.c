@@ -121,6 +121,8 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
         }
         blocks = ignis__clamp(blocks, 1, kernel->blocks * processors);
         ignis__gemm_boxes(gemm, kernel->rows, kernel->columns);
+        if (!kernel->packs && !kernel->transposes && p->splits == 1)
+            p->patches.beside = gemm->beside;
         if (gemm->patches_of == IGNIS__OPERAND_A)
             ignis__patches_tma_map(op, &a, dtype, gemm, kernel->rows);
         else {

@@ -51,6 +51,7 @@ typedef struct ignis__gemm {
     ignis_dtype dtype, operands; /* of the result; of a and b */
     int rows;                    /* of a wgmma tile; 0: as ignis__gemm_rows finds */
     int pairs;                   /* IGNIS__SHARE_A or _B; IGNIS__SHARE_NOTHING: no pairs */
+    int beside; /* what patches.beside becomes if kernels/gemm_hopper.cu computes the product, and nothing else */
 } ignis__gemm;
 
 /*  A kernel: the tile of a block, its threads, blocks of an SM at a time, and nanoseconds: of 64 elements of
