@@ -8,11 +8,13 @@
     Attention counts 4 s s d forward and 10 s s d backward for each head, half of that when causal. A backward is what
     forward and backward take together, less the forward alone.
 
-        cc -O2 -I. bench/bench_training.c -o bench_training -lm -ldl -lpthread && ./bench_training [host] [mlp] [memory]
-        [attention] [gpt] [llama] [gpt-xl] profile among the words: three steps of mlp, gpt, llama or gpt-xl into
-        profile.json (a trace), profile.txt (kernels) and memory.svg dry among the words: what gpt, llama and gpt-xl
-        need of an H200's memory, and for what, without a GPU wgmma among the words: attention by the kernels for
-        compute capability 9.0 (IGNIS_ATTENTION_WGMMA)
+        cc -O2 -I. bench/bench_training.c -o bench_training -lm -ldl -lpthread && ./bench_training [word ...]
+
+    Words: sections, host mlp memory attention gpt llama gpt-xl (all of them);
+      profile    three steps of mlp, gpt, llama or gpt-xl into profile.json (a trace), profile.txt (kernels), memory.svg
+      dry        what gpt, llama and gpt-xl need of an H200's memory, and for what, without a GPU
+      wgmma      attention by the kernels for compute capability 9.0 (IGNIS_ATTENTION_WGMMA)
+      rows=TEXT  of the attention, the rows with this text in their names
 
     The other side: python3 bench/peer_training.py [file with the output of this program]
 */
@@ -605,6 +607,8 @@ static void bench_attention_shape(const attention_shape *shape)
     REQUIRE(ignis_tensor_release(gradient));
 }
 
+static const char *rows_with = ""; /* of the attention, those with this text in their names */
+
 static void bench_attention(void)
 {
     static const attention_shape others[] = {
@@ -665,10 +669,12 @@ static void bench_attention(void)
                 shape.mask = causal ? IGNIS_MASK_CAUSAL : IGNIS_MASK_NONE;
                 shape.dtype = IGNIS_BF16;
                 shape.packed = false;
-                bench_attention_shape(&shape);
+                if (strstr(shape.name, rows_with))
+                    bench_attention_shape(&shape);
             }
     for (s = 0; s < COUNT_OF(others); s++)
-        bench_attention_shape(&others[s]);
+        if (strstr(others[s].name, rows_with))
+            bench_attention_shape(&others[s]);
 }
 
 /* --- GPT-2 -------------------------------------------------------------------------------------------------------- */
@@ -771,6 +777,9 @@ int main(int argc, char **argv)
             words++;
         } else if (strcmp(argv[k], "profile") == 0) {
             desc.trace_memory = profile = true;
+            words++;
+        } else if (strncmp(argv[k], "rows=", 5) == 0) {
+            rows_with = argv[k] + 5;
             words++;
         }
     REQUIRE(ignis_setup(&desc));

@@ -210,6 +210,9 @@ def bench_memory():
 # --- attention ------------------------------------------------------------------------------------------------------------
 
 
+ROWS_WITH = ""  # of the attention, those with this text in their names
+
+
 def bench_attention():
     """The shapes of bench_training.c."""
     bf16 = torch.bfloat16
@@ -237,7 +240,8 @@ def bench_attention():
         ("D128 causal S4096 heads 32/8 packed", 128, 32, 8, 4, 4096, 4096, True, bf16, True),
     ]
     for shape in shapes:
-        bench_attention_shape(*shape)
+        if ROWS_WITH in shape[0]:
+            bench_attention_shape(*shape)
     masked = [
         ("D64 causal S16384 window 1024", 64, 32, 32, 1, 16384, True, dict(window=1024)),
         ("D128 causal S16384 window 4096 heads 32/8", 128, 32, 8, 1, 16384, True, dict(window=4096)),
@@ -254,6 +258,8 @@ def bench_attention():
         ("D128 causal S16384 documents 4096 heads 32/8", 128, 32, 8, 1, 16384, True, dict(document=4096)),
     ]
     for name, d, heads, kv_heads, batch, length, causal, options in masked:
+        if ROWS_WITH not in name:
+            continue
         tried(name, lambda: bench_masked_attention(name, d, heads, kv_heads, batch, length, causal, **options))
 
 
@@ -500,8 +506,10 @@ def cell(value, width):
 
 
 def main():
+    global ROWS_WITH
     chosen = [a for a in sys.argv[1:] if a in SECTIONS]
-    files = [a for a in sys.argv[1:] if a not in SECTIONS]
+    ROWS_WITH = "".join(a[5:] for a in sys.argv[1:] if a.startswith("rows="))
+    files = [a for a in sys.argv[1:] if a not in SECTIONS and not a.startswith("rows=")]
     if len(files) > 1 or any(not os.path.exists(f) for f in files):
         raise SystemExit(__doc__)
     ignis = read_ignis(files[0]) if files else {}
