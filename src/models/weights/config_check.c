@@ -91,17 +91,23 @@ static bool ignis__model_read_or_zero(ignis__model_files *files, const ignis__nu
     return true;
 }
 
-/*  Returns the key of a number: the family's own, or the common one. NULL if such models do not have it. */
-static const ignis__number_key *ignis__model_find_key(const ignis__family *family, int number)
+/*  Returns the key of a number: the family's own, or the common one. NULL if such models do not have it. Of several
+    names in config.json it returns the first one that is there. */
+static const ignis__number_key *ignis__model_find_key(const ignis__family *family, const ignis__config *config,
+                                                      int number)
 {
+    const ignis__number_key *found = NULL;
     int i;
-    for (i = 0; i < family->key_count; i++)
-        if ((int)family->keys[i].number == number)
-            return &family->keys[i];
-    for (i = 0; i < ignis__common_key_count; i++)
+    for (i = 0; i < family->key_count; i++) {
+        const ignis__number_key *key = &family->keys[i];
+        if ((int)key->number == number &&
+            (!found || (!ignis__config_find(config, found->json) && ignis__config_find(config, key->json))))
+            found = key;
+    }
+    for (i = 0; !found && i < ignis__common_key_count; i++)
         if ((int)ignis__common_keys[i].number == number)
-            return &ignis__common_keys[i];
-    return NULL;
+            found = &ignis__common_keys[i];
+    return found;
 }
 
 /*  Reads all numbers that the family's table has; 0 for the others. */
@@ -109,7 +115,7 @@ IGNIS__PRIVATE bool ignis__model_read_numbers(ignis__model_files *files, double 
 {
     int i;
     for (i = 0; i < IGNIS__NUMBERS; i++) {
-        const ignis__number_key *key = ignis__model_find_key(&ignis__families[files->family], i);
+        const ignis__number_key *key = ignis__model_find_key(&ignis__families[files->family], &files->config, i);
         numbers[i] = 0;
         if (!key)
             continue;
@@ -172,7 +178,7 @@ static bool ignis__model_fits(const ignis__json_must *must, const ignis__config_
 
 /*  Tells whether a table knows an entry of config.json. Members of a known entry are known, except those of RoPE,
     which have a list. An entry that is null or false, or an inner name of transformers, sets nothing. */
-static bool ignis__model_knows(const ignis__family *family, const ignis__config_item *item)
+static bool ignis__model_knows(const ignis__family *family, const ignis__config *config, const ignis__config_item *item)
 {
     const char *name = item->name, *member = strchr(name, '.');
     size_t size = strcspn(name, ".[");
@@ -186,9 +192,16 @@ static bool ignis__model_knows(const ignis__family *family, const ignis__config_
         ignis__model_lists(ignis__harmless_keys, name, size) || ignis__model_lists(family->harmless, name, size))
         return true;
     for (i = 0; i < IGNIS__NUMBERS; i++) {
-        const ignis__number_key *key = ignis__model_find_key(family, i);
+        const ignis__number_key *key = ignis__model_find_key(family, config, i);
         if (key && key->json && strlen(key->json) == size && strncmp(key->json, name, size) == 0)
             return true;
+    }
+    for (i = 0; i < family->key_count && !(family->keys[i].json && strcmp(family->keys[i].json, name) == 0); i++)
+        continue;
+    if (i < family->key_count) { /* another name of a number has to say the same */
+        const char *first = ignis__model_find_key(family, config, (int)family->keys[i].number)->json;
+        const ignis__config_item *read = ignis__config_find(config, first);
+        return read && read->kind == item->kind && read->number == item->number;
     }
     return false;
 }
@@ -203,7 +216,7 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_keys(const ignis__model_files *f
     for (i = 0; i < files->config.count; i++) {
         const ignis__config_item *item = &files->config.items[i];
         const ignis__json_must *must = ignis__model_find_must(family, item->name);
-        if (must ? ignis__model_fits(must, item) : ignis__model_knows(family, item))
+        if (must ? ignis__model_fits(must, item) : ignis__model_knows(family, &files->config, item))
             continue;
         if (item->kind == 't')
             snprintf(found, sizeof found, "%s", ignis__name_write(item->text).text);
@@ -247,7 +260,7 @@ static const struct {
 
 /*  Tells whether a key of a GGUF file is one of those that the model's table has, or that are read elsewhere. name:
     without the architecture. */
-static bool ignis__model_knows_gguf(const ignis__family *family, const char *name)
+static bool ignis__model_knows_gguf(const ignis__model_files *files, const ignis__family *family, const char *name)
 {
     static const char *const elsewhere[] = {"attention.causal",
                                             "attention.head_count_kv",
@@ -271,7 +284,7 @@ static bool ignis__model_knows_gguf(const ignis__family *family, const char *nam
         if (strcmp(ignis__gguf_musts[i].name, name) == 0)
             return true;
     for (i = 0; i < IGNIS__NUMBERS; i++) {
-        const ignis__number_key *key = ignis__model_find_key(family, i);
+        const ignis__number_key *key = ignis__model_find_key(family, &files->config, i);
         if (key && key->gguf && strcmp(key->gguf, name) == 0)
             return true;
     }
@@ -328,7 +341,7 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
     for (k = 0; k < files->gguf.key_count; k++) {
         const char *key = files->gguf.keys[k].name;
         if (strncmp(key, family->architecture, prefix) != 0 || key[prefix] != '.' ||
-            ignis__model_knows_gguf(family, key + prefix + 1))
+            ignis__model_knows_gguf(files, family, key + prefix + 1))
             continue;
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has a key %s that the table of %s does not have",
                     files->path, ignis__name_write(key).text, family->model_type);

@@ -590,6 +590,7 @@ static const ignis__unused_tensor ignis__neox_unused[] = {
 
 static const ignis__number_key ignis__qwen3_moe_keys[] = {
     {IGNIS__NUMBER_EXPERTS, 'W', "num_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_EXPERTS, 'W', "num_local_experts", NULL, 0, 1024}, /* as transformers 5 writes it */
     {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
     {IGNIS__NUMBER_EXPERT_INNER, 'W', "moe_intermediate_size", "expert_feed_forward_length", 0, 1 << 26},
 };
@@ -605,6 +606,7 @@ static const ignis__number_key ignis__qwen2_moe_keys[] = {
 static const ignis__json_must ignis__qwen3_moe_musts[] = {
     IGNIS__MUST_BE("sliding_window", '*', 0), /* use_sliding_window is false */
     IGNIS__MUST_BE("decoder_sparse_step", 'n', 1),
+    IGNIS__MUST_BE("qkv_bias", 'b', 1),          /* Qwen2-MoE */
     IGNIS__MUST_BE("mlp_only_layers[]", '0', 0), /* layers without experts */
     {NULL, 0, 0, {NULL, NULL, NULL}},
 };

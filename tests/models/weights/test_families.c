@@ -280,7 +280,7 @@ static const family families[] = {
      .theta = 10000},
     {.model_type = "qwen3_moe",
      .architecture = "qwen3moe",
-     .json = "\"num_experts\": 5, \"num_experts_per_tok\": 3, \"moe_intermediate_size\": 48, \"norm_topk_prob\": "
+     .json = "\"num_local_experts\": 5, \"num_experts_per_tok\": 3, \"moe_intermediate_size\": 48, \"norm_topk_prob\": "
              "true, \"decoder_sparse_step\": 1, \"mlp_only_layers\": [], \"router_aux_loss_coef\": 0.001",
      .keys = {{"expert_count", 'u', 5, NULL},
               {"expert_used_count", 'u', 3, NULL},
@@ -317,7 +317,7 @@ static const family families[] = {
      .theta = 10000},
     {.model_type = "qwen2_moe",
      .architecture = "qwen2moe",
-     .json = "\"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 48, "
+     .json = "\"num_experts\": 4, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 48, \"qkv_bias\": true, "
              "\"shared_expert_intermediate_size\": 48, \"norm_topk_prob\": false, \"decoder_sparse_step\": 1",
      .keys = {{"expert_count", 'u', 4, NULL},
               {"expert_used_count", 'u', 2, NULL},
@@ -1122,6 +1122,9 @@ TEST(descriptions_that_contradict_themselves_are_refused)
         {"qwen3_moe", "\"mlp_only_layers\": [0], ", "has mlp_only_layers[] 0, which Ignis cannot do",
          IGNIS_ERROR_UNSUPPORTED},
         {"qwen3_moe", "\"decoder_sparse_step\": 2, ", "has decoder_sparse_step 2", IGNIS_ERROR_UNSUPPORTED},
+        {"qwen3_moe", "\"num_experts\": 6, ", "has 'num_local_experts' 5, an entry that the table",
+         IGNIS_ERROR_UNSUPPORTED},
+        {"qwen2_moe", "\"qkv_bias\": false, ", "has qkv_bias false", IGNIS_ERROR_UNSUPPORTED},
         {"olmoe", "\"clip_qkv\": 8.0, ", "has 'clip_qkv' 8", IGNIS_ERROR_UNSUPPORTED},
         {"cohere", "\"use_qk_norm\": true, ", "has 'use_qk_norm' true", IGNIS_ERROR_UNSUPPORTED},
         {"stablelm", "\"use_parallel_residual\": true, ", "has 'use_parallel_residual' true", IGNIS_ERROR_UNSUPPORTED},
