@@ -1364,7 +1364,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x560c72e2d4cffd96ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xdd2b503eabdb7c28ULL /* of them all */
 
 static const char ignis__text_attention_paged_cu_0[] =
     "\n\n\n\n\n\n\n"
@@ -4553,11 +4553,11 @@ static const char ignis__text_generate_cu_1[] =
     "else\n"
     "add_and_norm<1>(y, sum + at, more, weight, bias, hidden, kind);\n"
     "}\n\n\n"
-    "__device__ inline W row_factor(const T *row, int n, double eps, bool norm)\n"
+    "__device__ inline W row_factor(const T *row, int n, double eps, bool norm, W mean = W(0))\n"
     "{\n"
     "W squares = 0;\n"
     "for (int i = threadIdx.x; norm && i < n; i += blockDim.x)\n"
-    "squares += W(row[i]) * W(row[i]);\n"
+    "squares += (W(row[i]) - mean) * (W(row[i]) - mean);\n"
     "return norm ? W(1) / sqrt(ignis_block_sum(squares) / W(n) + W(eps)) : W(1);\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
@@ -4570,15 +4570,20 @@ static const char ignis__text_generate_cu_1[] =
     "const W factor = row_factor(row, hidden, eps, weight) * W(scale);\n"
     "for (int i = threadIdx.x; i < hidden; i += 256)\n"
     "to[i] += W(row[i]) * factor * (weight ? W(weight[i]) + W(offset) : W(1));\n"
-    "}\n\n\n"
+    "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
-    "ignis_generate_norm_width(T *x, const T *weight, long long stride, int n, double eps, double offset)\n"
+    "ignis_generate_norm_width(T *x, const T *weight, long long stride, int n, double eps, double offset, int centred)\n"
     "{\n"
-    "T *const row = x + blockIdx.x * stride;\n"
+    "T *const row = x + blockIdx.x * stride + (long long)blockIdx.y * n;\n"
+    "weight += (long long)blockIdx.y * n;\n"
     "ignis_grid_dependency();\n"
-    "const W factor = row_factor(row, n, eps, true);\n"
+    "W sum = 0;\n"
+    "for (int i = threadIdx.x; centred && i < n; i += 256)\n"
+    "sum += W(row[i]);\n"
+    "const W mean = centred ? ignis_block_sum(sum) / W(n) : W(0);\n"
+    "const W factor = row_factor(row, n, eps, true, mean);\n"
     "for (int i = threadIdx.x; i < n; i += 256)\n"
-    "row[i] = T(W(row[i]) * factor * (W(weight[i]) + W(offset)));\n"
+    "row[i] = T((W(row[i]) - mean) * factor * (W(weight[i]) + W(offset)));\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256) ignis_generate_gelu(T *x, long long count)\n"
     "{\n"
@@ -4631,15 +4636,15 @@ static const char ignis__text_generate_cu_1[] =
     "end_head = min(all, first_head + share);\n"
     "T *const qkv = p.qkv + (long long)blockIdx.x * all * p.head_dim;\n"
     "const bool normed = p.q_weight || p.k_weight;\n"
-    "if (position >= 0 && threadIdx.x < half) {\n"
+    "if (position >= 0 && threadIdx.x < half) {\n";
+static const char ignis__text_generate_cu_2[] =
     "sines[threadIdx.x] = 0;\n"
     "cosines[threadIdx.x] = 1;\n"
     "if (p.turns)\n"
     "sine_cosine(W(position), frequencies.at[threadIdx.x], sines[threadIdx.x], cosines[threadIdx.x]);\n"
     "if (p.turns && p.rest_scale > 0 && threadIdx.x >= p.turning)\n"
     "cosines[threadIdx.x] = W(p.rest_scale);\n"
-    "}\n";
-static const char ignis__text_generate_cu_2[] =
+    "}\n"
     "const int page = position < 0 ? 0 : row.pages[p.table + position / PAGE];\n"
     "ignis_grid_dependency();\n"
     "if (position < 0)\n"
@@ -7567,7 +7572,7 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0x8421e60b494c010bULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 16};
+    "generate.cu", 0xc7b29e393f6c4ae5ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 16};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
@@ -22054,8 +22059,9 @@ typedef struct ignis__model {
     double attention_scale;            /* without the factor of scaled frequencies, which not all layers have */
     bool rms, rope, gelu;              /* otherwise: layer norms, learned positions, an MLP with a gate */
     /* exact_gelu: gelu is by erf; gelu_gate: the gate is gelu, not silu; parallel_blocks: attention and MLP have the
-       same input; wide_norms: the norms of q and k are over all heads */
-    bool gelu_gate, parallel_blocks, wide_norms, exact_gelu;
+       same input; wide_norms: the norms of q and k are over all heads; head_layer_norms: they are layer norms, with
+       weights of each head */
+    bool gelu_gate, parallel_blocks, wide_norms, head_layer_norms, exact_gelu;
     int rotary; /* elements of a head that rotate */
     /* 0 if the model has none of it; norm_offset: is added to the weights of RMS norms */
     double norm_offset, embedding_scale, residual_scale, logit_scale, softcap, logit_softcap;
@@ -22198,6 +22204,8 @@ enum {
     IGNIS__LATE_POSITIONS = 262144,    /* the first position is the row after that of pad_token_id */
     IGNIS__EXACT_GELU = 16384,         /* with IGNIS__PLAIN_GELU: by erf, not by tanh */
     IGNIS__DEPTH_SCALE = 8192,         /* the residual scale is divided by the square root of the layers */
+    IGNIS__HEAD_LAYER_NORMS = 524288,  /* heads of q and k may have layer norms */
+    IGNIS__PARALLEL_CHOICE = 1048576,  /* the files say whether blocks are parallel; IGNIS__PARALLEL_BLOCKS: if not */
     /* the shares of a token's experts add up to 1: always, or in GGUF files, where folders say it */
     IGNIS__NORMALISED = 32768,
     IGNIS__GGUF_NORMALISED = 65536
@@ -22213,7 +22221,10 @@ enum {
     IGNIS__MODEL_HEAD = 4,      /* only if the head is not tied */
     /* of each expert, whose number is @ in the name; in a GGUF file one tensor [experts, rows, columns] */
     IGNIS__MODEL_EXPERTS = 64,
-    IGNIS__MODEL_DENSE = 128, /* never quantised on the device */
+    IGNIS__MODEL_DENSE = 128,  /* never quantised on the device */
+    IGNIS__MODEL_SERIAL = 512, /* only if the MLP's input is the sum after attention */
+    /* only if heads of q and k have layer norms of their own; [heads, head_dim], or of each head, whose number is @ */
+    IGNIS__MODEL_HEAD_NORM = 1024,
     IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
 };
 
@@ -22841,7 +22852,10 @@ static const ignis__number_key ignis__stablelm_keys[] = {
     {IGNIS__NUMBER_ROTARY, 'w', NULL, "rope.dimension_count", 0, 65536},
 };
 
-static const char *const ignis__stablelm_harmless[] = {"norm_eps", "use_qkv_bias", NULL};
+static const char *const ignis__stablelm_harmless[] = {"norm_eps", "use_qkv_bias", "use_parallel_residual",
+                                                       "qk_layernorm", NULL};
+
+#define IGNIS__HEAD_NORM (IGNIS__MODEL_HEAD_NORM | IGNIS__MODEL_PAIRS)
 
 static const ignis__model_row ignis__stablelm_rows[] = {
     IGNIS__ROWS_OF_MODEL,
@@ -22850,9 +22864,15 @@ static const ignis__model_row ignis__stablelm_rows[] = {
     IGNIS__NAMED_ROW(attn_norm_bias, 'H', 0, 0, "input_layernorm.bias", "attn_norm.bias"),
     IGNIS__ROWS_OF_QKV,
     IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    {IGNIS__ROW_LAYER(q_norm), 'D', 0, IGNIS__HEAD_NORM, "model.layers.#.self_attn.q_layernorm.norms.@.weight", NULL,
+     NULL},
+    {IGNIS__ROW_LAYER(q_norm), 'Q', 0, IGNIS__HEAD_NORM, NULL, "blk.#.attn_q_norm.weight", NULL},
+    {IGNIS__ROW_LAYER(k_norm), 'D', 0, IGNIS__HEAD_NORM, "model.layers.#.self_attn.k_layernorm.norms.@.weight", NULL,
+     NULL},
+    {IGNIS__ROW_LAYER(k_norm), 'K', 0, IGNIS__HEAD_NORM, NULL, "blk.#.attn_k_norm.weight", NULL},
     IGNIS__ROWS_OF_O,
-    IGNIS__ROW_OF_MLP_NORM,
-    IGNIS__NAMED_ROW(mlp_norm_bias, 'H', 0, 0, "post_attention_layernorm.bias", "ffn_norm.bias"),
+    IGNIS__NAMED_ROW(mlp_norm, 'H', 0, IGNIS__MODEL_SERIAL, "post_attention_layernorm.weight", "ffn_norm.weight"),
+    IGNIS__NAMED_ROW(mlp_norm_bias, 'H', 0, IGNIS__MODEL_SERIAL, "post_attention_layernorm.bias", "ffn_norm.bias"),
     IGNIS__ROWS_OF_MLP,
 };
 
@@ -22900,9 +22920,20 @@ static const char *const ignis__cohere_harmless[] = {
     "rotary_pct",           "use_embedding_sharing",       "use_gated_activation",
     "use_parallel_block",   "use_parallel_embedding",      NULL};
 
+static const ignis__json_must ignis__cohere_musts[] = {
+    IGNIS__MUST_BE("use_qk_norm", '*', 0), /* hyperparameter.c reads it */
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
 static const ignis__model_row ignis__cohere_rows[] = {
-    IGNIS__ROWS_OF_MODEL, IGNIS__ROW_OF_ATTN_NORM, IGNIS__ROWS_OF_QKV, IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
-    IGNIS__ROWS_OF_O,     IGNIS__ROWS_OF_MLP,
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__NAMED_ROW(q_norm, 'Q', 0, IGNIS__HEAD_NORM, "self_attn.q_norm.weight", "attn_q_norm.weight"),
+    IGNIS__NAMED_ROW(k_norm, 'K', 0, IGNIS__HEAD_NORM, "self_attn.k_norm.weight", "attn_k_norm.weight"),
+    IGNIS__ROWS_OF_O,
+    IGNIS__ROWS_OF_MLP,
 };
 
 /* --- GPT-NeoX (Pythia) -------------------------------------------------------------------------------------------- */
@@ -22915,13 +22946,13 @@ static const ignis__number_key ignis__neox_keys[] = {
 
 static const ignis__json_must ignis__neox_musts[] = {
     {"hidden_act", 't', 0, {"gelu", NULL, NULL}},
-    IGNIS__MUST_BE("use_parallel_residual", 'b', 1),
     IGNIS__MUST_BE("rope_parameters.partial_rotary_factor", '*', 0), /* read with rotary_pct */
     IGNIS__MUST_BE("partial_rotary_factor", '*', 0), /* transformers 4 writes rotary_pct under this name, too */
     {NULL, 0, 0, {NULL, NULL, NULL}},
 };
 
-static const char *const ignis__neox_harmless[] = {"classifier_dropout", "rotary_emb_base", NULL};
+static const char *const ignis__neox_harmless[] = {"classifier_dropout", "rotary_emb_base", "use_parallel_residual",
+                                                   NULL};
 
 #define IGNIS__NEOX_ROW(member, rows, columns, how, hf, gguf) \
     IGNIS__LAYER_ROW(member, rows, columns, how, "gpt_neox.layers.#." hf, gguf)
@@ -23260,18 +23291,21 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
     {"minicpm", "minicpm", "MiniCPMForCausalLM", NULL, IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED | IGNIS__DEPTH_SCALE,
      IGNIS__ROWS(ignis__llama_rows), IGNIS__KEYS(ignis__minicpm_keys), ignis__no_musts, ignis__none_harmless,
      ignis__rotary_unused},
-    {"stablelm", "stablelm", "StableLmForCausalLM", NULL, IGNIS__LAYER_NORMS, IGNIS__ROWS(ignis__stablelm_rows),
+    {"stablelm", "stablelm", "StableLmForCausalLM", NULL,
+     IGNIS__LAYER_NORMS | IGNIS__PARALLEL_CHOICE | IGNIS__HEAD_LAYER_NORMS, IGNIS__ROWS(ignis__stablelm_rows),
      IGNIS__KEYS(ignis__stablelm_keys), ignis__no_musts, ignis__stablelm_harmless, ignis__rotary_unused},
     {"internlm2", "internlm2", "InternLM2ForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__internlm2_rows),
      IGNIS__NO_KEYS, ignis__no_musts, ignis__internlm2_harmless, ignis__rotary_unused},
-    {"cohere", "command-r", "CohereForCausalLM", NULL, IGNIS__COHERE, IGNIS__ROWS(ignis__cohere_rows),
-     IGNIS__KEYS(ignis__cohere_keys), ignis__no_musts, ignis__cohere_harmless, ignis__rotary_unused},
+    {"cohere", "command-r", "CohereForCausalLM", NULL, IGNIS__COHERE | IGNIS__HEAD_LAYER_NORMS,
+     IGNIS__ROWS(ignis__cohere_rows), IGNIS__KEYS(ignis__cohere_keys), ignis__cohere_musts, ignis__cohere_harmless,
+     ignis__rotary_unused},
     {"cohere2", "cohere2", "Cohere2ForCausalLM", NULL, IGNIS__COHERE | IGNIS__ONLY_WINDOWS_ROTATE,
      IGNIS__ROWS(ignis__cohere_rows), IGNIS__KEYS(ignis__cohere2_keys), ignis__window_musts, ignis__cohere_harmless,
      ignis__rotary_unused},
     {"gpt_neox", "gptneox", "GPTNeoXForCausalLM", NULL,
-     IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS, IGNIS__ROWS(ignis__neox_rows),
-     IGNIS__KEYS(ignis__neox_keys), ignis__neox_musts, ignis__neox_harmless, ignis__neox_unused},
+     IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS | IGNIS__PARALLEL_CHOICE,
+     IGNIS__ROWS(ignis__neox_rows), IGNIS__KEYS(ignis__neox_keys), ignis__neox_musts, ignis__neox_harmless,
+     ignis__neox_unused},
     {"qwen3_moe", "qwen3moe", "Qwen3MoeForCausalLM", NULL, IGNIS__GGUF_NORMALISED, IGNIS__ROWS(ignis__qwen3_moe_rows),
      IGNIS__KEYS(ignis__qwen3_moe_keys), ignis__qwen3_moe_musts, ignis__experts_harmless, ignis__rotary_unused},
     {"mixtral", "llama", "MixtralForCausalLM", NULL, IGNIS__NORMALISED | IGNIS__GGUF_PAIRS,
@@ -24085,6 +24119,7 @@ static bool ignis__model_knows_gguf(const ignis__model_files *files, const ignis
                                             "attention.key_length",
                                             "tensor_data_layout",
                                             "vocab_size",
+                                            "use_parallel_residual",
                                             "rope.freq_base",
                                             "rope.scale_linear",
                                             "rope.scaling.type",
@@ -24165,7 +24200,8 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
                     files->path, ignis__name_write(key).text, family->model_type);
         return false;
     }
-    if (family->features & IGNIS__PARALLEL_BLOCKS && !ignis__model_check_parallel(files, family))
+    if ((family->features & (IGNIS__PARALLEL_BLOCKS | IGNIS__PARALLEL_CHOICE)) == IGNIS__PARALLEL_BLOCKS &&
+        !ignis__model_check_parallel(files, family))
         return false;
     snprintf(name, sizeof name, "%s.attention.causal", family->architecture);
     if (ignis__gguf_find_bool(&files->gguf, name, &causal) == IGNIS__GGUF_BAD)
@@ -24719,6 +24755,10 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
         return false;
     if (row->how & IGNIS__MODEL_HEAD)
         return !model->tied;
+    if (row->how & IGNIS__MODEL_SERIAL)
+        return !model->parallel_blocks;
+    if (row->how & IGNIS__MODEL_HEAD_NORM)
+        return model->head_layer_norms;
     if (!(row->how & IGNIS__MODEL_OPTIONAL))
         return true;
     if (!files)
@@ -24733,6 +24773,16 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
     return false;
 }
 
+/*  Returns how many tensors a row is: of each expert or of each head, or one. */
+static int ignis__model_repeats(const ignis__model_files *files, const ignis__model *model, const ignis__model_row *row)
+{
+    if ((files && files->is_gguf) || !strchr(row->hf, '@'))
+        return 1;
+    return row->how & IGNIS__MODEL_EXPERTS                 ? model->experts
+           : row->member == offsetof(ignis__layer, q_norm) ? model->heads
+                                                           : model->kv_heads;
+}
+
 /*  Lists all parts, those of one weight one after the other. files is NULL for an open model. Returns their
     number; parts may be NULL. */
 static int ignis__model_parts(const ignis__model_files *files, ignis__model *model, ignis__model_part *parts)
@@ -24745,7 +24795,7 @@ static int ignis__model_parts(const ignis__model_files *files, ignis__model *mod
             const ignis__model_row *row = &family->rows[i];
             if (row->in_layer != (layer >= 0) || !ignis__model_has_row(files, model, row, layer))
                 continue;
-            experts = row->how & IGNIS__MODEL_EXPERTS && !(files && files->is_gguf) ? model->experts : 1;
+            experts = ignis__model_repeats(files, model, row);
             for (expert = 0; expert < experts; expert++, count++) {
                 ignis__model_part *part = parts ? &parts[count] : NULL;
                 const bool continues = before && before->member == row->member;
@@ -25042,7 +25092,6 @@ static void ignis__model_set_features(const ignis__model_files *files, ignis__mo
     model->gelu = features & IGNIS__PLAIN_GELU;
     model->gelu_gate = features & IGNIS__GELU_GATE;
     model->exact_gelu = features & IGNIS__EXACT_GELU;
-    model->parallel_blocks = features & IGNIS__PARALLEL_BLOCKS;
     model->wide_norms = features & IGNIS__WIDE_NORMS;
     model->norm_offset = features & IGNIS__ONE_PLUS ? 1 : 0;
     model->embedding_scale =
@@ -25177,6 +25226,42 @@ static bool ignis__model_find_mixtral(ignis__model_files *files)
     return true;
 }
 
+/*  Reads true or false from config.json. False, and reported, if it is neither. */
+static bool ignis__model_read_choice(const ignis__model_files *files, const char *name, bool *choice)
+{
+    const ignis__config_item *item = ignis__config_find(&files->config, name);
+    if (item && item->kind != 'b' && item->kind != '0')
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s': %s is not true or false",
+                                 files->path, name);
+    *choice = item && item->kind == 'b' ? item->number != 0 : *choice;
+    return true;
+}
+
+/*  Reads what only some models of a family have: parallel blocks, and layer norms of heads. In GGUF files of StableLM
+    the tensors say it: converters write use_parallel_residual as true if config.json lacks it, which means false. */
+static bool ignis__model_read_choices(ignis__model_files *files, ignis__model *model)
+{
+    const unsigned features = ignis__families[model->family].features;
+    bool parallel = features & IGNIS__PARALLEL_BLOCKS, normed = false;
+    char name[64];
+    if (files->is_gguf) {
+        snprintf(name, sizeof name, "%s.use_parallel_residual", ignis__families[model->family].architecture);
+        if (parallel && ignis__gguf_find_bool(&files->gguf, name, &parallel) == IGNIS__GGUF_BAD)
+            return false;
+        if (features & IGNIS__PARALLEL_CHOICE && !(features & IGNIS__PARALLEL_BLOCKS))
+            parallel = !ignis__model_source_find(files, "blk.0.ffn_norm.weight");
+        normed = ignis__model_source_find(files, "blk.0.attn_q_norm.weight") != NULL;
+    } else if (!ignis__model_read_choice(files, "use_qk_norm", &normed) ||
+               !ignis__model_read_choice(files, "qk_layernorm", &normed) ||
+               (features & IGNIS__PARALLEL_CHOICE &&
+                !ignis__model_read_choice(files, "use_parallel_residual", &parallel))) {
+        return false;
+    }
+    model->parallel_blocks = parallel;
+    model->head_layer_norms = normed && features & IGNIS__HEAD_LAYER_NORMS;
+    return true;
+}
+
 /*  Reads the description. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model)
 {
@@ -25209,6 +25294,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
         (files->is_gguf && !ignis__model_refuse_unknown_gguf_keys(files, model)))
         return false;
     ignis__model_set_features(files, model, numbers);
+    if (!ignis__model_read_choices(files, model))
+        return false;
     if (model->rope && !ignis__model_read_rope_scaling(files, model))
         return false;
     model->attention_factor = model->rope ? model->attention_factor : 1;
@@ -25860,6 +25947,11 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
             wanted.ndim = 1; /* ggml does not keep dimensions of 1 */
             wanted.dim[0] = wanted.dim[1];
         }
+        if (part->row->how & IGNIS__MODEL_HEAD_NORM && part->row->rows != 'D') {
+            wanted.ndim = 2;
+            wanted.dim[0] = part->file_rows / model->head_dim;
+            wanted.dim[1] = model->head_dim;
+        }
         if (files->is_gguf && part->row->how & IGNIS__MODEL_EXPERTS) {
             wanted.ndim = 3;
             wanted.dim[0] = model->experts;
@@ -25888,7 +25980,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
                         ignis__shape_write(&wanted).text);
             return false;
         }
-        if (source->quant && wanted.ndim == 1) {
+        if (source->quant && !part->row->columns) {
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "tensor %s of '%s' is %s, though it has one dimension",
                         ignis__name_write(name.text).text, files->path, source->type);
             return false;
@@ -27567,7 +27659,8 @@ IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis_
 static bool ignis__model_check_ranks(const char *call, const ignis__model *model)
 {
     const ignis__family *family = &ignis__families[model->family];
-    bool apart = model->wide_norms || model->residual_scale > 0 || model->experts > 0 || model->encoder;
+    bool apart = model->wide_norms || model->head_layer_norms || model->residual_scale > 0 || model->experts > 0 ||
+                 model->encoder;
     int i;
     for (i = 0; i < family->row_count; i++)
         apart |= family->rows[i].in_layer && (family->rows[i].member == offsetof(ignis__layer, attn_norm_behind) ||
@@ -27825,7 +27918,7 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
     for (i = 0; i < count; i++) {
         const ignis__model_row *row = parts[i].row;
         ignis__model_name full = ignis__model_weight_name(NULL, model, row, parts[i].layer, parts[i].expert);
-        *whole = !row->whole && !(row->how & IGNIS__MODEL_EXPERTS);
+        *whole = !row->whole && !strchr(row->hf, '@');
         if (strcmp(full.text, name) == 0 || (*prefix && strcmp(full.text + strlen(prefix), name) == 0 &&
                                              !(row->how & (IGNIS__MODEL_HEAD | IGNIS__MODEL_OUTSIDE))))
             return &parts[i];
@@ -28500,15 +28593,27 @@ static ignis_tensor ignis__model_norm(const ignis__model *model, ignis_tensor x,
 static ignis_tensor ignis__model_head_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, int heads)
 {
     ignis_shape shape = ignis_tensor_shape(x), apart = shape;
+    ignis_tensor_desc desc;
+    ignis_tensor ones, zeros;
     if (!weight.id)
         return x;
+    memset(&desc, 0, sizeof desc);
+    desc.dtype = model->dtype;
+    desc.device = model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(model->device - ignis__devices);
     if (model->wide_norms)
         return ignis__model_norm(model, x, weight, ignis__no_tensor());
     if (shape.ndim < 1 || shape.ndim >= IGNIS_MAX_DIMS)
         return x;
     apart.dim[apart.ndim - 1] = heads;
     apart.dim[apart.ndim++] = model->head_dim;
-    return ignis_reshape(ignis__model_norm(model, ignis_reshape(x, apart), weight, ignis__no_tensor()), shape);
+    x = ignis_reshape(x, apart);
+    if (model->head_layer_norms) {
+        ones = ignis_tensor_ones(IGNIS_SHAPE(model->head_dim), &desc);
+        zeros = ignis_tensor_zeros(IGNIS_SHAPE(model->head_dim), &desc);
+        x = ignis_layer_norm(x, ones, zeros, model->eps);
+        return ignis_reshape(ignis_mul(x, ignis_reshape(weight, IGNIS_SHAPE(heads, model->head_dim))), shape);
+    }
+    return ignis_reshape(ignis__model_norm(model, x, weight, ignis__no_tensor()), shape);
 }
 
 /*  Multiplies the elements of heads that do not rotate by the layer's scale for them. */
@@ -29037,6 +29142,8 @@ static bool ignis__model_save_weights(const char *call, ignis__model *model, con
         tensors[i] = ignis__model_part_tensor(call, model, &parts[i]);
         if (parts[i].row->how & IGNIS__MODEL_IN_OUT)
             tensors[i] = ignis_transpose(tensors[i], 0, 1);
+        if (parts[i].row->how & IGNIS__MODEL_HEAD_NORM && parts[i].row->rows != 'D')
+            tensors[i] = ignis_reshape(tensors[i], IGNIS_SHAPE(parts[i].rows / model->head_dim, model->head_dim));
         ok = tensors[i].id != 0;
     }
     ok = ok && ignis__save(call, path, texts, tensors, count, "{\"format\":\"pt\"}", NULL) == IGNIS_OK;
@@ -31047,9 +31154,9 @@ IGNIS__COLD static bool ignis__engine_is_plain(const ignis__engine *engine)
 {
     const ignis__model *model = engine->model;
     bool plain = !engine->result && !model->experts && !model->gelu_gate && !model->exact_gelu &&
-                 !model->parallel_blocks && !model->wide_norms && !(model->norm_offset > 0) &&
-                 !(model->embedding_scale > 0) && !(model->logit_scale > 0) && !(model->softcap > 0) &&
-                 !(model->logit_softcap > 0);
+                 !model->parallel_blocks && !model->wide_norms && !model->head_layer_norms &&
+                 !(model->norm_offset > 0) && !(model->embedding_scale > 0) && !(model->logit_scale > 0) &&
+                 !(model->softcap > 0) && !(model->logit_softcap > 0);
     int i;
     for (i = 0; plain && i < model->layers; i++)
         plain = model->layer[i].window == 0 && model->layer[i].rope == IGNIS__ROPE_COMMON &&
@@ -31595,20 +31702,22 @@ static void ignis__layers_pass_begin(ignis__layers_pass *pass, ignis__op *op, ig
     pass->desc.count = count;
 }
 
-/*  Computes norms of q and k over all heads, in place. */
-static void ignis__layers_wide_norms(ignis__layers_pass *pass, const ignis__engine_layer *layer)
+/*  Computes norms of q and k over all heads, or layer norms of each head, in place. */
+static void ignis__layers_norms_apart(ignis__layers_pass *pass, const ignis__engine_layer *layer)
 {
     const ignis__model *model = pass->engine->model;
     ignis__address x = pass->cache.qkv, weight;
     long long stride = pass->paged.q_row;
     double eps = model->eps, offset = model->norm_offset;
-    int n, i;
-    void *params[] = {&x, &weight, &stride, &n, &eps, &offset};
+    int n, i, centred = model->head_layer_norms;
+    void *params[] = {&x, &weight, &stride, &n, &eps, &offset, &centred};
     for (i = 0; i < 2; i++) {
-        n = (i == 0 ? model->heads : model->kv_heads) * model->head_dim;
+        const int heads = i == 0 ? model->heads : model->kv_heads;
+        n = model->wide_norms ? heads * model->head_dim : model->head_dim;
         weight = ignis__op_read(pass->op, i == 0 ? layer->q_norm : layer->k_norm);
-        ignis__op_launch_row(pass->op, IGNIS__BUILTIN(GENERATE_NORM_WIDTH), model->dtype, pass->count, 256, params);
-        x += (ignis__address)((int64_t)n * ignis__dtypes[model->dtype].size);
+        ignis__op_launch(pass->op, IGNIS__BUILTIN(GENERATE_NORM_WIDTH), model->dtype, NULL,
+                         ignis__launch_grid(pass->count, model->wide_norms ? 1 : heads, 1, 256, 1, 0), params);
+        x += (ignis__address)((int64_t)heads * model->head_dim * ignis__dtypes[model->dtype].size);
     }
 }
 
@@ -31620,7 +31729,7 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
     const ignis__model *model = engine->model;
     const ignis__engine_layer *layer = &engine->layer[number];
     const ignis__rope_kind rope = model->layer[number].rope;
-    const bool turns = model->rope && rope != IGNIS__ROPE_NONE;
+    const bool turns = model->rope && rope != IGNIS__ROPE_NONE, apart = model->wide_norms || model->head_layer_norms;
     ignis__gemv_desc *desc = &pass->desc;
     ignis__generate_cache *cache = &pass->cache;
     desc->kind = IGNIS__GEMV_OUT;
@@ -31650,10 +31759,10 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
         return;
     }
     ignis__engine_multiply(op, engine, pass->is_chunk, desc);
-    cache->q_weight = layer->q_norm && !model->wide_norms ? ignis__op_read(op, layer->q_norm) : 0;
-    cache->k_weight = layer->k_norm && !model->wide_norms ? ignis__op_read(op, layer->k_norm) : 0;
-    if (model->wide_norms)
-        ignis__layers_wide_norms(pass, layer);
+    cache->q_weight = layer->q_norm && !apart ? ignis__op_read(op, layer->q_norm) : 0;
+    cache->k_weight = layer->k_norm && !apart ? ignis__op_read(op, layer->k_norm) : 0;
+    if (apart)
+        ignis__layers_norms_apart(pass, layer);
     ignis__kv_cache_append(op, pass->count, model->dtype, cache,
                            turns ? engine->frequencies[rope == IGNIS__ROPE_LOCAL] : NULL);
 }

@@ -176,11 +176,11 @@ extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
 }
 
 /*  Returns 1 / sqrt(mean of the squares of a row + eps), or 1 without a norm. All threads of the block get it. */
-__device__ inline W row_factor(const T *row, int n, double eps, bool norm)
+__device__ inline W row_factor(const T *row, int n, double eps, bool norm, W mean = W(0))
 {
     W squares = 0;
     for (int i = threadIdx.x; norm && i < n; i += blockDim.x)
-        squares += W(row[i]) * W(row[i]);
+        squares += (W(row[i]) - mean) * (W(row[i]) - mean);
     return norm ? W(1) / sqrt(ignis_block_sum(squares) / W(n) + W(eps)) : W(1);
 }
 
@@ -197,15 +197,21 @@ extern "C" __global__ void __launch_bounds__(256)
         to[i] += W(row[i]) * factor * (weight ? W(weight[i]) + W(offset) : W(1));
 }
 
-/*  Replaces n elements of each row by their rms_norm. stride: of the rows. grid = rows. */
+/*  Replaces n elements of each row by their rms_norm, or if `centred` by their layer_norm without bias, and the next n
+    likewise, with weights of their own. stride: of the rows. grid = rows, groups of n elements of a row. */
 extern "C" __global__ void __launch_bounds__(256)
-    ignis_generate_norm_width(T *x, const T *weight, long long stride, int n, double eps, double offset)
+    ignis_generate_norm_width(T *x, const T *weight, long long stride, int n, double eps, double offset, int centred)
 {
-    T *const row = x + blockIdx.x * stride;
+    T *const row = x + blockIdx.x * stride + (long long)blockIdx.y * n;
+    weight += (long long)blockIdx.y * n;
     ignis_grid_dependency();
-    const W factor = row_factor(row, n, eps, true);
+    W sum = 0;
+    for (int i = threadIdx.x; centred && i < n; i += 256)
+        sum += W(row[i]);
+    const W mean = centred ? ignis_block_sum(sum) / W(n) : W(0);
+    const W factor = row_factor(row, n, eps, true, mean);
     for (int i = threadIdx.x; i < n; i += 256)
-        row[i] = T(W(row[i]) * factor * (W(weight[i]) + W(offset)));
+        row[i] = T((W(row[i]) - mean) * factor * (W(weight[i]) + W(offset)));
 }
 
 /*  Replaces elements by their gelu, by erf (Hendrycks and Gimpel 2016). grid = any number of blocks. */

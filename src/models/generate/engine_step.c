@@ -157,20 +157,22 @@ static void ignis__layers_pass_begin(ignis__layers_pass *pass, ignis__op *op, ig
     pass->desc.count = count;
 }
 
-/*  Computes norms of q and k over all heads, in place. */
-static void ignis__layers_wide_norms(ignis__layers_pass *pass, const ignis__engine_layer *layer)
+/*  Computes norms of q and k over all heads, or layer norms of each head, in place. */
+static void ignis__layers_norms_apart(ignis__layers_pass *pass, const ignis__engine_layer *layer)
 {
     const ignis__model *model = pass->engine->model;
     ignis__address x = pass->cache.qkv, weight;
     long long stride = pass->paged.q_row;
     double eps = model->eps, offset = model->norm_offset;
-    int n, i;
-    void *params[] = {&x, &weight, &stride, &n, &eps, &offset};
+    int n, i, centred = model->head_layer_norms;
+    void *params[] = {&x, &weight, &stride, &n, &eps, &offset, &centred};
     for (i = 0; i < 2; i++) {
-        n = (i == 0 ? model->heads : model->kv_heads) * model->head_dim;
+        const int heads = i == 0 ? model->heads : model->kv_heads;
+        n = model->wide_norms ? heads * model->head_dim : model->head_dim;
         weight = ignis__op_read(pass->op, i == 0 ? layer->q_norm : layer->k_norm);
-        ignis__op_launch_row(pass->op, IGNIS__BUILTIN(GENERATE_NORM_WIDTH), model->dtype, pass->count, 256, params);
-        x += (ignis__address)((int64_t)n * ignis__dtypes[model->dtype].size);
+        ignis__op_launch(pass->op, IGNIS__BUILTIN(GENERATE_NORM_WIDTH), model->dtype, NULL,
+                         ignis__launch_grid(pass->count, model->wide_norms ? 1 : heads, 1, 256, 1, 0), params);
+        x += (ignis__address)((int64_t)heads * model->head_dim * ignis__dtypes[model->dtype].size);
     }
 }
 
@@ -182,7 +184,7 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
     const ignis__model *model = engine->model;
     const ignis__engine_layer *layer = &engine->layer[number];
     const ignis__rope_kind rope = model->layer[number].rope;
-    const bool turns = model->rope && rope != IGNIS__ROPE_NONE;
+    const bool turns = model->rope && rope != IGNIS__ROPE_NONE, apart = model->wide_norms || model->head_layer_norms;
     ignis__gemv_desc *desc = &pass->desc;
     ignis__generate_cache *cache = &pass->cache;
     desc->kind = IGNIS__GEMV_OUT;
@@ -212,10 +214,10 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
         return;
     }
     ignis__engine_multiply(op, engine, pass->is_chunk, desc);
-    cache->q_weight = layer->q_norm && !model->wide_norms ? ignis__op_read(op, layer->q_norm) : 0;
-    cache->k_weight = layer->k_norm && !model->wide_norms ? ignis__op_read(op, layer->k_norm) : 0;
-    if (model->wide_norms)
-        ignis__layers_wide_norms(pass, layer);
+    cache->q_weight = layer->q_norm && !apart ? ignis__op_read(op, layer->q_norm) : 0;
+    cache->k_weight = layer->k_norm && !apart ? ignis__op_read(op, layer->k_norm) : 0;
+    if (apart)
+        ignis__layers_norms_apart(pass, layer);
     ignis__kv_cache_append(op, pass->count, model->dtype, cache,
                            turns ? engine->frequencies[rope == IGNIS__ROPE_LOCAL] : NULL);
 }

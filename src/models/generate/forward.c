@@ -36,15 +36,27 @@ static ignis_tensor ignis__model_norm(const ignis__model *model, ignis_tensor x,
 static ignis_tensor ignis__model_head_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, int heads)
 {
     ignis_shape shape = ignis_tensor_shape(x), apart = shape;
+    ignis_tensor_desc desc;
+    ignis_tensor ones, zeros;
     if (!weight.id)
         return x;
+    memset(&desc, 0, sizeof desc);
+    desc.dtype = model->dtype;
+    desc.device = model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(model->device - ignis__devices);
     if (model->wide_norms)
         return ignis__model_norm(model, x, weight, ignis__no_tensor());
     if (shape.ndim < 1 || shape.ndim >= IGNIS_MAX_DIMS)
         return x;
     apart.dim[apart.ndim - 1] = heads;
     apart.dim[apart.ndim++] = model->head_dim;
-    return ignis_reshape(ignis__model_norm(model, ignis_reshape(x, apart), weight, ignis__no_tensor()), shape);
+    x = ignis_reshape(x, apart);
+    if (model->head_layer_norms) {
+        ones = ignis_tensor_ones(IGNIS_SHAPE(model->head_dim), &desc);
+        zeros = ignis_tensor_zeros(IGNIS_SHAPE(model->head_dim), &desc);
+        x = ignis_layer_norm(x, ones, zeros, model->eps);
+        return ignis_reshape(ignis_mul(x, ignis_reshape(weight, IGNIS_SHAPE(heads, model->head_dim))), shape);
+    }
+    return ignis_reshape(ignis__model_norm(model, x, weight, ignis__no_tensor()), shape);
 }
 
 /*  Multiplies the elements of heads that do not rotate by the layer's scale for them. */

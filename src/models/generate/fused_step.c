@@ -91,9 +91,9 @@ IGNIS__COLD static bool ignis__engine_is_plain(const ignis__engine *engine)
 {
     const ignis__model *model = engine->model;
     bool plain = !engine->result && !model->experts && !model->gelu_gate && !model->exact_gelu &&
-                 !model->parallel_blocks && !model->wide_norms && !(model->norm_offset > 0) &&
-                 !(model->embedding_scale > 0) && !(model->logit_scale > 0) && !(model->softcap > 0) &&
-                 !(model->logit_softcap > 0);
+                 !model->parallel_blocks && !model->wide_norms && !model->head_layer_norms &&
+                 !(model->norm_offset > 0) && !(model->embedding_scale > 0) && !(model->logit_scale > 0) &&
+                 !(model->softcap > 0) && !(model->logit_softcap > 0);
     int i;
     for (i = 0; plain && i < model->layers; i++)
         plain = model->layer[i].window == 0 && model->layer[i].rope == IGNIS__ROPE_COMMON &&

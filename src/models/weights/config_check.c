@@ -267,6 +267,7 @@ static bool ignis__model_knows_gguf(const ignis__model_files *files, const ignis
                                             "attention.key_length",
                                             "tensor_data_layout",
                                             "vocab_size",
+                                            "use_parallel_residual",
                                             "rope.freq_base",
                                             "rope.scale_linear",
                                             "rope.scaling.type",
@@ -347,7 +348,8 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
                     files->path, ignis__name_write(key).text, family->model_type);
         return false;
     }
-    if (family->features & IGNIS__PARALLEL_BLOCKS && !ignis__model_check_parallel(files, family))
+    if ((family->features & (IGNIS__PARALLEL_BLOCKS | IGNIS__PARALLEL_CHOICE)) == IGNIS__PARALLEL_BLOCKS &&
+        !ignis__model_check_parallel(files, family))
         return false;
     snprintf(name, sizeof name, "%s.attention.causal", family->architecture);
     if (ignis__gguf_find_bool(&files->gguf, name, &causal) == IGNIS__GGUF_BAD)

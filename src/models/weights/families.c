@@ -470,7 +470,10 @@ static const ignis__number_key ignis__stablelm_keys[] = {
     {IGNIS__NUMBER_ROTARY, 'w', NULL, "rope.dimension_count", 0, 65536},
 };
 
-static const char *const ignis__stablelm_harmless[] = {"norm_eps", "use_qkv_bias", NULL};
+static const char *const ignis__stablelm_harmless[] = {"norm_eps", "use_qkv_bias", "use_parallel_residual",
+                                                       "qk_layernorm", NULL};
+
+#define IGNIS__HEAD_NORM (IGNIS__MODEL_HEAD_NORM | IGNIS__MODEL_PAIRS)
 
 static const ignis__model_row ignis__stablelm_rows[] = {
     IGNIS__ROWS_OF_MODEL,
@@ -479,9 +482,15 @@ static const ignis__model_row ignis__stablelm_rows[] = {
     IGNIS__NAMED_ROW(attn_norm_bias, 'H', 0, 0, "input_layernorm.bias", "attn_norm.bias"),
     IGNIS__ROWS_OF_QKV,
     IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    {IGNIS__ROW_LAYER(q_norm), 'D', 0, IGNIS__HEAD_NORM, "model.layers.#.self_attn.q_layernorm.norms.@.weight", NULL,
+     NULL},
+    {IGNIS__ROW_LAYER(q_norm), 'Q', 0, IGNIS__HEAD_NORM, NULL, "blk.#.attn_q_norm.weight", NULL},
+    {IGNIS__ROW_LAYER(k_norm), 'D', 0, IGNIS__HEAD_NORM, "model.layers.#.self_attn.k_layernorm.norms.@.weight", NULL,
+     NULL},
+    {IGNIS__ROW_LAYER(k_norm), 'K', 0, IGNIS__HEAD_NORM, NULL, "blk.#.attn_k_norm.weight", NULL},
     IGNIS__ROWS_OF_O,
-    IGNIS__ROW_OF_MLP_NORM,
-    IGNIS__NAMED_ROW(mlp_norm_bias, 'H', 0, 0, "post_attention_layernorm.bias", "ffn_norm.bias"),
+    IGNIS__NAMED_ROW(mlp_norm, 'H', 0, IGNIS__MODEL_SERIAL, "post_attention_layernorm.weight", "ffn_norm.weight"),
+    IGNIS__NAMED_ROW(mlp_norm_bias, 'H', 0, IGNIS__MODEL_SERIAL, "post_attention_layernorm.bias", "ffn_norm.bias"),
     IGNIS__ROWS_OF_MLP,
 };
 
@@ -529,9 +538,20 @@ static const char *const ignis__cohere_harmless[] = {
     "rotary_pct",           "use_embedding_sharing",       "use_gated_activation",
     "use_parallel_block",   "use_parallel_embedding",      NULL};
 
+static const ignis__json_must ignis__cohere_musts[] = {
+    IGNIS__MUST_BE("use_qk_norm", '*', 0), /* hyperparameter.c reads it */
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
 static const ignis__model_row ignis__cohere_rows[] = {
-    IGNIS__ROWS_OF_MODEL, IGNIS__ROW_OF_ATTN_NORM, IGNIS__ROWS_OF_QKV, IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
-    IGNIS__ROWS_OF_O,     IGNIS__ROWS_OF_MLP,
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__NAMED_ROW(q_norm, 'Q', 0, IGNIS__HEAD_NORM, "self_attn.q_norm.weight", "attn_q_norm.weight"),
+    IGNIS__NAMED_ROW(k_norm, 'K', 0, IGNIS__HEAD_NORM, "self_attn.k_norm.weight", "attn_k_norm.weight"),
+    IGNIS__ROWS_OF_O,
+    IGNIS__ROWS_OF_MLP,
 };
 
 /* --- GPT-NeoX (Pythia) -------------------------------------------------------------------------------------------- */
@@ -544,13 +564,13 @@ static const ignis__number_key ignis__neox_keys[] = {
 
 static const ignis__json_must ignis__neox_musts[] = {
     {"hidden_act", 't', 0, {"gelu", NULL, NULL}},
-    IGNIS__MUST_BE("use_parallel_residual", 'b', 1),
     IGNIS__MUST_BE("rope_parameters.partial_rotary_factor", '*', 0), /* read with rotary_pct */
     IGNIS__MUST_BE("partial_rotary_factor", '*', 0), /* transformers 4 writes rotary_pct under this name, too */
     {NULL, 0, 0, {NULL, NULL, NULL}},
 };
 
-static const char *const ignis__neox_harmless[] = {"classifier_dropout", "rotary_emb_base", NULL};
+static const char *const ignis__neox_harmless[] = {"classifier_dropout", "rotary_emb_base", "use_parallel_residual",
+                                                   NULL};
 
 #define IGNIS__NEOX_ROW(member, rows, columns, how, hf, gguf) \
     IGNIS__LAYER_ROW(member, rows, columns, how, "gpt_neox.layers.#." hf, gguf)
@@ -889,18 +909,21 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
     {"minicpm", "minicpm", "MiniCPMForCausalLM", NULL, IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED | IGNIS__DEPTH_SCALE,
      IGNIS__ROWS(ignis__llama_rows), IGNIS__KEYS(ignis__minicpm_keys), ignis__no_musts, ignis__none_harmless,
      ignis__rotary_unused},
-    {"stablelm", "stablelm", "StableLmForCausalLM", NULL, IGNIS__LAYER_NORMS, IGNIS__ROWS(ignis__stablelm_rows),
+    {"stablelm", "stablelm", "StableLmForCausalLM", NULL,
+     IGNIS__LAYER_NORMS | IGNIS__PARALLEL_CHOICE | IGNIS__HEAD_LAYER_NORMS, IGNIS__ROWS(ignis__stablelm_rows),
      IGNIS__KEYS(ignis__stablelm_keys), ignis__no_musts, ignis__stablelm_harmless, ignis__rotary_unused},
     {"internlm2", "internlm2", "InternLM2ForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__internlm2_rows),
      IGNIS__NO_KEYS, ignis__no_musts, ignis__internlm2_harmless, ignis__rotary_unused},
-    {"cohere", "command-r", "CohereForCausalLM", NULL, IGNIS__COHERE, IGNIS__ROWS(ignis__cohere_rows),
-     IGNIS__KEYS(ignis__cohere_keys), ignis__no_musts, ignis__cohere_harmless, ignis__rotary_unused},
+    {"cohere", "command-r", "CohereForCausalLM", NULL, IGNIS__COHERE | IGNIS__HEAD_LAYER_NORMS,
+     IGNIS__ROWS(ignis__cohere_rows), IGNIS__KEYS(ignis__cohere_keys), ignis__cohere_musts, ignis__cohere_harmless,
+     ignis__rotary_unused},
     {"cohere2", "cohere2", "Cohere2ForCausalLM", NULL, IGNIS__COHERE | IGNIS__ONLY_WINDOWS_ROTATE,
      IGNIS__ROWS(ignis__cohere_rows), IGNIS__KEYS(ignis__cohere2_keys), ignis__window_musts, ignis__cohere_harmless,
      ignis__rotary_unused},
     {"gpt_neox", "gptneox", "GPTNeoXForCausalLM", NULL,
-     IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS, IGNIS__ROWS(ignis__neox_rows),
-     IGNIS__KEYS(ignis__neox_keys), ignis__neox_musts, ignis__neox_harmless, ignis__neox_unused},
+     IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS | IGNIS__PARALLEL_CHOICE,
+     IGNIS__ROWS(ignis__neox_rows), IGNIS__KEYS(ignis__neox_keys), ignis__neox_musts, ignis__neox_harmless,
+     ignis__neox_unused},
     {"qwen3_moe", "qwen3moe", "Qwen3MoeForCausalLM", NULL, IGNIS__GGUF_NORMALISED, IGNIS__ROWS(ignis__qwen3_moe_rows),
      IGNIS__KEYS(ignis__qwen3_moe_keys), ignis__qwen3_moe_musts, ignis__experts_harmless, ignis__rotary_unused},
     {"mixtral", "llama", "MixtralForCausalLM", NULL, IGNIS__NORMALISED | IGNIS__GGUF_PAIRS,

@@ -257,7 +257,6 @@ static void ignis__model_set_features(const ignis__model_files *files, ignis__mo
     model->gelu = features & IGNIS__PLAIN_GELU;
     model->gelu_gate = features & IGNIS__GELU_GATE;
     model->exact_gelu = features & IGNIS__EXACT_GELU;
-    model->parallel_blocks = features & IGNIS__PARALLEL_BLOCKS;
     model->wide_norms = features & IGNIS__WIDE_NORMS;
     model->norm_offset = features & IGNIS__ONE_PLUS ? 1 : 0;
     model->embedding_scale =
@@ -392,6 +391,42 @@ static bool ignis__model_find_mixtral(ignis__model_files *files)
     return true;
 }
 
+/*  Reads true or false from config.json. False, and reported, if it is neither. */
+static bool ignis__model_read_choice(const ignis__model_files *files, const char *name, bool *choice)
+{
+    const ignis__config_item *item = ignis__config_find(&files->config, name);
+    if (item && item->kind != 'b' && item->kind != '0')
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s': %s is not true or false",
+                                 files->path, name);
+    *choice = item && item->kind == 'b' ? item->number != 0 : *choice;
+    return true;
+}
+
+/*  Reads what only some models of a family have: parallel blocks, and layer norms of heads. In GGUF files of StableLM
+    the tensors say it: converters write use_parallel_residual as true if config.json lacks it, which means false. */
+static bool ignis__model_read_choices(ignis__model_files *files, ignis__model *model)
+{
+    const unsigned features = ignis__families[model->family].features;
+    bool parallel = features & IGNIS__PARALLEL_BLOCKS, normed = false;
+    char name[64];
+    if (files->is_gguf) {
+        snprintf(name, sizeof name, "%s.use_parallel_residual", ignis__families[model->family].architecture);
+        if (parallel && ignis__gguf_find_bool(&files->gguf, name, &parallel) == IGNIS__GGUF_BAD)
+            return false;
+        if (features & IGNIS__PARALLEL_CHOICE && !(features & IGNIS__PARALLEL_BLOCKS))
+            parallel = !ignis__model_source_find(files, "blk.0.ffn_norm.weight");
+        normed = ignis__model_source_find(files, "blk.0.attn_q_norm.weight") != NULL;
+    } else if (!ignis__model_read_choice(files, "use_qk_norm", &normed) ||
+               !ignis__model_read_choice(files, "qk_layernorm", &normed) ||
+               (features & IGNIS__PARALLEL_CHOICE &&
+                !ignis__model_read_choice(files, "use_parallel_residual", &parallel))) {
+        return false;
+    }
+    model->parallel_blocks = parallel;
+    model->head_layer_norms = normed && features & IGNIS__HEAD_LAYER_NORMS;
+    return true;
+}
+
 /*  Reads the description. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model)
 {
@@ -424,6 +459,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
         (files->is_gguf && !ignis__model_refuse_unknown_gguf_keys(files, model)))
         return false;
     ignis__model_set_features(files, model, numbers);
+    if (!ignis__model_read_choices(files, model))
+        return false;
     if (model->rope && !ignis__model_read_rope_scaling(files, model))
         return false;
     model->attention_factor = model->rope ? model->attention_factor : 1;

@@ -189,7 +189,8 @@ IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis_
 static bool ignis__model_check_ranks(const char *call, const ignis__model *model)
 {
     const ignis__family *family = &ignis__families[model->family];
-    bool apart = model->wide_norms || model->residual_scale > 0 || model->experts > 0 || model->encoder;
+    bool apart = model->wide_norms || model->head_layer_norms || model->residual_scale > 0 || model->experts > 0 ||
+                 model->encoder;
     int i;
     for (i = 0; i < family->row_count; i++)
         apart |= family->rows[i].in_layer && (family->rows[i].member == offsetof(ignis__layer, attn_norm_behind) ||

@@ -63,8 +63,9 @@ typedef struct ignis__model {
     double attention_scale;            /* without the factor of scaled frequencies, which not all layers have */
     bool rms, rope, gelu;              /* otherwise: layer norms, learned positions, an MLP with a gate */
     /* exact_gelu: gelu is by erf; gelu_gate: the gate is gelu, not silu; parallel_blocks: attention and MLP have the
-       same input; wide_norms: the norms of q and k are over all heads */
-    bool gelu_gate, parallel_blocks, wide_norms, exact_gelu;
+       same input; wide_norms: the norms of q and k are over all heads; head_layer_norms: they are layer norms, with
+       weights of each head */
+    bool gelu_gate, parallel_blocks, wide_norms, head_layer_norms, exact_gelu;
     int rotary; /* elements of a head that rotate */
     /* 0 if the model has none of it; norm_offset: is added to the weights of RMS norms */
     double norm_offset, embedding_scale, residual_scale, logit_scale, softcap, logit_softcap;
@@ -207,6 +208,8 @@ enum {
     IGNIS__LATE_POSITIONS = 262144,    /* the first position is the row after that of pad_token_id */
     IGNIS__EXACT_GELU = 16384,         /* with IGNIS__PLAIN_GELU: by erf, not by tanh */
     IGNIS__DEPTH_SCALE = 8192,         /* the residual scale is divided by the square root of the layers */
+    IGNIS__HEAD_LAYER_NORMS = 524288,  /* heads of q and k may have layer norms */
+    IGNIS__PARALLEL_CHOICE = 1048576,  /* the files say whether blocks are parallel; IGNIS__PARALLEL_BLOCKS: if not */
     /* the shares of a token's experts add up to 1: always, or in GGUF files, where folders say it */
     IGNIS__NORMALISED = 32768,
     IGNIS__GGUF_NORMALISED = 65536
@@ -222,7 +225,10 @@ enum {
     IGNIS__MODEL_HEAD = 4,      /* only if the head is not tied */
     /* of each expert, whose number is @ in the name; in a GGUF file one tensor [experts, rows, columns] */
     IGNIS__MODEL_EXPERTS = 64,
-    IGNIS__MODEL_DENSE = 128, /* never quantised on the device */
+    IGNIS__MODEL_DENSE = 128,  /* never quantised on the device */
+    IGNIS__MODEL_SERIAL = 512, /* only if the MLP's input is the sum after attention */
+    /* only if heads of q and k have layer norms of their own; [heads, head_dim], or of each head, whose number is @ */
+    IGNIS__MODEL_HEAD_NORM = 1024,
     IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
 };
 

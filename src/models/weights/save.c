@@ -167,6 +167,8 @@ static bool ignis__model_save_weights(const char *call, ignis__model *model, con
         tensors[i] = ignis__model_part_tensor(call, model, &parts[i]);
         if (parts[i].row->how & IGNIS__MODEL_IN_OUT)
             tensors[i] = ignis_transpose(tensors[i], 0, 1);
+        if (parts[i].row->how & IGNIS__MODEL_HEAD_NORM && parts[i].row->rows != 'D')
+            tensors[i] = ignis_reshape(tensors[i], IGNIS_SHAPE(parts[i].rows / model->head_dim, model->head_dim));
         ok = tensors[i].id != 0;
     }
     ok = ok && ignis__save(call, path, texts, tensors, count, "{\"format\":\"pt\"}", NULL) == IGNIS_OK;

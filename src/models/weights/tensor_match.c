@@ -61,6 +61,11 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
             wanted.ndim = 1; /* ggml does not keep dimensions of 1 */
             wanted.dim[0] = wanted.dim[1];
         }
+        if (part->row->how & IGNIS__MODEL_HEAD_NORM && part->row->rows != 'D') {
+            wanted.ndim = 2;
+            wanted.dim[0] = part->file_rows / model->head_dim;
+            wanted.dim[1] = model->head_dim;
+        }
         if (files->is_gguf && part->row->how & IGNIS__MODEL_EXPERTS) {
             wanted.ndim = 3;
             wanted.dim[0] = model->experts;
@@ -89,7 +94,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
                         ignis__shape_write(&wanted).text);
             return false;
         }
-        if (source->quant && wanted.ndim == 1) {
+        if (source->quant && !part->row->columns) {
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "tensor %s of '%s' is %s, though it has one dimension",
                         ignis__name_write(name.text).text, files->path, source->type);
             return false;

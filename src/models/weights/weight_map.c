@@ -172,6 +172,10 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
         return false;
     if (row->how & IGNIS__MODEL_HEAD)
         return !model->tied;
+    if (row->how & IGNIS__MODEL_SERIAL)
+        return !model->parallel_blocks;
+    if (row->how & IGNIS__MODEL_HEAD_NORM)
+        return model->head_layer_norms;
     if (!(row->how & IGNIS__MODEL_OPTIONAL))
         return true;
     if (!files)
@@ -186,6 +190,16 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
     return false;
 }
 
+/*  Returns how many tensors a row is: of each expert or of each head, or one. */
+static int ignis__model_repeats(const ignis__model_files *files, const ignis__model *model, const ignis__model_row *row)
+{
+    if ((files && files->is_gguf) || !strchr(row->hf, '@'))
+        return 1;
+    return row->how & IGNIS__MODEL_EXPERTS                 ? model->experts
+           : row->member == offsetof(ignis__layer, q_norm) ? model->heads
+                                                           : model->kv_heads;
+}
+
 /*  Lists all parts, those of one weight one after the other. files is NULL for an open model. Returns their
     number; parts may be NULL. */
 static int ignis__model_parts(const ignis__model_files *files, ignis__model *model, ignis__model_part *parts)
@@ -198,7 +212,7 @@ static int ignis__model_parts(const ignis__model_files *files, ignis__model *mod
             const ignis__model_row *row = &family->rows[i];
             if (row->in_layer != (layer >= 0) || !ignis__model_has_row(files, model, row, layer))
                 continue;
-            experts = row->how & IGNIS__MODEL_EXPERTS && !(files && files->is_gguf) ? model->experts : 1;
+            experts = ignis__model_repeats(files, model, row);
             for (expert = 0; expert < experts; expert++, count++) {
                 ignis__model_part *part = parts ? &parts[count] : NULL;
                 const bool continues = before && before->member == row->member;

@@ -11,7 +11,7 @@
 
 enum { H = 32, Q = 4, KV = 2, D = 16, I = 48, V = 61, LAYERS = 4, CONTEXT = 96, WINDOW = 5, LONG = 68, SEQ = 13 };
 
-/*  A key of a GGUF file: kind 'u' a whole number, 'f' a real one, 't' a text. */
+/*  A key of a GGUF file: kind 'u' a whole number, 'f' a real one, 'b' true or false, 't' a text. */
 typedef struct gguf_key {
     const char *name;
     char kind;
@@ -25,9 +25,9 @@ typedef struct family {
     gguf_key keys[10];
     /* norms of a layer, by the names of their tensors, or NULL */
     const char *before_attention, *behind_attention, *before_mlp, *behind_mlp;
-    const char *q_norm, *k_norm;
+    const char *q_norm, *k_norm; /* per_head: layer norms with weights of each head, whose number is %d in the name */
     bool wide_norms, layer_norm, norm_bias, one_plus, gelu, parallel, biases, tied;
-    bool fused_qkv, fused_mlp, grouped, neox;
+    bool fused_qkv, fused_mlp, grouped, neox, per_head;
     int experts, chosen; /* 0: none */
     bool normalised, mixtral, shared;
     int kv_heads; /* 0: KV */
@@ -230,6 +230,20 @@ static const family families[] = {
      .biases = true,
      .rotary = 4,
      .theta = 10000},
+    {.model_type = "stablelm", /* StableLM 2 12B */
+     .architecture = "stablelm",
+     .json = "\"layer_norm_eps\": 1e-05, \"partial_rotary_factor\": 0.25, \"use_qkv_bias\": false, "
+             "\"use_parallel_residual\": true, \"qk_layernorm\": true",
+     .keys = {ROTARY(4), {"use_parallel_residual", 'b', 1, NULL}},
+     .before_attention = "input_layernorm",
+     .q_norm = "self_attn.q_layernorm.norms.%d",
+     .k_norm = "self_attn.k_layernorm.norms.%d",
+     .per_head = true,
+     .layer_norm = true,
+     .norm_bias = true,
+     .parallel = true,
+     .rotary = 4,
+     .theta = 10000},
     {.model_type = "internlm2",
      .architecture = "internlm2",
      .json = "\"bias\": false, \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2.0}",
@@ -240,9 +254,24 @@ static const family families[] = {
      .theta = 10000},
     {.model_type = "cohere",
      .architecture = "command-r",
-     .json = "\"layer_norm_eps\": 1e-05, \"logit_scale\": 0.25, \"use_qk_norm\": false",
+     .json = "\"layer_norm_eps\": 1e-05, \"logit_scale\": 0.25",
      .keys = {{"logit_scale", 'f', 0.25, NULL}},
      .before_attention = "input_layernorm",
+     .layer_norm = true,
+     .parallel = true,
+     .hf_pairs = true,
+     .gguf_pairs = true,
+     .tied = true,
+     .logit_scale = 0.25,
+     .theta = 10000},
+    {.model_type = "cohere", /* Command R+ */
+     .architecture = "command-r",
+     .json = "\"layer_norm_eps\": 1e-05, \"logit_scale\": 0.25, \"use_qk_norm\": true",
+     .keys = {{"logit_scale", 'f', 0.25, NULL}},
+     .before_attention = "input_layernorm",
+     .q_norm = "self_attn.q_norm",
+     .k_norm = "self_attn.k_norm",
+     .per_head = true,
      .layer_norm = true,
      .parallel = true,
      .hf_pairs = true,
@@ -269,11 +298,23 @@ static const family families[] = {
      .architecture = "gptneox",
      .json = "\"layer_norm_eps\": 1e-05, \"rotary_pct\": 0.25, \"rotary_emb_base\": 10000, \"hidden_act\": \"gelu\", "
              "\"use_parallel_residual\": true, \"partial_rotary_factor\": 0.25",
-     .keys = {ROTARY(4)},
+     .keys = {ROTARY(4), {"use_parallel_residual", 'b', 1, NULL}},
      LLAMA_NORMS,
      .layer_norm = true,
      .norm_bias = true,
      .parallel = true,
+     .neox = true,
+     .kv_heads = Q,
+     .rotary = 4,
+     .theta = 10000},
+    {.model_type = "gpt_neox", /* blocks one after the other */
+     .architecture = "gptneox",
+     .json = "\"layer_norm_eps\": 1e-05, \"rotary_pct\": 0.25, \"hidden_act\": \"gelu\", "
+             "\"use_parallel_residual\": false",
+     .keys = {ROTARY(4), {"use_parallel_residual", 'b', 0, NULL}},
+     LLAMA_NORMS,
+     .layer_norm = true,
+     .norm_bias = true,
      .neox = true,
      .kv_heads = Q,
      .rotary = 4,
@@ -360,6 +401,18 @@ static void add_norm(const family *f, ck_model *m, int rows, const char *name, c
         add(m, rows, 0, hf, own, layer);
 }
 
+/*  In a GGUF file the norms of all heads are one tensor: write_gguf_file joins them. */
+static void add_head_norms(ck_model *m, int heads, const char *name, const char *gguf, int layer)
+{
+    char hf[64], whole[96];
+    int head;
+    for (head = 0; head < (strchr(name, '%') ? heads : 1); head++) {
+        snprintf(hf, sizeof hf, name, head);
+        snprintf(whole, sizeof whole, "%s.weight", hf);
+        add(m, strchr(name, '%') ? D : heads, strchr(name, '%') ? 0 : D, whole, gguf, layer);
+    }
+}
+
 /*  Where the tensor of an expert is: of gate, up or down. */
 static void expert_name(const family *f, int expert, int which, char name[64])
 {
@@ -413,8 +466,13 @@ static void make_tensors(const family *f, ck_model *m)
         add_norm(f, m, H, f->behind_attention, "post_attention_norm", l);
         add_norm(f, m, H, f->before_mlp, "ffn_norm", l);
         add_norm(f, m, H, f->behind_mlp, "post_ffw_norm", l);
-        add_norm(f, m, f->wide_norms ? q : D, f->q_norm, "attn_q_norm", l);
-        add_norm(f, m, f->wide_norms ? k : D, f->k_norm, "attn_k_norm", l);
+        if (f->per_head) {
+            add_head_norms(m, Q, f->q_norm, "attn_q_norm.weight", l);
+            add_head_norms(m, kv_heads, f->k_norm, "attn_k_norm.weight", l);
+        } else {
+            add_norm(f, m, f->wide_norms ? q : D, f->q_norm, "attn_q_norm", l);
+            add_norm(f, m, f->wide_norms ? k : D, f->k_norm, "attn_k_norm", l);
+        }
         if (f->neox) {
             add(m, q + 2 * k, H, "attention.query_key_value.weight", "attn_qkv.weight", l);
             add(m, q + 2 * k, 0, "attention.query_key_value.bias", "attn_qkv.bias", l);
@@ -481,6 +539,23 @@ static void norm(const family *f, const ck_model *m, int layer, const char *name
         square += (x[i] - mean) * (x[i] - mean) / n;
     for (i = 0; i < n; i++)
         y[i] = (x[i] - mean) / sqrt(square + 1e-5) * (w[i] + (f->one_plus ? 1 : 0)) + (b ? b[i] : 0);
+}
+
+/*  The layer norm of a head of q or k, with weights of its own. */
+static void head_norm(const ck_model *m, int layer, const char *name, int head, double *x)
+{
+    char own[64];
+    const double *w;
+    double mean = 0, square = 0;
+    int i;
+    snprintf(own, sizeof own, name, head);
+    w = of_layer(m, layer, own, ".weight") + (strchr(name, '%') ? 0 : head * D);
+    for (i = 0; i < D; i++)
+        mean += x[i] / D;
+    for (i = 0; i < D; i++)
+        square += (x[i] - mean) * (x[i] - mean) / D;
+    for (i = 0; i < D; i++)
+        x[i] = (x[i] - mean) / sqrt(square + 1e-5) * w[i];
 }
 
 static bool windowed(const family *f, int l) { return f->window && !(f->period && (l + 1) % f->period == 0); }
@@ -551,7 +626,9 @@ static void attention(const family *f, const ck_model *m, int l, const double *h
             norm(f, m, l, f->k_norm, row + q, k, row + q);
         }
         for (head = 0; head < Q + kv_heads; head++) {
-            if (f->q_norm && !f->wide_norms)
+            if (f->per_head)
+                head_norm(m, l, head < Q ? f->q_norm : f->k_norm, head < Q ? head : head - Q, row + head * D);
+            else if (f->q_norm && !f->wide_norms)
                 norm(f, m, l, head < Q ? f->q_norm : f->k_norm, row + head * D, D, row + head * D);
             rotate(f, l, row + head * D, s);
         }
@@ -835,6 +912,16 @@ static void write_gguf_file(const family *f, const ck_model *m, const char *path
             tensors++;
             continue;
         }
+        if (f->per_head && !t->columns && strstr(t->gguf, "_norm.weight") && strstr(t->gguf, "attn_") &&
+            !strstr(t->gguf, "attn_norm")) {
+            const int heads = strstr(t->gguf, "attn_q_norm") ? Q : KV;
+            double all[Q * D];
+            for (k = 0; k < heads; k++, i += k < heads)
+                memcpy(all + k * D, m->tensors[i].v, D * sizeof *all);
+            put_tensor(&list, &data, t->gguf, all, NULL, heads, D, 0);
+            tensors++;
+            continue;
+        }
         if (strstr(t->gguf, "_exps.")) { /* the tensors of all experts follow each other */
             put_experts(&list, &data, t, f->experts);
             i += f->experts - 1;
@@ -871,6 +958,10 @@ static void write_gguf_file(const family *f, const ck_model *m, const char *path
             ck_key_u32(&head, f->architecture, f->keys[i].name, (int)f->keys[i].value);
         } else if (f->keys[i].kind == 'f') {
             ck_key_f32(&head, f->architecture, f->keys[i].name, f->keys[i].value);
+        } else if (f->keys[i].kind == 'b') {
+            const char truth = (char)f->keys[i].value;
+            snprintf(name, sizeof name, "%s.%s", f->architecture, f->keys[i].name);
+            ck_text(&head, name), ck_u32(&head, 7), ck_put(&head, &truth, 1);
         } else {
             snprintf(name, sizeof name, "%s.%s", f->architecture, f->keys[i].name);
             ck_text(&head, name), ck_u32(&head, 8), ck_text(&head, f->keys[i].text);
@@ -1126,8 +1217,15 @@ TEST(descriptions_that_contradict_themselves_are_refused)
          IGNIS_ERROR_UNSUPPORTED},
         {"qwen2_moe", "\"qkv_bias\": false, ", "has qkv_bias false", IGNIS_ERROR_UNSUPPORTED},
         {"olmoe", "\"clip_qkv\": 8.0, ", "has 'clip_qkv' 8", IGNIS_ERROR_UNSUPPORTED},
-        {"cohere", "\"use_qk_norm\": true, ", "has 'use_qk_norm' true", IGNIS_ERROR_UNSUPPORTED},
-        {"stablelm", "\"use_parallel_residual\": true, ", "has 'use_parallel_residual' true", IGNIS_ERROR_UNSUPPORTED},
+        {"cohere", "\"use_qk_norm\": true, ", "has no tensor 'model.layers.0.self_attn.q_norm.weight', [4, 16]",
+         IGNIS_ERROR_FORMAT},
+        {"cohere2", "\"use_qk_norm\": true, ", "has 'use_qk_norm' true", IGNIS_ERROR_UNSUPPORTED},
+        {"stablelm", "\"qk_layernorm\": true, ",
+         "has no tensor 'model.layers.0.self_attn.q_layernorm.norms.0.weight', [16]", IGNIS_ERROR_FORMAT},
+        {"stablelm", "\"use_parallel_residual\": true, ", "has a tensor 'model.layers.0.post_attention_layernorm",
+         IGNIS_ERROR_UNSUPPORTED},
+        {"stablelm", "\"use_parallel_residual\": 1, ", "use_parallel_residual is not true or false",
+         IGNIS_ERROR_FORMAT},
     };
     ignis_model_desc desc;
     ignis_model_info info;
