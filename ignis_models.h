@@ -81,7 +81,16 @@
             count = ignis_lora_weights(lora, weights, 512);        // what an optimizer gets
             ...
             ignis_lora_save(lora, "adapter");                      // as PEFT writes it; ignis_lora_open reads it
-            ignis_lora_merge(lora);                                // into the weights, before text is generated with it
+
+        Sequences are computed with adapters beside the weights, also beside quantised ones. A sequence begins with the
+        adapters that are set on its model, and ignis_sequence_set_lora gives it others or none. One decode step
+        computes sequences with different adapters, and reads the weights once:
+
+            ignis_sequence_set_lora(first, lora);
+            ignis_sequence_set_lora(second, other);
+            ignis_sequence_next_all(both, 2, NULL, ids);
+
+        ignis_lora_merge adds adapters to weights that are not quantised. A step then costs what it costs without.
 
         The model's chat template, a program in Jinja, turns messages into text; ignis_chat_render runs it as
         transformers does, to the byte. ignis_chat_encode makes ids of the text: the content of a message is never a
@@ -626,6 +635,7 @@ typedef struct ignis_lora_info {
     double alpha, dropout, scale;
     bool rslora;
     bool set, merged; /* set on the model by ignis_model_set_lora; merged into its weights by ignis_lora_merge */
+    int sequences;    /* that are computed with them */
     ignis_dtype dtype;
     int64_t parameters; /* elements of all A and B */
 } ignis_lora_info;
@@ -658,11 +668,10 @@ IGNIS_API ignis_lora ignis_lora_create(ignis_model model, const ignis_lora_desc 
 IGNIS_API ignis_lora ignis_lora_open(ignis_model model, const char *folder);
 
 /*  ignis_model_set_lora - let ignis_model_forward use adapters, in place of those before; no handle: none
-    Sequences (>>generate) do not support them: while adapters are set, calls that compute tokens fail with
-    IGNIS_ERROR_UNSUPPORTED. Merge the adapters first, or set none.
+    Sequences (>>generate) that begin from now on have them, too; those that exist keep theirs.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (adapters of another model, or merged ones).
-    Ownership: unchanged; freeing the adapters takes them off.
+    Ownership: unchanged; freeing the adapters takes them off the model.
     Threads: any; a forward that runs keeps the adapters it began with. */
 IGNIS_API ignis_status ignis_model_set_lora(ignis_model model, ignis_lora lora);
 
@@ -699,8 +708,8 @@ IGNIS_API ignis_status ignis_lora_save(ignis_lora lora, const char *folder);
     the model, and can still be saved.
     Returns: IGNIS_OK, or the reason; after a failure some weights may be merged, and another call continues
     with the others.
-    Errors: FREED, ARGUMENT (merged already, or by another thread now), UNSUPPORTED (this thread captures a
-    graph; the model has quantised weights), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (merged already, or by another thread now; sequences have them), UNSUPPORTED (this
+    thread captures a graph; the model has quantised weights), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any, while no other one uses the model. Streams: works on the current stream of the model's
     device, and waits for it. */
@@ -708,7 +717,7 @@ IGNIS_API ignis_status ignis_lora_merge(ignis_lora lora);
 
 /*  ignis_lora_free - free adapters, and take them off their model
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED.
+    Errors: FREED, ARGUMENT (sequences have them).
     Ownership: the handle and those of A and B are stale afterwards. The tape keeps those that it needs until
     ignis_backward or ignis_tape_clear.
     Threads: any. A call of another thread that is using them ends normally; A and B are stale after it. */
@@ -760,10 +769,12 @@ typedef struct ignis_sequence_info {
     sequences of ignis_model_desc.context tokens. More sequences are possible if they are shorter, or share their
     beginning. Layers with a window have pages of their own: a sequence keeps those of its window and of 64 tokens
     before it, up to a multiple of 64 tokens.
+    The sequence is computed with the adapters that are set on the model (ignis_model_set_lora), as by
+    ignis_sequence_set_lora.
     Returns: the sequence, or no handle.
     Errors: FREED, UNSUPPORTED (this thread captures a graph; an encoder; heads of more than 256 elements or not a
-    multiple of 8; more than 2^19 tokens; a cache_dtype that is not the model's), MEMORY (also if the device has no
-    memory for the KV cache), LIBRARY, COMPILE, CUDA.
+    multiple of 8; more than 2^19 tokens; a cache_dtype that is not the model's; adapters of a rank above 512), MEMORY
+    (also if the device has no memory for the KV cache), LIBRARY, COMPILE, CUDA.
     Ownership: the caller frees it with ignis_sequence_free. It keeps the model's memory alive.
     Threads: any; calls for sequences of one model wait for each other. With ignis_model_desc.parallel all ranks make
     the same calls in the same order. Calls that compute then also fail with MISMATCH if ranks disagree, TIMEOUT if a
@@ -771,14 +782,27 @@ typedef struct ignis_sequence_info {
     Streams: the first one works on the current stream of the model's device. */
 IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
 
+/*  ignis_sequence_set_lora - compute a sequence with adapters beside the weights; no handle: without adapters
+    Each sequence of a model can have its own, also over quantised weights. One decode step computes all of them: the
+    weights are read once, and a text has the same bits alone and in any batch. A step takes the values that A and B
+    have then; keys and values of earlier tokens stay. Forks have the same adapters. The first adapters of a model take
+    memory: 4 bytes, or 8 in f64, for 786432 elements, and for each row of a step and each column of its widest
+    product. Steps with adapters are graphs of their own, and not the single launches of ignis_sequence_next.
+    Returns: IGNIS_OK, or the reason; then the sequence is as it was.
+    Errors: FREED, ARGUMENT (adapters of another model, or merged ones; the sequence has tokens and other adapters),
+    UNSUPPORTED (this thread captures a graph; a rank above 512), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: the adapters cannot be freed or merged while sequences have them.
+    Threads: any. Streams: works on the current stream of the model's device. */
+IGNIS_API ignis_status ignis_sequence_set_lora(ignis_sequence sequence, ignis_lora lora);
+
 /*  ignis_sequence_feed - append tokens, and compute their keys and values
     They are computed now, in chunks of 512. Chunks of more than 64 tokens take the kernels of ignis_matmul and
     ignis_sdpa, which are many times faster and round differently. Of fewer tokens, the last one is computed when its
     logits are needed.
     Returns: IGNIS_OK, or the reason; then the sequence is as it was.
     Errors: FREED, ARGUMENT (null; a count below 0; an id that the model does not have; more tokens than the context),
-    MEMORY (the KV cache is full; the message has the numbers), UNSUPPORTED (this thread captures a graph; adapters
-    are set), LIBRARY, COMPILE, CUDA.
+    MEMORY (the KV cache is full; the message has the numbers), UNSUPPORTED (this thread captures a graph),
+    LIBRARY, COMPILE, CUDA.
     Ownership: ids may be reused when the call returns.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
 IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count);
@@ -793,7 +817,7 @@ IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_
     Returns: the token; -1 on failure, and then the sequence is as it was.
     Errors: FREED, ARGUMENT (no token yet; the context is full; a value of sampling out of its range; no token can be
     sampled because all are forbidden, or because no logit is a number above minus infinity), MEMORY (the KV cache is
-    full), UNSUPPORTED (this thread captures a graph; adapters are set), LIBRARY, COMPILE, CUDA.
+    full), UNSUPPORTED (this thread captures a graph), LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
 IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling);
@@ -815,7 +839,7 @@ IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, 
     count: the number of tokens of the model.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (null; no token yet; another count), MEMORY (the KV cache is full), UNSUPPORTED (this
-    thread captures a graph; adapters are set), LIBRARY, COMPILE, CUDA.
+    thread captures a graph), LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
 IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence sequence, float *logits, int count);
@@ -1171,6 +1195,8 @@ static inline ignis_status ignis_model_score(ignis_model model, const char *quer
     X(EXPERTS_SHARED, experts_cu, "ignis_experts_shared", WAITS)                       \
     X(EXPERTS_UP, experts_product_cu, "ignis_experts_up", WAITS)                       \
     X(EXPERTS_DOWN, experts_product_cu, "ignis_experts_down", WAITS)                   \
+    X(LORA_SHRINK, lora_cu, "ignis_lora_shrink", WAITS)                                \
+    X(LORA_EXPAND, lora_cu, "ignis_lora_expand", WAITS)                                \
     X(GENERATE_STEP, generate_step_cu, "ignis_generate_step", TOGETHER)
 
 enum {
@@ -1352,11 +1378,13 @@ enum {
     IGNIS__SOURCE_GENERATE_STEP_CUH,
     IGNIS__SOURCE_GENERATE_STEP_BLOCKS_CUH,
     IGNIS__SOURCE_GENERATE_STEP_DENSE_CUH,
+    IGNIS__SOURCE_LORA_CU,
     IGNIS__SOURCE_SHARED_MODELS_EXPERTS_H,
     IGNIS__SOURCE_SHARED_MODELS_FUSED_STEP_H,
     IGNIS__SOURCE_SHARED_MODELS_GEMV_H,
     IGNIS__SOURCE_SHARED_MODELS_GENERATE_H,
     IGNIS__SOURCE_SHARED_MODELS_KV_CACHE_H,
+    IGNIS__SOURCE_SHARED_MODELS_LORA_H,
     IGNIS__SOURCE_SHARED_MODELS_SAMPLING_H,
     IGNIS__SOURCE_SHARED_MODELS_WEIGHTS_H,
     IGNIS__SOURCE_WEIGHTS_CUH,
@@ -1364,7 +1392,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xdd2b503eabdb7c28ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xaa7ebc1faef47dc4ULL /* of them all */
 
 static const char ignis__text_attention_paged_cu_0[] =
     "\n\n\n\n\n\n\n"
@@ -2996,10 +3024,14 @@ static const char ignis__text_gemv_cu_0[] =
     "if (lane != c || c >= live)\n"
     "continue;\n"
     "const long long at = (first + c) * p.result_row + column;\n"
+    "const W *const delta = p.delta ? p.delta + (first + c) * parts * p.result_row + column : nullptr;\n"
     "W y = sum[0][c] + (p.bias ? W(p.bias[column]) : W(0));\n"
-    "if constexpr (gated)\n"
-    "y = (p.kind == IGNIS__GEMV_GELU ? gelu(y) : y * sigmoid(y)) *\n"
-    "(sum[1][c] + (p.bias ? W(p.bias[p.n + column]) : W(0)));\n"
+    "y = delta ? y + delta[0] : y;\n"
+    "if constexpr (gated) {\n"
+    "W other = sum[1][c] + (p.bias ? W(p.bias[p.n + column]) : W(0));\n"
+    "other = delta ? other + delta[p.n] : other;\n"
+    "y = (p.kind == IGNIS__GEMV_GELU ? gelu(y) : y * sigmoid(y)) * other;\n"
+    "}\n"
     "if (gated || p.kind == IGNIS__GEMV_OUT)\n"
     "p.out[at] = T(y);\n"
     "else if (p.kind == IGNIS__GEMV_GELU)\n"
@@ -3158,10 +3190,12 @@ static const char ignis__text_gemv_cuh_1[] =
     "}\n\n"
     "__device__ void load_sum(const ignis__gemv_mma &p, int low, int high, int c)\n"
     "{\n"
-    "if (p.kind != IGNIS__GEMV_ADD)\n"
+    "const float *const from = p.kind == IGNIS__GEMV_ADD ? p.sum : p.delta;\n"
+    "if (!from)\n"
     "return;\n"
-    "sum[0] = low < p.n ? p.sum[c * p.result_row + low] : 0.0f;\n"
-    "sum[1] = high < p.n ? p.sum[c * p.result_row + high] : 0.0f;\n"
+    "const long long row = c * (p.gated ? 2 : 1) * p.result_row;\n"
+    "sum[0] = low < p.n ? from[row + low] : 0.0f;\n"
+    "sum[1] = low < p.n && (p.gated || high < p.n) ? from[row + high] : 0.0f;\n"
     "}\n\n"
     "__device__ void put(const ignis__gemv_mma &p, int low, int high, int c, float a, float b) const\n"
     "{\n"
@@ -3170,6 +3204,10 @@ static const char ignis__text_gemv_cuh_1[] =
     "b += bias[1];\n"
     "if (low >= p.n)\n"
     "return;\n"
+    "if (p.delta) {\n"
+    "a += sum[0];\n"
+    "b += sum[1];\n"
+    "}\n"
     "if (p.gated) {\n"
     "p.out[row + low] = T((p.kind == IGNIS__GEMV_GELU ? gelu(a) : a * sigmoid(a)) * b);\n"
     "} else if (p.kind == IGNIS__GEMV_CACHE) {\n"
@@ -4584,12 +4622,12 @@ static const char ignis__text_generate_cu_1[] =
     "const W factor = row_factor(row, n, eps, true, mean);\n"
     "for (int i = threadIdx.x; i < n; i += 256)\n"
     "row[i] = T((W(row[i]) - mean) * factor * (W(weight[i]) + W(offset)));\n"
-    "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256) ignis_generate_gelu(T *x, long long count)\n"
+    "}\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_generate_gelu(T *x, long long count, int exact)\n"
     "{\n"
     "ignis_grid_dependency();\n"
     "for (long long i = blockIdx.x * 256LL + threadIdx.x; i < count; i += gridDim.x * 256LL)\n"
-    "x[i] = T(W(0.5) * W(x[i]) * (W(1) + W(erf(W(x[i]) * W(0.70710678118654752)))));\n"
+    "x[i] = exact ? T(W(0.5) * W(x[i]) * (W(1) + W(erf(W(x[i]) * W(0.70710678118654752))))) : T(gelu(W(x[i])));\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
     "ignis_generate_logits(float *logits, long long stride, int vocab, double scale, double softcap)\n"
@@ -4601,8 +4639,7 @@ static const char ignis__text_generate_cu_1[] =
     "row[i] = softcap > 0 ? float(softcap) * tanhf(x / float(softcap)) : x;\n"
     "}\n"
     "}\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, int half,\n"
-    "int is_gelu)\n"
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, int half, int is_gelu)\n"
     "{\n"
     "constexpr int pack = 16 / sizeof(T);\n"
     "const T *gates = x + blockIdx.y * 2LL * half, *others = gates + half;\n"
@@ -4635,9 +4672,9 @@ static const char ignis__text_generate_cu_1[] =
     "const int share = (all + gridDim.y - 1) / gridDim.y, first_head = blockIdx.y * share,\n"
     "end_head = min(all, first_head + share);\n"
     "T *const qkv = p.qkv + (long long)blockIdx.x * all * p.head_dim;\n"
-    "const bool normed = p.q_weight || p.k_weight;\n"
-    "if (position >= 0 && threadIdx.x < half) {\n";
+    "const bool normed = p.q_weight || p.k_weight;\n";
 static const char ignis__text_generate_cu_2[] =
+    "if (position >= 0 && threadIdx.x < half) {\n"
     "sines[threadIdx.x] = 0;\n"
     "cosines[threadIdx.x] = 1;\n"
     "if (p.turns)\n"
@@ -6574,6 +6611,170 @@ static const char *const ignis__text_generate_step_dense_cuh[] = {
     ignis__text_generate_step_dense_cuh_1,
 };
 
+static const char ignis__text_lora_cu_0[] =
+    "\n\n\n\n\n\n\n\n\n"
+    "#include \"ignis.cuh\"\n"
+    "#include \"generate.cuh\"\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n"
+    "typedef ignis_wide<T> W, Wide;\n"
+    "#include \"shared/models/lora.h\"\n\n"
+    "constexpr int TILE = 8;\n"
+    "constexpr int SHRINK_THREADS = 128, EXPAND_THREADS = 256, PAIRS = IGNIS__LORA_PAIRS;\n\n"
+    "__device__ inline float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }\n"
+    "__device__ inline double multiply_add(double a, double b, double c) { return fma(a, b, c); }\n\n\n"
+    "__device__ inline const ignis__lora_pair *pair_of(const ignis__lora_step &p, int row, int number)\n"
+    "{\n"
+    "const ignis__lora_pair *const table = p.rows[row].adapters, *const pair = table + p.product * PAIRS + number;\n"
+    "return table && pair->rank ? pair : nullptr;\n"
+    "}\n\n\n"
+    "__device__ inline bool shares_adapters(const ignis__lora_step &p, int first)\n"
+    "{\n"
+    "bool same = first + TILE <= p.count;\n"
+    "for (int i = 1; same && i < TILE; i++)\n"
+    "same = p.rows[first + i].adapters == p.rows[first].adapters;\n"
+    "return same;\n"
+    "}\n\n\n"
+    "template <typename Run> __device__ inline void with_dtype(int dtype, const void *at, Run run)\n"
+    "{\n"
+    "if (dtype == IGNIS_F16)\n"
+    "run((const ignis_f16 *)at);\n"
+    "else if (dtype == IGNIS_BF16)\n"
+    "run((const ignis_bf16 *)at);\n"
+    "else if (dtype == IGNIS_F32)\n"
+    "run((const float *)at);\n"
+    "else\n"
+    "run((const double *)at);\n"
+    "}\n\n\n"
+    "template <int N, int pack, typename A> __device__ inline void dot(W (&sum)[N], const T *x, const A *a, long long k)\n"
+    "{\n"
+    "#pragma unroll(N == 1 ? 4 : 1)\n"
+    "for (long long at = threadIdx.x * pack; at < k; at += SHRINK_THREADS * pack) {\n"
+    "const ignis_pack<A, pack> own = ignis_load<pack>(a + at);\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < N; c++) {\n"
+    "const ignis_pack<T, pack> of_row = ignis_load<pack>(x + c * k + at);\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < pack; i++)\n"
+    "sum[c] = multiply_add(W(ignis_wide_at(of_row, i)), W(ignis_wide_at(own, i)), sum[c]);\n"
+    "}\n"
+    "}\n"
+    "}\n\n\n"
+    "template <int N, typename A>\n"
+    "__device__ inline void shrink(const ignis__lora_step &p, const A *a, int row, int number, int j, double scale)\n"
+    "{\n"
+    "constexpr int size = sizeof(A) > sizeof(T) ? sizeof(A) : sizeof(T), WARPS = SHRINK_THREADS / 32;\n"
+    "__shared__ W found[N][WARPS];\n"
+    "const T *const x = p.x + row * p.k;\n"
+    "W sum[N] = {};\n"
+    "if (p.k % (16 / size) == 0)\n"
+    "dot<N, 16 / size>(sum, x, a, p.k);\n"
+    "else\n"
+    "dot<N, 1>(sum, x, a, p.k);\n"
+    "__syncthreads();\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < N; c++) {\n"
+    "sum[c] = ignis_warp_sum(sum[c]);\n"
+    "if (threadIdx.x % 32 == 0)\n"
+    "found[c][threadIdx.x / 32] = sum[c];\n"
+    "}\n"
+    "__syncthreads();\n"
+    "if (threadIdx.x >= N)\n"
+    "return;\n"
+    "const W *const of = found[threadIdx.x];\n"
+    "p.shrunk[((row + (int)threadIdx.x) * PAIRS + number) * IGNIS__LORA_SEQUENCE_RANK + j] =\n"
+    "((of[0] + of[1]) + (of[2] + of[3])) * W(scale);\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(SHRINK_THREADS)\n"
+    "ignis_lora_shrink(const __grid_constant__ ignis__lora_step p)\n"
+    "{\n"
+    "const int row = blockIdx.z, first = row / TILE * TILE, number = blockIdx.y;\n"
+    "ignis_grid_dependency();\n"
+    "const ignis__lora_pair *const pair = pair_of(p, row, number);\n"
+    "const bool shared = shares_adapters(p, first);\n"
+    "if (!pair || (shared && row != first))\n"
+    "return;\n"
+    "with_dtype(pair->dtype, pair->a, [&](auto *a) {\n"
+    "for (int j = blockIdx.x; j < pair->rank; j += gridDim.x)\n"
+    "if (shared)\n"
+    "shrink<TILE>(p, a + j * p.k, row, number, j, pair->scale);\n"
+    "else\n"
+    "shrink<1>(p, a + j * p.k, row, number, j, pair->scale);\n"
+    "});\n"
+    "}\n\n"
+    "__device__ inline void put(const ignis__lora_step &p, int row, long long column, W y)\n"
+    "{\n"
+    "const long long at = row * p.n + column;\n"
+    "if (p.delta)\n"
+    "p.delta[at] = y;\n"
+    "else if (p.sum)\n"
+    "p.sum[at] += y;\n"
+    "else\n"
+    "p.out[at] = T(W(p.out[at]) + y);\n"
+    "}\n\n\n"
+    "template <int N, int pack, typename B>\n"
+    "__device__ inline void combine(W (&sum)[N], const W *numbers, const B *b, int rank)\n"
+    "{\n"
+    "#pragma unroll(N == 1 ? 4 : 1)\n"
+    "for (int j = 0; j < rank; j += pack) {\n"
+    "const ignis_pack<B, pack> own = ignis_load<pack>(b + j);\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < N; c++) {\n"
+    "const ignis_pack<W, pack> of_row = ignis_load<pack>(numbers + c * PAIRS * IGNIS__LORA_SEQUENCE_RANK + j);\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < pack; i++)\n"
+    "sum[c] = multiply_add(of_row[i], W(ignis_wide_at(own, i)), sum[c]);\n"
+    "}\n"
+    "}\n"
+    "}\n\n\n"
+    "template <int N, typename B>\n";
+static const char ignis__text_lora_cu_1[] =
+    "__device__ inline void expand(const ignis__lora_step &p, const B *b, int row, int number, long long column, int rank)\n"
+    "{\n"
+    "constexpr int size = sizeof(B) > sizeof(W) ? sizeof(B) : sizeof(W);\n"
+    "const W *const numbers = p.shrunk + (row * PAIRS + number) * IGNIS__LORA_SEQUENCE_RANK;\n"
+    "W sum[N] = {};\n"
+    "if (rank % (16 / size) == 0)\n"
+    "combine<N, 16 / size>(sum, numbers, b, rank);\n"
+    "else\n"
+    "combine<N, 1>(sum, numbers, b, rank);\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < N; c++)\n"
+    "put(p, row + c, column, sum[c]);\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(EXPAND_THREADS)\n"
+    "ignis_lora_expand(const __grid_constant__ ignis__lora_step p)\n"
+    "{\n"
+    "const int row = blockIdx.y, first = row / TILE * TILE;\n"
+    "const long long column = (long long)blockIdx.x * EXPAND_THREADS + threadIdx.x;\n"
+    "const ignis__lora_pair *pair = nullptr;\n"
+    "int number = 0;\n"
+    "ignis_grid_dependency();\n"
+    "const bool shared = shares_adapters(p, first);\n"
+    "if (column >= p.n || (shared && row != first))\n"
+    "return;\n"
+    "for (int i = 0; !pair && i < PAIRS; i++) {\n"
+    "pair = pair_of(p, row, number = i);\n"
+    "if (pair && (column < pair->first || column - pair->first >= pair->columns))\n"
+    "pair = nullptr;\n"
+    "}\n"
+    "if (!pair) {\n"
+    "for (int c = 0; p.delta && c < (shared ? TILE : 1); c++)\n"
+    "put(p, row + c, column, W(-0.0));\n"
+    "return;\n"
+    "}\n"
+    "with_dtype(pair->dtype, pair->b, [&](auto *b) {\n"
+    "b += (column - pair->first) * pair->rank;\n"
+    "if (shared)\n"
+    "expand<TILE>(p, b, row, number, column, pair->rank);\n"
+    "else\n"
+    "expand<1>(p, b, row, number, column, pair->rank);\n"
+    "});\n"
+    "}\n";
+static const char *const ignis__text_lora_cu[] = {
+    ignis__text_lora_cu_0,
+    ignis__text_lora_cu_1,
+};
+
 static const char ignis__text_shared_models_experts_h_0[] =
     "#pragma once\n\n"
     "typedef struct ignis__experts {\n\n"
@@ -6670,17 +6871,19 @@ static const char ignis__text_shared_models_gemv_h_0[] =
     "IGNIS__POINTER(const T) bias;\n"
     "IGNIS__POINTER(T) out;\n"
     "IGNIS__POINTER(Wide) sum;\n"
-    "IGNIS__POINTER(float) logits;\n"
+    "IGNIS__POINTER(float) logits;\n\n"
+    "IGNIS__POINTER(const Wide) delta;\n"
     "long long n, k, result_row;\n"
     "int rows, kind, packed;\n"
     "} ignis__gemv;\n"
-    "IGNIS__ASSERT_SIZE(ignis__gemv, 88);\n\n"
+    "IGNIS__ASSERT_SIZE(ignis__gemv, 96);\n\n"
     "typedef struct ignis__gemv_mma {\n"
     "IGNIS__POINTER(const T) x;\n\n"
     "IGNIS__POINTER(const void) weights;\n"
     "IGNIS__POINTER(const T) bias;\n"
     "IGNIS__POINTER(T) out;\n"
-    "IGNIS__POINTER(float) sum, logits;\n"
+    "IGNIS__POINTER(float) sum, logits;\n\n\n"
+    "IGNIS__POINTER(const float) delta;\n"
     "IGNIS__POINTER(const float) norm_of;\n"
     "IGNIS__POINTER(const T) norm_weight, norm_bias;\n\n"
     "IGNIS__POINTER(const struct ignis__generate_row) places;\n"
@@ -6692,7 +6895,7 @@ static const char ignis__text_shared_models_gemv_h_0[] =
     "int ring, found_at;\n"
     "int table;\n"
     "} ignis__gemv_mma;\n"
-    "IGNIS__ASSERT_SIZE(ignis__gemv_mma, 176);\n\n\n"
+    "IGNIS__ASSERT_SIZE(ignis__gemv_mma, 184);\n\n\n"
     "typedef struct ignis__gemv_blocks {\n"
     "ignis__gemv_mma product;\n"
     "IGNIS__POINTER(const uint8_t) scales_of;\n\n\n"
@@ -6700,7 +6903,7 @@ static const char ignis__text_shared_models_gemv_h_0[] =
     "IGNIS__POINTER(float) scales;\n\n"
     "int first;\n"
     "} ignis__gemv_blocks;\n"
-    "IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 208);\n";
+    "IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 216);\n";
 static const char *const ignis__text_shared_models_gemv_h[] = {
     ignis__text_shared_models_gemv_h_0,
 };
@@ -6732,8 +6935,9 @@ static const char ignis__text_shared_models_generate_h_0[] =
     "int32_t biases;\n"
     "int32_t masked;\n"
     "IGNIS__POINTER(ignis__generate_draw) draws;\n"
+    "IGNIS__POINTER(const struct ignis__lora_pair) adapters;\n"
     "} ignis__generate_row;\n"
-    "IGNIS__ASSERT_SIZE(ignis__generate_row, 88);\n\n"
+    "IGNIS__ASSERT_SIZE(ignis__generate_row, 96);\n\n"
     "typedef struct ignis__upload_words {\n"
     "int32_t at[IGNIS__UPLOAD_I32S];\n"
     "} ignis__upload_words;\n\n"
@@ -6779,6 +6983,35 @@ static const char ignis__text_shared_models_kv_cache_h_0[] =
     "IGNIS__ASSERT_SIZE(ignis__paged, 112);\n";
 static const char *const ignis__text_shared_models_kv_cache_h[] = {
     ignis__text_shared_models_kv_cache_h_0,
+};
+
+static const char ignis__text_shared_models_lora_h_0[] =
+    "#pragma once\n\n\n\n"
+    "enum {\n"
+    "IGNIS__LORA_PAIRS = 3,\n"
+    "IGNIS__LORA_SEQUENCE_RANK = 512\n"
+    "};\n\n\n"
+    "enum { IGNIS__LORA_QKV, IGNIS__LORA_O, IGNIS__LORA_UP, IGNIS__LORA_DOWN, IGNIS__LORA_PRODUCTS };\n\n\n"
+    "typedef struct ignis__lora_pair {\n"
+    "IGNIS__POINTER(const void) a, b;\n"
+    "double scale;\n"
+    "int32_t first, columns;\n"
+    "int32_t rank, dtype;\n"
+    "} ignis__lora_pair;\n"
+    "IGNIS__ASSERT_SIZE(ignis__lora_pair, 40);\n\n"
+    "typedef struct ignis__lora_step {\n"
+    "IGNIS__POINTER(const struct ignis__generate_row) rows;\n"
+    "IGNIS__POINTER(const T) x;\n"
+    "IGNIS__POINTER(Wide) shrunk;\n\n"
+    "IGNIS__POINTER(Wide) delta;\n"
+    "IGNIS__POINTER(Wide) sum;\n"
+    "IGNIS__POINTER(T) out;\n"
+    "long long k, n;\n"
+    "int count, product;\n"
+    "} ignis__lora_step;\n"
+    "IGNIS__ASSERT_SIZE(ignis__lora_step, 72);\n";
+static const char *const ignis__text_shared_models_lora_h[] = {
+    ignis__text_shared_models_lora_h_0,
 };
 
 static const char ignis__text_shared_models_sampling_h_0[] =
@@ -7291,7 +7524,7 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0x872d26f972228f06ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 26};
+    "shared/models/generate.h", 0xe344c714bfce94b7ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 27};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
@@ -7302,7 +7535,7 @@ static const ignis__source ignis__source_generate_cuh = {
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0x0e66957c7783f6fdULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 27};
+    "shared/models/kv_cache.h", 0x0e66957c7783f6fdULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 28};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7381,7 +7614,7 @@ static const ignis__source ignis__source_attention_paged_mma_cu = {
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_weights_h = {
-    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 29};
+    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 31};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
@@ -7411,7 +7644,7 @@ static const ignis__source ignis__source_experts_cu = {
 static const ignis__source *const ignis__includes_shared_models_experts_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_h = {
-    "shared/models/experts.h", 0x5bfb161ff9a7b236ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 23};
+    "shared/models/experts.h", 0x5bfb161ff9a7b236ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 24};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -7419,7 +7652,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 31};
+    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 33};
 
 static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7437,7 +7670,7 @@ static const ignis__source ignis__source_experts_product_cu = {
 static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_gemv_h = {
-    "shared/models/gemv.h", 0x3a72c57decddc22fULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 25};
+    "shared/models/gemv.h", 0xdfd86c37d120f017ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 26};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7446,7 +7679,7 @@ static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_shared_models_gemv_h,
     NULL};
 static const ignis__source ignis__source_gemv_cu = {
-    "gemv.cu", 0xd150b09350a13573ULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 9};
+    "gemv.cu", 0xbbe6ec14797044ceULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 9};
 
 static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7459,7 +7692,7 @@ static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cuh = {
-    "gemv.cuh", 0x7e4f4e5ebd33ab33ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 10};
+    "gemv.cuh", 0x99d5abdb93cebcbcULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 10};
 
 static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7501,7 +7734,7 @@ static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
     NULL};
 static const ignis__source ignis__source_weights_cuh = {
-    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 30};
+    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 32};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7572,12 +7805,12 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0xc7b29e393f6c4ae5ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 16};
+    "generate.cu", 0xee2e1a0d40c80349ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 16};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_sampling_h = {
-    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 28};
+    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 30};
 
 static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7592,7 +7825,7 @@ static const ignis__source ignis__source_generate_draw_cu = {
 static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_fused_step_h = {
-    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 24};
+    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 25};
 
 static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7685,6 +7918,21 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
 static const ignis__source ignis__source_generate_step_cu = {
     "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 19};
 
+static const ignis__source *const ignis__includes_shared_models_lora_h[] = {
+    NULL};
+static const ignis__source ignis__source_shared_models_lora_h = {
+    "shared/models/lora.h", 0xfe318eddc7348f40ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 29};
+
+static const ignis__source *const ignis__includes_lora_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_lora_h,
+    NULL};
+static const ignis__source ignis__source_lora_cu = {
+    "lora.cu", 0xaeae93deaa0db0ddULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 23};
+
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
 __attribute__((unused)) /* a program may do without kernels */
@@ -7713,11 +7961,13 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_generate_step_cuh,
     &ignis__source_generate_step_blocks_cuh,
     &ignis__source_generate_step_dense_cuh,
+    &ignis__source_lora_cu,
     &ignis__source_shared_models_experts_h,
     &ignis__source_shared_models_fused_step_h,
     &ignis__source_shared_models_gemv_h,
     &ignis__source_shared_models_generate_h,
     &ignis__source_shared_models_kv_cache_h,
+    &ignis__source_shared_models_lora_h,
     &ignis__source_shared_models_sampling_h,
     &ignis__source_shared_models_weights_h,
     &ignis__source_weights_cuh,
@@ -7737,6 +7987,7 @@ static const ignis__kernel_part ignis__model_kernel_parts[] = {
     IGNIS__PART(GEMV_MMA_16, GEMV_MMA_64, "ignis_gemv_mma_16"),
     IGNIS__PART(EXPERTS_ROUTER, EXPERTS_SHARED, "ignis_experts_router"),
     IGNIS__PART(PAGED_1, PAGED_2, "ignis_attention_paged_1"),
+    IGNIS__PART(LORA_SHRINK, LORA_EXPAND, "ignis_lora_shrink"),
 };
 
 static int ignis__model_kernel_dtypes(const char *name)
@@ -28090,11 +28341,12 @@ typedef struct ignis__adapter {
     int layer;
     int64_t first, rows, columns; /* of the weight */
     ignis_tensor a, b;            /* [rank, columns], [rows, rank] */
+    ignis__array *arrays[2];      /* of a and b, held; NULL until a sequence is computed with them */
 } ignis__adapter;
 
 typedef struct ignis__lora {
     ignis__slot slot;
-    ignis__model *model; /* held; the last two members are guarded by its slot's lock */
+    ignis__model *model; /* held; the last three members are guarded by its slot's lock */
     int rank;
     double alpha, dropout, scale;
     bool rslora;
@@ -28102,7 +28354,12 @@ typedef struct ignis__lora {
     ignis__adapter *adapters; /* ordered by layer */
     int *layer_first;         /* the first adapter of each layer, and the end */
     int count;
-    int merged; /* adapters that are part of the weights already */
+    /* For sequences: the addresses of A and B by layer and product, [layers, IGNIS__LORA_PRODUCTS, IGNIS__LORA_PAIRS];
+       products that have some, as bits. Made for the first sequence; guarded by the engine's lock. */
+    ignis__array *table;
+    int products;
+    int sequences; /* that are computed with the adapters */
+    int merged;    /* adapters that are part of the weights already */
     bool merging;
 } ignis__lora;
 
@@ -28118,9 +28375,6 @@ typedef struct ignis__lora_list {
     ignis_tensor *tensors;
 } ignis__lora_list;
 
-
-/*  A type of >>lora, whose parts come later. */
-struct ignis__lora;
 
 /*  Limits that kernels of kernels/models know, too. */
 enum {
@@ -28164,9 +28418,10 @@ typedef struct ignis__generate_row {
     int32_t window; /* latest tokens that the penalty counts; 0: all */
     int32_t biases; /* of the row */
     int32_t masked; /* the number, from 1 on, of the mask of allowed tokens; 0: all are allowed */
-    IGNIS__POINTER(ignis__generate_draw) draws; /* two, in host memory: of even and of odd positions */
+    IGNIS__POINTER(ignis__generate_draw) draws;             /* two, in host memory: of even and of odd positions */
+    IGNIS__POINTER(const struct ignis__lora_pair) adapters; /* the table of the sequence's adapters, or null */
 } ignis__generate_row;
-IGNIS__ASSERT_SIZE(ignis__generate_row, 88);
+IGNIS__ASSERT_SIZE(ignis__generate_row, 96);
 
 typedef struct ignis__upload_words {
     int32_t at[IGNIS__UPLOAD_I32S];
@@ -28273,10 +28528,12 @@ typedef struct ignis__gemv {
     IGNIS__POINTER(T) out;
     IGNIS__POINTER(Wide) sum;
     IGNIS__POINTER(float) logits;
+    /* what adapters add to the products, after the bias; or null. Rows as those of ignis__gemv_mma */
+    IGNIS__POINTER(const Wide) delta;
     long long n, k, result_row;
     int rows, kind, packed; /* packed: rows of x and of the weights consist of aligned packs of 16 bytes */
 } ignis__gemv;
-IGNIS__ASSERT_SIZE(ignis__gemv, 88);
+IGNIS__ASSERT_SIZE(ignis__gemv, 96);
 
 typedef struct ignis__gemv_mma {
     IGNIS__POINTER(const T) x;
@@ -28285,6 +28542,9 @@ typedef struct ignis__gemv_mma {
     IGNIS__POINTER(const T) bias; /* [n] or [2 n], or null */
     IGNIS__POINTER(T) out;
     IGNIS__POINTER(float) sum, logits;
+    /* what adapters add to the products, after the bias; or null. Rows of result_row elements, or twice as many if
+       gated; not with ADD or LOGITS */
+    IGNIS__POINTER(const float) delta;
     IGNIS__POINTER(const float) norm_of; /* one row, whose norm is x; null if x is ready */
     IGNIS__POINTER(const T) norm_weight, norm_bias;
     /* IGNIS__GEMV_CACHE: results are q, k and v of heads; k and v go to the KV cache */
@@ -28298,7 +28558,7 @@ typedef struct ignis__gemv_mma {
     int ring, found_at;
     int table; /* IGNIS__GEMV_CACHE: see ignis__generate_row */
 } ignis__gemv_mma;
-IGNIS__ASSERT_SIZE(ignis__gemv_mma, 176);
+IGNIS__ASSERT_SIZE(ignis__gemv_mma, 184);
 
 /*  Params of quantised weights. */
 typedef struct ignis__gemv_blocks {
@@ -28312,7 +28572,7 @@ typedef struct ignis__gemv_blocks {
     /* the result of the first row of these weights; product.n is the one after the last row */
     int first;
 } ignis__gemv_blocks;
-IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 208);
+IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 216);
 
 /*  Params of the products of experts. Kernels define T, the type of elements, and Wide, that of sums. */
 typedef struct ignis__experts {
@@ -28402,6 +28662,39 @@ typedef struct ignis__decode_step {
 } ignis__decode_step;
 IGNIS__ASSERT_SIZE(ignis__decode_step, 328);
 
+/*  Params of adapters (LoRA) beside the products of a layer. Kernels define T, the type of elements, and Wide, that of
+    sums. */
+
+enum {
+    IGNIS__LORA_PAIRS = 3,          /* pairs of A and B of a product, at most: those of q, k and v */
+    IGNIS__LORA_SEQUENCE_RANK = 512 /* of adapters that sequences are computed with, at most */
+};
+
+/*  The products of a layer. Tables of adapters have IGNIS__LORA_PAIRS pairs for each of them, layer by layer. */
+enum { IGNIS__LORA_QKV, IGNIS__LORA_O, IGNIS__LORA_UP, IGNIS__LORA_DOWN, IGNIS__LORA_PRODUCTS };
+
+/*  A and B of some columns of a product's result. */
+typedef struct ignis__lora_pair {
+    IGNIS__POINTER(const void) a, b; /* [rank, k], [columns, rank] */
+    double scale;
+    int32_t first, columns; /* of the result */
+    int32_t rank, dtype;    /* rank: 0 if there is no pair; dtype: of a and b */
+} ignis__lora_pair;
+IGNIS__ASSERT_SIZE(ignis__lora_pair, 40);
+
+typedef struct ignis__lora_step {
+    IGNIS__POINTER(const struct ignis__generate_row) rows; /* of each row of x */
+    IGNIS__POINTER(const T) x;                             /* [count, k] */
+    IGNIS__POINTER(Wide) shrunk; /* [count, IGNIS__LORA_PAIRS, IGNIS__LORA_SEQUENCE_RANK]: scale x A^T */
+    /* receives shrunk B^T, and -0, which changes no sum, in columns without a pair; or null */
+    IGNIS__POINTER(Wide) delta;
+    IGNIS__POINTER(Wide) sum; /* shrunk B^T is added to it; or null */
+    IGNIS__POINTER(T) out;    /* as sum, if both others are null */
+    long long k, n;           /* n: columns of the results, whose rows are adjacent */
+    int count, product;       /* product: its number in tables, from the first layer on */
+} ignis__lora_step;
+IGNIS__ASSERT_SIZE(ignis__lora_step, 72);
+
 /*  The kinds of sampling of a step: none; a token for each row; the same where top k, top p or min p filter some
     rows. */
 typedef enum ignis__sampling_kind {
@@ -28430,7 +28723,8 @@ typedef struct ignis__gemv_desc {
     ignis__array *dequantised, *gate_up;
     const ignis__pre_norm *norm; /* makes x first; NULL if x is ready */
     const ignis__gemv_mma
-        *cache; /* of IGNIS__GEMV_CACHE: the rows, keys, values, frequencies and head counts; or NULL */
+        *cache;          /* of IGNIS__GEMV_CACHE: the rows, keys, values, frequencies and head counts; or NULL */
+    ignis__array *delta; /* what adapters add to the product of each row, not in a chunk; or NULL */
 } ignis__gemv_desc;
 
 typedef struct ignis__engine_layer {
@@ -28480,10 +28774,12 @@ typedef struct ignis__engine {
        does not run the steps. step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks.
        result: of attention or MLP before it is added, if it is scaled or normalised first; else NULL. router_logits to
        expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their shares and their
-       inner elements; else NULL. */
+       inner elements; else NULL. shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has
+       adapters. */
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
-        *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner, *agreement;
+        *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner, *shrunk,
+        *delta, *agreement;
     int context, step_rows, splits, step_types;
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
@@ -28502,10 +28798,11 @@ typedef struct ignis__engine {
     struct {
         int runs;
         ignis__capture *capture;
-        void *exec;                /* a CUgraphExec; NULL until it is captured */
-    } steps[3][8];                 /* by ignis__sampling_kind, for 1, 2, 4 ... rows */
-    ignis__vocabulary *vocabulary; /* for grammars; NULL until the first one */
-    ignis__grammar *grammars;      /* grammars in use and a few unused ones, latest first */
+        void *exec;                           /* a CUgraphExec; NULL until it is captured */
+    } steps[1 << IGNIS__LORA_PRODUCTS][3][8]; /* by products with adapters as bits, by ignis__sampling_kind, for 1, 2,
+                                                 4 ... rows */
+    ignis__vocabulary *vocabulary;            /* for grammars; NULL until the first one */
+    ignis__grammar *grammars;                 /* grammars in use and a few unused ones, latest first */
     uint64_t grammars_made, masks_used;
     int mask_count; /* masks that `masks` has room for */
     ignis__engine_mask *mask;
@@ -28515,6 +28812,7 @@ struct ignis__sequence {
     ignis__slot slot;
     ignis__model *model;   /* held */
     ignis__engine *engine; /* the engine's lock guards all below */
+    ignis__lora *lora;     /* the adapters that it is computed with, held; or NULL */
     int32_t *ids;          /* of context + 1 tokens */
     /* of each token: it was computed in a chunk of more than IGNIS__STEP_ROWS rows */
     bool *in_chunk;
@@ -29198,8 +29496,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
 
    A row of the model's table names the product of an adapter. If several rows are one weight, the adapter
    adds to its own columns of the result. Adapters hold their model. The model refers to the adapters that are
-   set without holding them: they are taken off when they are freed.
-   May use: >>model, >>op. Locks: the model's slot.lock guards model->lora, lora->merging and lora->merged.
+   set without holding them: they are taken off when they are freed. Sequences hold their adapters, and count in
+   lora->sequences, so that they are not freed before.
+   May use: >>model, >>op. Locks: the model's slot.lock guards model->lora, lora->sequences, merging and merged.
    =============================================================================================================== */
 
 IGNIS__PRIVATE ignis__pool ignis__loras = IGNIS__POOL(ignis__lora, IGNIS__KIND_LORA, "LoRA", IGNIS_DIAG_LORA_FREED);
@@ -29212,13 +29511,18 @@ IGNIS__PRIVATE ignis__lora *ignis__lora_hold(const char *call, ignis_lora handle
 /*  Frees what adapters own, and recycles the slot. */
 IGNIS__PRIVATE void ignis__lora_clear(const char *call, ignis__lora *lora)
 {
-    int i;
+    int i, j;
     for (i = 0; lora->adapters && i < lora->count; i++) {
+        for (j = 0; j < 2; j++)
+            if (lora->adapters[i].arrays[j])
+                ignis__array_drop(call, lora->adapters[i].arrays[j]);
         ignis__tensor_discard(call, lora->adapters[i].a);
         ignis__tensor_discard(call, lora->adapters[i].b);
     }
     ignis__free(lora->adapters);
     ignis__free(lora->layer_first);
+    if (lora->table)
+        ignis__array_unclaim(call, lora->table);
     ignis__model_drop(call, lora->model);
     ignis__pool_recycle(&ignis__loras, lora);
 }
@@ -29229,14 +29533,13 @@ IGNIS__PRIVATE void ignis__lora_drop(const char *call, ignis__lora *lora)
         ignis__lora_clear(call, lora);
 }
 
-/*  Ends the handle of held adapters, and takes them off their model. False if another thread has done so. */
+/*  Ends the handle of held adapters, and takes them off their model, whose lock the caller holds. False if another
+    thread has done so. */
 IGNIS__PRIVATE bool ignis__lora_end(ignis__lora *lora)
 {
     bool live = ignis__handle_kill(lora);
-    ignis__mutex_lock(&lora->model->slot.lock);
     if (lora->model->lora == lora)
         lora->model->lora = NULL;
-    ignis__mutex_unlock(&lora->model->slot.lock);
     return live;
 }
 
@@ -29253,19 +29556,13 @@ IGNIS__PRIVATE ignis__lora *ignis__model_lora(ignis__model *model)
     return lora;
 }
 
-/*  Checks that no adapters are set, as sequences do not support them. False, and reported, if some are. */
-IGNIS__PRIVATE bool ignis__model_check_no_lora(const char *call, ignis__model *model)
+/*  Returns why a model is not computed with adapters; NULL if it can be. The caller holds the model's lock. */
+IGNIS__PRIVATE const char *ignis__lora_unusable(const ignis__lora *lora, const ignis__model *model)
 {
-    bool plain;
-    ignis__mutex_lock(&model->slot.lock);
-    plain = !model->lora;
-    ignis__mutex_unlock(&model->slot.lock);
-    if (!plain)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "the model has adapters, which sequences are not computed with; ignis_lora_merge makes them part "
-                    "of its weights, "
-                    "ignis_model_set_lora without a handle takes them off");
-    return plain;
+    return lora->model != model ? "the adapters were made for another model"
+           : lora->merging || lora->merged
+               ? "the adapters are part of the model's weights, into which ignis_lora_merge has added them"
+               : NULL;
 }
 
 /*  Reports all live adapters at ignis_shutdown, and ends them before the models. */
@@ -29276,7 +29573,9 @@ IGNIS__PRIVATE void ignis__loras_close(const char *call)
     while ((lora = (ignis__lora *)ignis__pool_next(&ignis__loras, &index)) != NULL) {
         ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "LoRA: %d adapters of rank %d on device %d", lora->count,
                            lora->rank, (int)(lora->model->device - ignis__devices));
+        ignis__mutex_lock(&lora->model->slot.lock);
         (void)ignis__lora_end(lora);
+        ignis__mutex_unlock(&lora->model->slot.lock);
         ignis__lora_drop(call, lora);
     }
 }
@@ -29401,8 +29700,9 @@ IGNIS__COLD IGNIS__PRIVATE ignis__lora *ignis__lora_make(const char *call, ignis
     ignis__models_close_by(IGNIS__CLOSE_LORAS, ignis__loras_close);
     memcpy((char *)lora + sizeof lora->slot, (const char *)read + sizeof read->slot, sizeof *lora - sizeof lora->slot);
     lora->model = model;
-    lora->count = lora->merged = 0;
+    lora->count = lora->sequences = lora->merged = 0;
     lora->merging = false;
+    lora->table = NULL;
     lora->adapters = (ignis__adapter *)ignis__alloc(((size_t)count + 1) * sizeof *lora->adapters);
     lora->layer_first = (int *)ignis__alloc(((size_t)model->layers + 1) * sizeof *lora->layer_first);
     ok = lora->adapters && lora->layer_first;
@@ -29993,13 +30293,10 @@ IGNIS_API ignis_status ignis_model_set_lora(ignis_model handle, ignis_lora lora_
     ignis__lora *lora = model && lora_handle.id ? ignis__lora_hold(call, lora_handle) : NULL;
     const char *reason = NULL;
     bool ok = model && (lora || !lora_handle.id);
-    if (ok && lora && lora->model != model)
-        reason = "the adapters were made for another model";
-    if (ok && !reason) {
+    if (ok) {
         ignis__mutex_lock(&model->slot.lock);
-        if (lora && (lora->merging || lora->merged))
-            reason = "the adapters are part of the model's weights, into which ignis_lora_merge has added them";
-        else if (!lora || ignis__pool_live(lora)) /* if it is not live, another thread is freeing it */
+        reason = lora ? ignis__lora_unusable(lora, model) : NULL;
+        if (!reason && (!lora || ignis__pool_live(lora))) /* if it is not live, another thread is freeing it */
             model->lora = lora;
         ignis__mutex_unlock(&model->slot.lock);
     }
@@ -30029,6 +30326,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_query(ignis_lora handle, ignis_lor
             info->parameters += lora->rank * (lora->adapters[i].rows + lora->adapters[i].columns);
         ignis__mutex_lock(&lora->model->slot.lock);
         info->set = lora->model->lora == lora;
+        info->sequences = lora->sequences;
         info->merged = lora->merged == lora->count;
         ignis__mutex_unlock(&lora->model->slot.lock);
     }
@@ -30112,6 +30410,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_merge(ignis_lora handle)
         ignis__mutex_lock(&lora->model->slot.lock);
         reason = lora->merging                 ? "another thread merges the adapters now"
                  : lora->merged == lora->count ? "the adapters are merged already"
+                 : lora->sequences             ? "sequences are computed with the adapters; free them first"
                                                : NULL;
         if (!reason) {
             lora->merging = true;
@@ -30137,14 +30436,22 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_free(ignis_lora handle)
     static const char call[] = "ignis_lora_free";
     const uint64_t failures = ignis__failures();
     ignis__lora *lora;
+    int sequences;
     bool live;
     if (!handle.id)
         return IGNIS_OK;
     lora = ignis__lora_hold(call, handle);
     if (!lora)
         return ignis__failed();
-    live = ignis__lora_end(lora);
+    ignis__mutex_lock(&lora->model->slot.lock);
+    sequences = lora->sequences;
+    live = sequences == 0 && ignis__lora_end(lora);
+    ignis__mutex_unlock(&lora->model->slot.lock);
     ignis__lora_drop(call, lora);
+    if (sequences)
+        return ignis__fail(
+            IGNIS_DIAG_LORA_STATE, call,
+            "%d sequences are computed with the adapters; free them first, or set other adapters on them", sequences);
     return live ? ignis__ended(failures, true)
                 : ignis__fail(IGNIS_DIAG_LORA_FREED, call, "another thread has freed the adapters");
 }
@@ -30530,6 +30837,7 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc 
     }
     p.x = p.norm_of ? 0 : ignis__op_read(op, desc->x);
     p.out = p.sum = p.logits = ignis__op_write(op, desc->out);
+    p.delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
     p.result_row = desc->out->shape.dim[1];
     ignis__cost(-1, 2.0 * (double)desc->count * (double)desc->weights->numel, (int)desc->weights->dtype);
     if (number > 1 && ignis__gemv_cluster_dense(op, &p, desc->weights))
@@ -30579,6 +30887,7 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_d
         p.scales = p.x + (ignis__address)(ignis__ceil_div(desc->count, 8) * 8 * units * 256);
     }
     product->out = product->sum = product->logits = ignis__op_write(op, desc->out);
+    product->delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
     product->result_row = desc->out->shape.dim[1];
     ignis__cost(-1, 2.0 * (double)desc->count * (double)(ignis__blocks_rows(blocks) * product->k), (int)desc->x->dtype);
     /* gated weights have one part */
@@ -30642,6 +30951,7 @@ IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, const ignis__gemv_desc *desc)
         desc->weights->blocks.count ? ignis__op_write(op, desc->dequantised) : ignis__op_read(op, desc->weights);
     p.bias = desc->bias ? ignis__op_read(op, desc->bias) : 0;
     p.out = p.sum = p.logits = to;
+    p.delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
     p.k = ignis__weight_columns(desc->weights);
     p.result_row = desc->out->shape.dim[1];
     p.rows = desc->count;
@@ -30659,6 +30969,7 @@ IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, const ignis__gemv_desc *desc)
             op, builtin, desc->x->dtype, NULL,
             ignis__launch_grid(ignis__ceil_div(p.n, 4), ignis__ceil_div(desc->count, columns), 1, 128, 1, 0), params);
         p.bias += p.bias ? (ignis__address)(some * ignis__dtypes[desc->x->dtype].size) : 0;
+        p.delta += p.delta ? (ignis__address)(some * ignis__dtypes[desc->delta->dtype].size) : 0;
         p.out = p.sum = p.logits = p.out + (ignis__address)(some * ignis__dtypes[desc->out->dtype].size);
     }
 }
@@ -30684,14 +30995,22 @@ static bool ignis__gemm_supports_paired(ignis__op *op, const ignis__product *pro
            ignis__variant_exists(op->work.device, IGNIS__BUILTIN(GEMM_HOPPER), dtype, define);
 }
 
+/*  Writes silu, or gelu, of the first half of each row of `from`, times the second half. */
+IGNIS__PRIVATE void ignis__gate_launch(ignis__op *op, int64_t rows, ignis__array *out, ignis__array *from, int half,
+                                       int is_gelu)
+{
+    ignis__address result = ignis__op_write(op, out), gates = ignis__op_write(op, from);
+    void *params[] = {&result, &gates, &half, &is_gelu};
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_GATE), out->dtype, NULL,
+                     ignis__launch_grid(ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), rows, 1, 256, 1, 0), params);
+}
+
 /*  Multiplies the rows of a chunk with weights, by the kernels of ignis_matmul. */
 IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, const ignis__gemv_desc *desc)
 {
-    ignis__address result, from;
     ignis__epilogue epilogue;
     ignis__product product;
-    int half = (int)(ignis__weight_rows(desc->weights) / 2), is_gelu = desc->kind == IGNIS__GEMV_GELU;
-    void *gate[] = {&result, &from, &half, &is_gelu};
+    const bool is_gelu = desc->kind == IGNIS__GEMV_GELU;
     ignis__array *weights = desc->weights;
     bool gated = desc->gated;
     memset(&product, 0, sizeof product);
@@ -30717,13 +31036,8 @@ IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, const ignis__gemv_desc *des
     if (op->ok)
         (void)ignis__gemm_run(op, &product, gated ? desc->gate_up : desc->out, desc->x, weights, &epilogue);
     ignis__op_free_made(op, 0);
-    if (!gated)
-        return;
-    result = ignis__op_write(op, desc->out);
-    from = ignis__op_write(op, desc->gate_up);
-    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_GATE), desc->x->dtype, NULL,
-                     ignis__launch_grid(ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), product.m, 1, 256, 1, 0),
-                     gate);
+    if (gated)
+        ignis__gate_launch(op, product.m, desc->out, desc->gate_up, (int)(product.n / 2), is_gelu);
 }
 
 /*  models/generate/paged_attention.c - writes to the KV cache, attention over pages, sampling: the launches
@@ -30917,10 +31231,10 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *ob
     int i;
     if (entered)
         (void)ignis__device_finish(engine->device);
-    for (i = 0; (entered || lost) && i < 8 * IGNIS__COUNT(engine->steps); i++)
-        if (engine->steps[i / 8][i % 8].capture)
-            ignis__graph_destroy(call, engine->steps[i / 8][i % 8].capture,
-                                 lost ? NULL : engine->steps[i / 8][i % 8].exec);
+    for (i = 0; (entered || lost) && i < 24 * IGNIS__COUNT(engine->steps); i++)
+        if (engine->steps[i / 24][i / 8 % 3][i % 8].capture)
+            ignis__graph_destroy(call, engine->steps[i / 24][i / 8 % 3][i % 8].capture,
+                                 lost ? NULL : engine->steps[i / 24][i / 8 % 3][i % 8].exec);
     if (engine->draws_memory)
         (void)ignis__pinned_chunk_recycle(call, engine->device, engine->draws_memory);
     if (entered)
@@ -31061,6 +31375,201 @@ IGNIS__PRIVATE ignis__decode_step_arrays ignis__engine_layer_arrays(const ignis_
     a.norm_bias[1] = l->mlp_norm_bias;
     a.head_norm[0] = l->q_norm, a.head_norm[1] = l->k_norm;
     return a;
+}
+
+/*  models/generate/sequence_lora.c - sequences that are computed with adapters beside the weights, each with its own
+
+    A row of a step names the table of its sequence's adapters, which has the addresses of A and B. So one graph serves
+    steps with any adapters, and A and B may learn between steps. Graphs differ by the products that have adapters.
+    May use: kernel_params.c, engine.c, >>lora. Locks: the engine's lock guards the table and the buffers; then the
+    model's slot.lock, for the number of sequences. */
+
+/*  Adds what the adapters of rows add to a product: x [count, k] are the rows, `out` the engine's sum, its delta, which
+    is overwritten, or results of the product. product: its number in the table. */
+IGNIS__PRIVATE void ignis__lora_launch(ignis__op *op, const ignis__engine *engine, int count, int product,
+                                       ignis__array *x, ignis__array *out)
+{
+    enum { AT_A_TIME = 16, SHRINK_THREADS = 128, EXPAND_THREADS = 256 }; /* the kernels have the same numbers */
+    const ignis__model *model = engine->model;
+    const int64_t attended = (int64_t)model->heads * model->head_dim,
+                  k[] = {model->hidden, attended, model->hidden, model->inner},
+                  n[] = {engine->qkv->shape.dim[1], model->hidden, (int64_t)model->inner * (model->gelu ? 1 : 2),
+                         model->hidden};
+    static const int pairs[] = {IGNIS__LORA_PAIRS, 1, 2, 1};
+    ignis__address to = ignis__op_write(op, out);
+    ignis__lora_step p;
+    void *params[] = {&p};
+    memset(&p, 0, sizeof p);
+    p.rows = ignis__op_write(op, engine->rows);
+    p.x = ignis__op_write(op, x);
+    p.shrunk = ignis__op_write(op, engine->shrunk);
+    p.delta = out == engine->delta ? to : 0;
+    p.sum = out == engine->sum ? to : 0;
+    p.out = to;
+    p.k = k[product % IGNIS__LORA_PRODUCTS];
+    p.n = n[product % IGNIS__LORA_PRODUCTS];
+    p.count = count;
+    p.product = product;
+    ignis__op_launch(op, IGNIS__BUILTIN(LORA_SHRINK), model->dtype, NULL,
+                     ignis__launch_grid(AT_A_TIME, pairs[product % IGNIS__LORA_PRODUCTS], count, SHRINK_THREADS, 1, 0),
+                     params);
+    ignis__op_launch(op, IGNIS__BUILTIN(LORA_EXPAND), model->dtype, NULL,
+                     ignis__launch_grid(ignis__ceil_div(p.n, EXPAND_THREADS), count, 1, EXPAND_THREADS, 1, 0), params);
+}
+
+/*  Orders a step after earlier work on A and B of a sequence's adapters. */
+IGNIS__PRIVATE void ignis__sequence_read_lora(ignis__op *op, const ignis__sequence *sequence)
+{
+    const ignis__lora *lora = sequence->lora;
+    int i;
+    for (i = 0; lora && i < lora->count; i++) {
+        (void)ignis__op_read(op, lora->adapters[i].arrays[0]);
+        (void)ignis__op_read(op, lora->adapters[i].arrays[1]);
+    }
+}
+
+/*  Allocates the engine's buffers for adapters. False, and reported, on failure. */
+IGNIS__COLD static bool ignis__engine_alloc_for_lora(const char *call, ignis__engine *engine)
+{
+    const ignis__model *model = engine->model;
+    const ignis_dtype wide = ignis__wide_dtype(model->dtype);
+    const int64_t width = engine->qkv->shape.dim[1], up = (int64_t)model->inner * (model->gelu ? 1 : 2);
+    return (engine->shrunk || ignis__engine_alloc(call, engine, &engine->shrunk, IGNIS__CHUNK,
+                                                  (int64_t)IGNIS__LORA_PAIRS * IGNIS__LORA_SEQUENCE_RANK, wide)) &&
+           (engine->delta ||
+            ignis__engine_alloc(call, engine, &engine->delta, engine->step_rows, width > up ? width : up, wide));
+}
+
+/*  Returns the product of an adapter; IGNIS__LORA_PRODUCTS if sequences do not support it. */
+static int ignis__lora_product_of(const ignis__adapter *adapter)
+{
+    const size_t member = adapter->row->member;
+    return member == offsetof(ignis__layer, qkv)    ? IGNIS__LORA_QKV
+           : member == offsetof(ignis__layer, o)    ? IGNIS__LORA_O
+           : member == offsetof(ignis__layer, up)   ? IGNIS__LORA_UP
+           : member == offsetof(ignis__layer, down) ? IGNIS__LORA_DOWN
+                                                    : IGNIS__LORA_PRODUCTS;
+}
+
+/*  Fills in the pairs of all adapters, and holds their arrays. False, and reported, on failure. */
+IGNIS__COLD static bool ignis__lora_fill_table(ignis__op *op, ignis__lora *lora, ignis__lora_pair *pairs)
+{
+    int i, j, product;
+    lora->products = 0;
+    for (i = 0; op->ok && i < lora->count; i++) {
+        ignis__adapter *adapter = &lora->adapters[i];
+        ignis__lora_pair *pair;
+        product = ignis__lora_product_of(adapter);
+        if (product == IGNIS__LORA_PRODUCTS)
+            return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "sequences do not support an adapter beside %s",
+                                  ignis__lora_product(lora->model, adapter->row, adapter->layer).text);
+        lora->products |= 1 << product;
+        pair = pairs + (adapter->layer * IGNIS__LORA_PRODUCTS + product) * IGNIS__LORA_PAIRS;
+        for (j = 0; j < IGNIS__LORA_PAIRS - 1 && pair->rank; j++)
+            pair++;
+        for (j = 0; op->ok && j < 2; j++) {
+            if (!adapter->arrays[j])
+                adapter->arrays[j] = ignis__array_hold(op->work.call, ignis_tensor_data(j ? adapter->b : adapter->a));
+            op->ok = adapter->arrays[j] != NULL;
+        }
+        pair->a = ignis__op_read(op, adapter->arrays[0]);
+        pair->b = ignis__op_read(op, adapter->arrays[1]);
+        pair->scale = lora->scale;
+        pair->first = (int32_t)adapter->first;
+        pair->columns = (int32_t)adapter->rows;
+        pair->rank = lora->rank;
+        pair->dtype = (int32_t)lora->dtype;
+    }
+    return op->ok;
+}
+
+/*  Makes the table of adapters for the sequences of an engine. False, and reported, on failure. */
+IGNIS__COLD static bool ignis__lora_make_table(const char *call, ignis__engine *engine, ignis__lora *lora)
+{
+    const int64_t count = (int64_t)lora->model->layers * IGNIS__LORA_PRODUCTS * IGNIS__LORA_PAIRS,
+                  words = count * (int64_t)(sizeof(ignis__lora_pair) / 4);
+    ignis__lora_pair *pairs;
+    ignis__array *table = NULL;
+    ignis__op op;
+    bool ok;
+    if (lora->table)
+        return true;
+    if (lora->rank > IGNIS__LORA_SEQUENCE_RANK)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "the adapters have rank %d; sequences support ranks of up to %d", lora->rank,
+                                 (int)IGNIS__LORA_SEQUENCE_RANK);
+    pairs = (ignis__lora_pair *)ignis__alloc_for(call, (size_t)count * sizeof *pairs);
+    if (!pairs)
+        return false;
+    memset(pairs, 0, (size_t)count * sizeof *pairs);
+    ok = ignis__engine_alloc_for_lora(call, engine) && ignis__engine_alloc(call, engine, &table, 1, words, IGNIS_I32) &&
+         ignis__op_begin_on_device(&op, call, engine->device);
+    if (ok) {
+        if (ignis__lora_fill_table(&op, lora, pairs))
+            ignis__upload_i32(&op, engine->model->dtype, table, 0, (const int32_t *)(const void *)pairs, words);
+        ok = ignis__op_leave(&op) == IGNIS_OK;
+    }
+    if (ok)
+        lora->table = table;
+    else if (table)
+        ignis__array_unclaim(call, table);
+    ignis__free(pairs);
+    return ok;
+}
+
+/*  Lets a sequence have no adapters. */
+IGNIS__PRIVATE void ignis__sequence_drop_lora(const char *call, ignis__sequence *sequence)
+{
+    ignis__lora *lora = sequence->lora;
+    sequence->lora = NULL;
+    if (!lora)
+        return;
+    ignis__mutex_lock(&sequence->model->slot.lock);
+    lora->sequences--;
+    ignis__mutex_unlock(&sequence->model->slot.lock);
+    ignis__lora_drop(call, lora);
+}
+
+/*  Lets a sequence of a locked engine be computed with held adapters, whose hold it takes over. False, and reported,
+    on failure; then the hold is dropped. */
+IGNIS__PRIVATE bool ignis__sequence_take_lora(const char *call, ignis__sequence *sequence, ignis__lora *lora)
+{
+    ignis__model *model = sequence->model;
+    const char *reason;
+    bool live = false;
+    ignis__mutex_lock(&model->slot.lock);
+    reason = ignis__lora_unusable(lora, model);
+    if (!reason && (live = ignis__pool_live(lora)) == true)
+        lora->sequences++;
+    ignis__mutex_unlock(&model->slot.lock);
+    if (reason)
+        ignis__fail(IGNIS_DIAG_LORA_STATE, call, "%s", reason);
+    else if (!live)
+        ignis__fail(IGNIS_DIAG_LORA_FREED, call, "another thread has freed the adapters");
+    if (live && ignis__lora_make_table(call, sequence->engine, lora)) {
+        ignis__sequence_drop_lora(call, sequence);
+        sequence->lora = lora;
+        return true;
+    }
+    if (live) {
+        ignis__mutex_lock(&model->slot.lock);
+        lora->sequences--;
+        ignis__mutex_unlock(&model->slot.lock);
+    }
+    ignis__lora_drop(call, lora);
+    return false;
+}
+
+/*  Lets a fork have the adapters of its sequence, whose engine is locked. */
+IGNIS__PRIVATE void ignis__sequence_share_lora(const ignis__sequence *sequence, ignis__sequence *fork)
+{
+    if (!sequence->lora)
+        return;
+    (void)ignis__pool_hold_more(sequence->lora);
+    ignis__mutex_lock(&sequence->model->slot.lock);
+    sequence->lora->sequences++;
+    ignis__mutex_unlock(&sequence->model->slot.lock);
+    fork->lora = sequence->lora;
 }
 
 /*  models/generate/fused_step.c - whether one launch does a decode step of one row, and the tables of that launch
@@ -31556,7 +32065,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
 typedef struct ignis__layers_pass {
     ignis__op *op;
     ignis__engine *engine;
-    int count, end;
+    int count, end, adapted, layer; /* adapted: products with adapters, as bits */
     bool is_chunk;
     ignis__address keys, values;
     ignis__pre_norm norm;
@@ -31591,6 +32100,26 @@ static void ignis__engine_multiply(ignis__op *op, ignis__engine *engine, bool is
     if (desc->norm)
         ignis__pre_norm_launch(op, desc->count, desc->x, desc->norm);
     ignis__chunk_gemm(op, desc);
+}
+
+/*  Computes what adapters add to a product of a decode step, before the product: desc->delta. */
+static void ignis__layers_adapt(ignis__layers_pass *pass, int product, ignis__gemv_desc *desc)
+{
+    desc->delta = NULL;
+    if (pass->is_chunk || !(pass->adapted >> product & 1))
+        return;
+    if (desc->norm)
+        ignis__pre_norm_launch(pass->op, pass->count, desc->x, desc->norm);
+    desc->delta = pass->engine->delta;
+    ignis__lora_launch(pass->op, pass->engine, pass->count, pass->layer * IGNIS__LORA_PRODUCTS + product, desc->x,
+                       desc->delta);
+}
+
+/*  Adds what adapters add to a product to its result. */
+static void ignis__layers_add_adapters(ignis__layers_pass *pass, int product, ignis__array *x, ignis__array *out)
+{
+    if (pass->adapted >> product & 1)
+        ignis__lora_launch(pass->op, pass->engine, pass->count, pass->layer * IGNIS__LORA_PRODUCTS + product, x, out);
 }
 
 /*  Replaces the first rows of an array by their sums over the ranks. */
@@ -31630,7 +32159,7 @@ static void ignis__layers_add_result(ignis__layers_pass *pass, ignis__array *nor
 /*  Multiplies x with weights and adds the result to `sum`; result_norm: a norm of the result first, or NULL. With
     several ranks, each one has a slice of the inner elements: rank 0 adds to the sum, the other ranks replace theirs,
     and a sum over the ranks follows. With many rows and one rank, pass->norm adds the result before the next norm. */
-static void ignis__layers_multiply_add(ignis__layers_pass *pass, ignis__array *x, ignis__array *weights,
+static void ignis__layers_multiply_add(ignis__layers_pass *pass, int product, ignis__array *x, ignis__array *weights,
                                        ignis__array *bias, ignis__array *result_norm)
 {
     ignis__op *op = pass->op;
@@ -31641,13 +32170,14 @@ static void ignis__layers_multiply_add(ignis__layers_pass *pass, ignis__array *x
     ignis__gemv_kind kind =
         others && !is_chunk && engine->sum->dtype == IGNIS_F32 ? IGNIS__GEMV_LOGITS : IGNIS__GEMV_ADD;
     ignis__gemv_desc desc = {
-        count, kind, false, is_chunk ? engine->gate_up : engine->sum, x, weights, others ? NULL : bias, NULL,
+        count, kind, false, is_chunk ? engine->gate_up : engine->sum, x, weights, others ? NULL : bias, NULL, NULL,
         NULL,  NULL, NULL};
     ignis__address sum = ignis__op_write(op, engine->sum);
     if (engine->result) {
         desc.kind = IGNIS__GEMV_OUT;
         desc.out = engine->result;
         ignis__engine_multiply(op, engine, is_chunk, &desc);
+        ignis__layers_add_adapters(pass, product, x, desc.out);
         ignis__layers_add_result(pass, result_norm);
         return;
     }
@@ -31655,6 +32185,7 @@ static void ignis__layers_multiply_add(ignis__layers_pass *pass, ignis__array *x
         op->ok = ignis__copy_zeros(&op->work, sum,
                                    count * engine->sum->shape.dim[1] * ignis__dtypes[engine->sum->dtype].size);
     ignis__engine_multiply(op, engine, is_chunk, &desc);
+    ignis__layers_add_adapters(pass, product, x, desc.out);
     pass->norm.other = is_chunk ? engine->gate_up : NULL;
     if (engine->model->parallel.size > 1) {
         ignis__pre_norm_add_pending(op, count, &pass->norm);
@@ -31744,6 +32275,7 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
     cache->v = pass->paged.v = pass->direct.values = pass->values;
     cache->rest_scale = model->layer[number].rest_scale;
     pass->paged.scale = model->layer[number].attention_scale;
+    ignis__layers_adapt(pass, IGNIS__LORA_QKV, desc);
     pass->direct.frequencies =
         turns ? ignis__op_write(op, engine->rope_table) + (rope == IGNIS__ROPE_LOCAL ? 4 * IGNIS__ROPE_HALF : 0) : 0;
     if (!pass->is_chunk && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 && !(cache->rest_scale > 0) &&
@@ -31759,6 +32291,8 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
         return;
     }
     ignis__engine_multiply(op, engine, pass->is_chunk, desc);
+    if (pass->is_chunk)
+        ignis__layers_add_adapters(pass, IGNIS__LORA_QKV, desc->x, desc->out);
     cache->q_weight = layer->q_norm && !apart ? ignis__op_read(op, layer->q_norm) : 0;
     cache->k_weight = layer->k_norm && !apart ? ignis__op_read(op, layer->k_norm) : 0;
     if (apart)
@@ -31774,7 +32308,9 @@ static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_l
     ignis__gemv_desc *desc = &pass->desc;
     long long elements = (long long)pass->count * model->inner;
     ignis__address x;
-    void *params[] = {&x, &elements};
+    const bool apart = pass->is_chunk && pass->adapted >> IGNIS__LORA_UP & 1; /* the activation follows the adapters */
+    int exact = model->exact_gelu;
+    void *params[] = {&x, &elements, &exact};
     desc->kind = (model->gelu && !model->exact_gelu) || model->gelu_gate ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT;
     desc->gated = !model->gelu;
     desc->out = pass->engine->inner;
@@ -31783,8 +32319,18 @@ static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_l
     desc->bias = layer->up_bias;
     desc->norm = &pass->norm;
     desc->cache = NULL;
+    if (apart) {
+        desc->kind = IGNIS__GEMV_OUT;
+        desc->gated = false;
+        desc->out = model->gelu ? pass->engine->inner : pass->engine->gate_up;
+    }
+    ignis__layers_adapt(pass, IGNIS__LORA_UP, desc);
     ignis__engine_multiply(pass->op, pass->engine, pass->is_chunk, desc);
-    if (!model->exact_gelu)
+    if (apart)
+        ignis__layers_add_adapters(pass, IGNIS__LORA_UP, desc->x, desc->out);
+    if (apart && !model->gelu)
+        ignis__gate_launch(pass->op, pass->count, pass->engine->inner, desc->out, model->inner, model->gelu_gate);
+    if (!model->exact_gelu && !(apart && model->gelu))
         return;
     x = ignis__op_write(pass->op, pass->engine->inner);
     ignis__op_launch_row(pass->op, IGNIS__BUILTIN(GENERATE_GELU), model->dtype,
@@ -31807,13 +32353,15 @@ static void ignis__layers_experts(ignis__layers_pass *pass, const ignis__engine_
         return;
     if (layer->shared_gate)
         ignis__experts_run_shared_gate(pass->op, pass->engine, layer, pass->count);
-    ignis__layers_multiply_add(pass, pass->engine->inner, layer->down, layer->down_bias, layer->mlp_norm_behind);
+    ignis__layers_multiply_add(pass, IGNIS__LORA_DOWN, pass->engine->inner, layer->down, layer->down_bias,
+                               layer->mlp_norm_behind);
 }
 
 /*  Runs rows through all layers. Leaves their hidden states in `sum`, and their keys and values in the KV cache. end:
     0 if the rows belong to different sequences; else the length of their one sequence after them. is_chunk: as in
-    ignis__engine_multiply. */
-IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, int count, int end, bool is_chunk)
+    ignis__engine_multiply. adapted: products of which some rows have adapters, as bits. */
+IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, int count, int end, bool is_chunk,
+                                         int adapted)
 {
     const ignis__model *model = engine->model;
     const int64_t page = ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size;
@@ -31822,11 +32370,13 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
     ignis__pre_norm *norm = &pass.norm;
     int i, g;
     ignis__layers_pass_begin(&pass, op, engine, count, end, is_chunk);
+    pass.adapted = adapted;
     for (g = 0; g < IGNIS__PAGE_GROUPS; g++)
         at[g] = engine->caches[g] ? ignis__op_write(op, engine->caches[g]) : 0;
     ignis__embed_rows(op, count, engine);
     for (i = 0; op->ok && i < model->layers; i++) {
         const ignis__engine_layer *layer = &engine->layer[i];
+        pass.layer = i;
         g = model->layer[i].window > 0 && engine->groups[IGNIS__PAGES_OF_WINDOWS].layers ? IGNIS__PAGES_OF_WINDOWS
                                                                                          : IGNIS__PAGES_OF_ALL;
         pass.keys = at[g];
@@ -31843,7 +32393,8 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
         else
             ignis__paged_attention(op, count, engine->step_rows, model->dtype, &pass.paged);
         if (!model->parallel_blocks)
-            ignis__layers_multiply_add(&pass, engine->attended, layer->o, layer->o_bias, layer->attn_norm_behind);
+            ignis__layers_multiply_add(&pass, IGNIS__LORA_O, engine->attended, layer->o, layer->o_bias,
+                                       layer->attn_norm_behind);
         norm->weight = model->parallel_blocks && !layer->mlp_norm ? layer->attn_norm : layer->mlp_norm;
         norm->bias = model->parallel_blocks && !layer->mlp_norm ? layer->attn_norm_bias : layer->mlp_norm_bias;
         if (layer->router) {
@@ -31852,10 +32403,12 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
         }
         ignis__layers_expand(&pass, layer);
         if (model->parallel_blocks) { /* the MLP has read the sum */
-            ignis__layers_multiply_add(&pass, engine->attended, layer->o, layer->o_bias, layer->attn_norm_behind);
+            ignis__layers_multiply_add(&pass, IGNIS__LORA_O, engine->attended, layer->o, layer->o_bias,
+                                       layer->attn_norm_behind);
             ignis__pre_norm_add_pending(op, count, norm);
         }
-        ignis__layers_multiply_add(&pass, engine->inner, layer->down, layer->down_bias, layer->mlp_norm_behind);
+        ignis__layers_multiply_add(&pass, IGNIS__LORA_DOWN, engine->inner, layer->down, layer->down_bias,
+                                   layer->mlp_norm_behind);
     }
     ignis__pre_norm_add_pending(op, count, norm);
 }
@@ -31947,18 +32500,18 @@ static void ignis__engine_launch_single(ignis__op *op, ignis__engine *engine)
 }
 
 /*  Launches a decode step of `count` uploaded rows: logits, then sampling. ready: their hidden states are in `sum`
-    already, so the layers are left out. */
+    already, so the layers are left out. adapted: as in ignis__engine_layers. */
 IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engine, int count,
-                                              ignis__sampling_kind draws, bool ready)
+                                              ignis__sampling_kind draws, bool ready, int adapted)
 {
     ignis__address logits, agreement;
     ignis__pre_norm norm;
     ignis__draw p;
-    bool single = !ready && count == 1 && engine->layer_table;
+    bool single = !ready && count == 1 && engine->layer_table && !adapted;
     if (single)
         ignis__engine_launch_single(op, engine);
     else if (!ready)
-        ignis__engine_layers(op, engine, count, 0, false);
+        ignis__engine_layers(op, engine, count, 0, false, adapted);
     memset(&norm, 0, sizeof norm);
     norm.sum = engine->sum;
     norm.weight = engine->norm;
@@ -31976,17 +32529,12 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
                                        agreement, ignis__array_bytes(engine->agreement));
     }
     if (!single) {
-        ignis__gemv_desc desc = {count,
-                                 IGNIS__GEMV_LOGITS,
-                                 false,
-                                 engine->rank_logits ? engine->rank_logits : engine->logits,
-                                 engine->normed,
-                                 engine->head,
-                                 NULL,
-                                 engine->dequantised,
-                                 NULL,
-                                 &norm,
-                                 NULL};
+        ignis__gemv_desc desc = {count,          IGNIS__GEMV_LOGITS,
+                                 false,          engine->rank_logits ? engine->rank_logits : engine->logits,
+                                 engine->normed, engine->head,
+                                 NULL,           engine->dequantised,
+                                 NULL,           &norm,
+                                 NULL,           NULL};
         ignis__engine_norm_apart(op, &desc);
         ignis__gemv_run(op, &desc);
     }
@@ -32011,33 +32559,36 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
 }
 
 /*  Runs a decode step: the first time by launches, later as a captured graph. count is a power of 2. */
-IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine, int count, ignis__sampling_kind draws)
+IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine, int count, ignis__sampling_kind draws,
+                                           int adapted)
 {
     const char *call = op->work.call;
     int number = ignis__log2((uint64_t)count);
     ignis__trace_item item;
     ignis__op captured;
     bool traced, captured_ok;
-    if (engine->steps[draws][number].runs++ == 0) { /* compiles the kernels, which a capture cannot do */
-        ignis__engine_launch_step(op, engine, count, draws, false);
+    if (engine->steps[adapted][draws][number].runs++ == 0) { /* compiles the kernels, which a capture cannot do */
+        ignis__engine_launch_step(op, engine, count, draws, false, adapted);
         return;
     }
-    if (op->ok && !engine->steps[draws][number].exec) {
+    if (op->ok && !engine->steps[adapted][draws][number].exec) {
         op->ok = ignis__device_wait(call, engine->device) && ignis__capture_begin(call, engine->device);
         if (!op->ok)
             return;
-        engine->steps[draws][number].capture = ignis__capturing();
+        engine->steps[adapted][draws][number].capture = ignis__capturing();
         captured_ok = ignis__op_begin_on_device(&captured, call, engine->device);
         if (captured_ok) {
-            ignis__engine_launch_step(&captured, engine, count, draws, false);
+            ignis__engine_launch_step(&captured, engine, count, draws, false, adapted);
             captured_ok = ignis__op_leave(&captured) == IGNIS_OK;
         }
-        engine->steps[draws][number].exec = ignis__capture_end(call, engine->steps[draws][number].capture);
-        op->ok = captured_ok && engine->steps[draws][number].exec;
+        engine->steps[adapted][draws][number].exec =
+            ignis__capture_end(call, engine->steps[adapted][draws][number].capture);
+        op->ok = captured_ok && engine->steps[adapted][draws][number].exec;
         if (!op->ok) {
-            ignis__graph_destroy(call, engine->steps[draws][number].capture, engine->steps[draws][number].exec);
-            engine->steps[draws][number].capture = NULL;
-            engine->steps[draws][number].exec = NULL;
+            ignis__graph_destroy(call, engine->steps[adapted][draws][number].capture,
+                                 engine->steps[adapted][draws][number].exec);
+            engine->steps[adapted][draws][number].capture = NULL;
+            engine->steps[adapted][draws][number].exec = NULL;
         }
     }
     op->ok = op->ok && ignis__graph_launchable(call, engine->device, op->work.stream);
@@ -32045,8 +32596,8 @@ IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine,
         return;
     traced = ignis__profiling() &&
              ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, engine->device, op->work.stream, NULL, "graph");
-    op->ok =
-        !IGNIS__CUDA_FAILED(call, engine->device, cuGraphLaunch, (engine->steps[draws][number].exec, op->work.stream));
+    op->ok = !IGNIS__CUDA_FAILED(call, engine->device, cuGraphLaunch,
+                                 (engine->steps[adapted][draws][number].exec, op->work.stream));
     if (traced)
         (void)ignis__trace_close(&item, op->ok);
 }
@@ -32172,11 +32723,9 @@ IGNIS__PRIVATE void ignis__sequence_drop_pages(ignis__sequence *sequence)
     }
 }
 
-/*  Drops a hold; the last one destroys the sequence and returns its pages. */
-IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequence)
+/*  Frees what a sequence owns, returns its pages, and recycles the slot. */
+IGNIS__PRIVATE void ignis__sequence_clear(const char *call, ignis__sequence *sequence)
 {
-    if (!ignis__pool_drop(sequence))
-        return;
     ignis__mutex_lock(&sequence->engine->lock);
     if (sequence->grammar)
         sequence->grammar->uses--;
@@ -32191,8 +32740,16 @@ IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequ
     ignis__free(sequence->ids);
     ignis__free(sequence->tables[0].page);
     ignis__free(sequence->in_chunk);
+    ignis__sequence_drop_lora(call, sequence);
     ignis__model_drop(call, sequence->model);
     ignis__pool_recycle(&ignis__sequences, sequence);
+}
+
+/*  Drops a hold; the last one destroys the sequence. */
+IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequence)
+{
+    if (ignis__pool_drop(sequence))
+        ignis__sequence_clear(call, sequence);
 }
 
 /*  Reports all live sequences at ignis_shutdown, and ends them before graphs, as they hold some. */
@@ -32377,6 +32934,7 @@ IGNIS__PRIVATE void ignis__sequence_fill_row(ignis__op *op, ignis__sequence *seq
     row->pages = ignis__op_write(op, sequence->pages_on_device);
     row->position = position;
     row->penalty = 1;
+    row->adapters = sequence->lora ? ignis__op_read(op, sequence->lora->table) : 0;
 }
 
 /*  Runs `count` tokens of a sequence, from `first` on, through all layers. in_chunk[first] says whether as a chunk of a
@@ -32386,8 +32944,10 @@ IGNIS__PRIVATE void ignis__sequence_run_chunk(ignis__op *op, ignis__sequence *se
     ignis__engine *engine = sequence->engine;
     ignis__generate_row row;
     ignis__sequence_fill_row(op, sequence, first, &row);
+    ignis__sequence_read_lora(op, sequence);
     ignis__upload_rows_from(op, engine->model->dtype, engine->rows, &row, count);
-    ignis__engine_layers(op, engine, count, first + count, sequence->in_chunk[first]);
+    ignis__engine_layers(op, engine, count, first + count, sequence->in_chunk[first],
+                         sequence->lora ? sequence->lora->products : 0);
 }
 
 /*  Computes the tokens of a stale sequence again, each in a chunk or not as before, so that all bits are the same. */
@@ -32435,7 +32995,7 @@ static bool ignis__sequence_fill_cache(const char *call, ignis__sequence *sequen
     ignis__engine *engine = sequence->engine;
     ignis__op op;
     int count = 0;
-    if (!ignis__model_check_no_lora(call, sequence->model) || !ignis__op_begin_on_device(&op, call, engine->device))
+    if (!ignis__op_begin_on_device(&op, call, engine->device))
         return false;
     ignis__sequence_refill(&op, sequence);
     op.ok = op.ok && ignis__sequence_has_pages(call, sequence, sequence->cached, sequence->length);
@@ -33080,7 +33640,7 @@ static void ignis__engine_decode_batch(ignis__op *op, ignis__sequence *const *se
     const int64_t row = engine->sum->shape.dim[1] * ignis__dtypes[engine->sum->dtype].size;
     ignis__sampling_kind kind = samples ? IGNIS__SAMPLING_UNFILTERED : IGNIS__SAMPLING_NONE;
     uint32_t hash = 0;
-    int width = ready ? batch : 1, i;
+    int width = ready ? batch : 1, adapted = 0, i;
     while (width < batch) /* graphs exist for powers of 2 */
         width *= 2;
     memset(rows, 0, sizeof rows);
@@ -33094,6 +33654,9 @@ static void ignis__engine_decode_batch(ignis__op *op, ignis__sequence *const *se
             kind = IGNIS__SAMPLING_FILTERED;
         ignis__sequence_fill_row(op, sequence, sequence->length - 1, &rows[i]);
         ignis__sampling_fill_row(engine, i, desc, &rows[i]);
+        if (i == 0 || sequence->lora != sequences[of[i - 1]]->lora)
+            ignis__sequence_read_lora(op, sequence);
+        adapted |= sequence->lora ? sequence->lora->products : 0;
         if (samples && desc->bias_count)
             op->ok = op->ok && ignis__copy_from_host(
                                    &op->work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *desc->biases,
@@ -33111,9 +33674,9 @@ static void ignis__engine_decode_batch(ignis__op *op, ignis__sequence *const *se
         ignis__engine_upload_agreement(
             op, engine, hash = ignis__engine_agreement_hash(engine, sequences, of, batch, sampling, samples));
     if (ready)
-        ignis__engine_launch_step(op, engine, batch, kind, true);
+        ignis__engine_launch_step(op, engine, batch, kind, true, 0);
     else
-        ignis__engine_run_step(op, engine, width, kind);
+        ignis__engine_run_step(op, engine, width, kind, adapted);
     if (engine->model->parallel.size > 1)
         op->ok = ignis__engine_check_agreement(op, engine, hash);
     if (samples)
@@ -33134,6 +33697,15 @@ static void ignis__engine_decode_batch(ignis__op *op, ignis__sequence *const *se
     }
 }
 
+/*  Adds a sequence to the `batch` numbers in `of`, after the others with its adapters: adjacent rows read them once. */
+static void ignis__engine_add_row(ignis__sequence *const *sequences, int *of, int batch, int number)
+{
+    const uintptr_t lora = (uintptr_t)sequences[number]->lora;
+    for (; batch > 0 && (uintptr_t)sequences[of[batch - 1]]->lora > lora; batch--)
+        of[batch] = of[batch - 1];
+    of[batch] = number;
+}
+
 /*  Runs one decode step of sequences of one locked engine. draws: also samples and appends a token for each. logits:
     receives those of the first sequence, or NULL. drawn: receives the tokens, or NULL; the entries of sequences
     without a token are not written. Checks everything before anything changes. */
@@ -33145,8 +33717,6 @@ IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *cons
     ignis__op op;
     int of[IGNIS__STEP_ROWS], pass, next, batch, i;
     bool all = true;
-    if (!ignis__model_check_no_lora(call, sequences[0]->model))
-        return false;
     for (i = 0; i < count; i++) {
         ignis__sequence *sequence = sequences[i];
         if (sequence->length == 0)
@@ -33175,7 +33745,7 @@ IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *cons
         for (next = 0; op.ok && next < count;) {
             for (batch = 0; next < count && batch < engine->step_rows; next++)
                 if (ignis__sequence_ends_in_chunk(sequences[next]) == (pass == 0))
-                    of[batch++] = next;
+                    ignis__engine_add_row(sequences, of, batch++, next);
             if (batch > 0)
                 ignis__engine_decode_batch(&op, sequences, of, batch, pass == 0, sampling, samples, logits);
         }
@@ -33237,13 +33807,16 @@ IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__mo
     return NULL;
 }
 
-/*  Makes a sequence of a model, and the model's engine if this is the first one. */
+/*  Makes a sequence of a model, and the model's engine if this is the first one. It is computed with the adapters that
+    are set on the model. */
 IGNIS__PRIVATE ignis_sequence ignis__sequence_new(const char *call, ignis_model handle)
 {
     ignis_sequence none = IGNIS__ZERO;
     ignis__model *model = ignis__model_hold(call, handle);
     ignis__sequence *sequence = NULL;
     ignis__engine *engine = NULL;
+    ignis__lora *lora;
+    bool ok = true;
     if (!model)
         return none;
     if (!ignis__capture_refuses(call)) {
@@ -33257,10 +33830,19 @@ IGNIS__PRIVATE ignis_sequence ignis__sequence_new(const char *call, ignis_model 
     }
     if (engine)
         sequence = ignis__sequence_make(call, model, engine);
-    if (!sequence)
+    if (!sequence) {
         ignis__model_drop(call, model);
-    else
+        return none;
+    }
+    if ((lora = ignis__model_lora(model)) != NULL) {
+        ignis__engine_lock(call, engine);
+        ok = ignis__sequence_take_lora(call, sequence, lora);
+        ignis__mutex_unlock(&engine->lock);
+    }
+    if (ok)
         none.id = ignis__pool_publish(&ignis__sequences, sequence);
+    else
+        ignis__sequence_clear(call, sequence);
     return none;
 }
 
@@ -33356,7 +33938,7 @@ IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence handle, float *logit
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  models/generate/sequence_query.c - properties of a sequence; truncation, forks, grammars
+/*  models/generate/sequence_query.c - properties of a sequence; truncation, forks, grammars, adapters
 
     A fork shares all pages until one of both writes to a page. Grammars belong to the engine: sequences with the
     same text share one, with its states and masks.
@@ -33476,6 +34058,7 @@ IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence handle)
         fork->epoch = sequence->epoch;
         if (sequence->grammar)
             sequence->grammar->uses++;
+        ignis__sequence_share_lora(sequence, fork);
         none.id = ignis__pool_publish(&ignis__sequences, fork);
     }
     ignis__sequence_leave(call, sequence);
@@ -33542,6 +34125,30 @@ IGNIS_API ignis_status ignis_sequence_grammar(ignis_sequence handle, const char 
     if (g)
         g->uses++;
     ignis__sequence_leave(call, sequence);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_sequence_set_lora(ignis_sequence handle, ignis_lora lora_handle)
+{
+    static const char call[] = "ignis_sequence_set_lora";
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
+    ignis__lora *lora = sequence && lora_handle.id ? ignis__lora_hold(call, lora_handle) : NULL;
+    bool ok = sequence && (lora || !lora_handle.id);
+    if (ok && lora != sequence->lora && sequence->length > 0)
+        ok = ignis__fail(IGNIS_DIAG_LORA_STATE, call,
+                         "the sequence has %d tokens, which are computed with %s; ignis_sequence_truncate to 0 tokens "
+                         "comes before other adapters",
+                         sequence->length, sequence->lora ? "its adapters" : "no adapters") == IGNIS_OK;
+    if (ok && lora && lora != sequence->lora) {
+        ok = ignis__sequence_take_lora(call, sequence, lora);
+        lora = NULL;
+    } else if (ok && !lora) {
+        ignis__sequence_drop_lora(call, sequence);
+    }
+    if (lora)
+        ignis__lora_drop(call, lora);
+    if (sequence)
+        ignis__sequence_leave(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -33682,10 +34289,12 @@ static ignis__pooled_event *ignis__generate_queue_step(const char *call, ignis__
     if (!continues) {
         ignis__sequence_fill_row(&op, sequence, position, &row);
         ignis__sampling_fill_row(engine, 0, sampling, &row);
+        ignis__sequence_read_lora(&op, sequence);
         ignis__upload_rows(&op, engine->model->dtype, engine->rows, &row, 1);
     }
     ignis__engine_run_step(&op, engine, 1,
-                           ignis__sampling_filters(sampling) ? IGNIS__SAMPLING_FILTERED : IGNIS__SAMPLING_UNFILTERED);
+                           ignis__sampling_filters(sampling) ? IGNIS__SAMPLING_FILTERED : IGNIS__SAMPLING_UNFILTERED,
+                           sequence->lora ? sequence->lora->products : 0);
     if (op.ok)
         event = ignis__event_record(call, engine->device, engine->ahead.stream = op.work.stream);
     op.ok = op.ok && event;
@@ -33726,9 +34335,7 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *sequence,
     else if (alone && (state || !sequence->grammar || !sequence->length) &&
              ignis__engine_decode(call, &sequence, 1, sampling, true, NULL, NULL))
         id = sequence->ids[sequence->length - 1];
-    fails =
-        id == -2 && !alone && !ignis__model_check_no_lora(call, sequence->model); /* checked with a token ahead, too */
-    ok = id == -2 && !alone && !fails;
+    ok = id == -2 && !alone;
     if (ok && !event)
         event = ignis__sampling_check(call, sampling, engine->model->vocab) &&
                         ignis__sequence_has_pages(call, sequence, sequence->length - 1, sequence->length)
@@ -34148,6 +34755,7 @@ IGNIS_API ignis_status ignis_model_warmup(ignis_model handle, const ignis_model_
 #define ignis_lora_save(...) IGNIS__AT(ignis_lora_save(__VA_ARGS__))
 #define ignis_lora_merge(...) IGNIS__AT(ignis_lora_merge(__VA_ARGS__))
 #define ignis_sequence_begin(...) IGNIS__AT(ignis_sequence_begin(__VA_ARGS__))
+#define ignis_sequence_set_lora(...) IGNIS__AT(ignis_sequence_set_lora(__VA_ARGS__))
 #define ignis_sequence_feed(...) IGNIS__AT(ignis_sequence_feed(__VA_ARGS__))
 #define ignis_sequence_next(...) IGNIS__AT(ignis_sequence_next(__VA_ARGS__))
 #define ignis_sequence_next_all(...) IGNIS__AT(ignis_sequence_next_all(__VA_ARGS__))

@@ -562,8 +562,13 @@ static void lora(void)
     ignis_lora adapter = ignis_lora_create(base, &small);
     ignis_model_set_lora(base, adapter); // ignis_model_forward uses it
     int count = ignis_lora_weights(adapter, weights, 512);
-    printf("%d tensors to train\n", count); // give them to an optimizer
-    ignis_lora_save(adapter, "adapter");    // as PEFT writes it
+    printf("%d tensors to train\n", count);           // give them to an optimizer
+    ignis_sequence text = ignis_sequence_begin(base); // is computed with the adapters, too
+    ignis_lora other = ignis_lora_open(base, "adapter");
+    ignis_sequence_set_lora(text, other); // and now with others; with none if there is no handle
+    ignis_sequence_free(text);
+    ignis_lora_free(other);
+    ignis_lora_save(adapter, "adapter"); // as PEFT writes it
     ignis_lora_free(adapter);
     ignis_model_free(base);
 }

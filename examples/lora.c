@@ -3,9 +3,8 @@
 
     The model keeps its weights; some thousand to million numbers beside them learn (Hu et al. 2021, arXiv 2106.09685).
     They go to a folder that Python's PEFT opens, too. The model is a folder as for generate.c; the program shows how it
-    goes on with the text before and after. It may be a GGUF file: weights that are quantised stay so, and take as
-    little memory. Adapters cannot be merged into them, and texts are not drawn with adapters beside the weights, so
-    then the program shows losses alone.
+    goes on with the text before and after: sequences are computed with the adapters beside the weights. It may be a
+    GGUF file: weights that are quantised stay so, and take as little memory.
 
         cc -I. examples/lora.c -o lora -lm -ldl -lpthread
         ./lora SmolLM2-135M book.txt                       # then: adapter folder (adapter), steps (200)
@@ -146,19 +145,13 @@ int main(int argc, char **argv)
     ignis_lora_query(lora, &numbers);
     printf("%lld numbers learn beside %lld, from %d tokens\n", (long long)numbers.parameters,
            (long long)info.parameters, count);
-    if (info.quantised)
-        printf("%lld of the weights are quantised: the adapters stay beside them, and text is not drawn with them\n",
-               (long long)info.quantised);
     sample(model, ids, "before");
     ignis_model_set_lora(model, lora);
     double before = loss_now(model, ids, count, seq); /* a new adapter changes nothing */
     train(model, lora, ids, count, seq, argc > 4 ? atoi(argv[4]) : 200);
     printf("the loss was %.3f, and is %.3f\n", before, loss_now(model, ids, count, seq));
     ignis_lora_save(lora, folder);
-    if (!info.quantised) {
-        ignis_lora_merge(lora); /* into the weights: sequences have them then */
-        sample(model, ids, "after");
-    }
+    sample(model, ids, "after");                  /* the sequence begins with the adapters that are set on the model */
     int failed = ignis_status_last() != IGNIS_OK; /* Ignis has written the reason to stderr */
     if (!failed)
         printf("the adapters are in %s\n", folder);

@@ -150,6 +150,7 @@ extern "C" {
 #include "models/generate/gemv.c"
 #include "models/generate/paged_attention.c"
 #include "models/generate/engine.c"
+#include "models/generate/sequence_lora.c"
 #include "models/generate/fused_step.c"
 #include "models/generate/experts.c"
 #include "models/generate/engine_create.c"

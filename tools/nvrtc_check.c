@@ -672,6 +672,7 @@ static const struct {
     {IGNIS__SOURCE_EXPERTS_PRODUCT_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_EXPERTS_PRODUCT_CU, experts_of_blocks, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, {0, 0, 16}}, /* sm_120; 4 on sm_90 */
+    {IGNIS__SOURCE_LORA_CU, every_float, 0, 0, {0, 0, 16}}, /* sm_75: f64 */
     {IGNIS__SOURCE_GEMV_MMA_CU,
      gemv_mma,
      80,

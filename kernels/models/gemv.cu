@@ -74,10 +74,14 @@ template <int N, bool gated> __device__ inline void product(const ignis__gemv &p
         if (lane != c || c >= live)
             continue;
         const long long at = (first + c) * p.result_row + column;
+        const W *const delta = p.delta ? p.delta + (first + c) * parts * p.result_row + column : nullptr;
         W y = sum[0][c] + (p.bias ? W(p.bias[column]) : W(0));
-        if constexpr (gated)
-            y = (p.kind == IGNIS__GEMV_GELU ? gelu(y) : y * sigmoid(y)) *
-                (sum[1][c] + (p.bias ? W(p.bias[p.n + column]) : W(0)));
+        y = delta ? y + delta[0] : y;
+        if constexpr (gated) {
+            W other = sum[1][c] + (p.bias ? W(p.bias[p.n + column]) : W(0));
+            other = delta ? other + delta[p.n] : other;
+            y = (p.kind == IGNIS__GEMV_GELU ? gelu(y) : y * sigmoid(y)) * other;
+        }
         if (gated || p.kind == IGNIS__GEMV_OUT)
             p.out[at] = T(y);
         else if (p.kind == IGNIS__GEMV_GELU)

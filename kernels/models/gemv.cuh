@@ -130,8 +130,8 @@ __device__ inline int row_of_lanes(int g) { return g / 2 + g % 2 * 4; }
 /*  The epilogue's inputs of a thread, for rows `low` and `high` of the weights and one column. They are loaded while
     the product runs. */
 struct finish_line {
-    float bias[2], sum[2], sine, cosine;
-    T *to; /* IGNIS__GEMV_CACHE: where both results go, half a head apart; or null */
+    float bias[2], sum[2], sine, cosine; /* sum: what the product is added to, or what adapters add to it */
+    T *to;                               /* IGNIS__GEMV_CACHE: where both results go, half a head apart; or null */
 
     /*  Loads what earlier kernels do not write. */
     __device__ void load(const ignis__gemv_mma &p, int low, int high, int c)
@@ -162,10 +162,12 @@ struct finish_line {
     /*  Loads what earlier kernels write. */
     __device__ void load_sum(const ignis__gemv_mma &p, int low, int high, int c)
     {
-        if (p.kind != IGNIS__GEMV_ADD)
+        const float *const from = p.kind == IGNIS__GEMV_ADD ? p.sum : p.delta;
+        if (!from)
             return;
-        sum[0] = low < p.n ? p.sum[c * p.result_row + low] : 0.0f;
-        sum[1] = high < p.n ? p.sum[c * p.result_row + high] : 0.0f;
+        const long long row = c * (p.gated ? 2 : 1) * p.result_row;
+        sum[0] = low < p.n ? from[row + low] : 0.0f;
+        sum[1] = low < p.n && (p.gated || high < p.n) ? from[row + high] : 0.0f;
     }
 
     __device__ void put(const ignis__gemv_mma &p, int low, int high, int c, float a, float b) const
@@ -175,6 +177,10 @@ struct finish_line {
         b += bias[1];
         if (low >= p.n)
             return;
+        if (p.delta) {
+            a += sum[0];
+            b += sum[1];
+        }
         if (p.gated) {
             p.out[row + low] = T((p.kind == IGNIS__GEMV_GELU ? gelu(a) : a * sigmoid(a)) * b);
         } else if (p.kind == IGNIS__GEMV_CACHE) {

@@ -214,12 +214,13 @@ extern "C" __global__ void __launch_bounds__(256)
         row[i] = T((W(row[i]) - mean) * factor * (W(weight[i]) + W(offset)));
 }
 
-/*  Replaces elements by their gelu, by erf (Hendrycks and Gimpel 2016). grid = any number of blocks. */
-extern "C" __global__ void __launch_bounds__(256) ignis_generate_gelu(T *x, long long count)
+/*  Replaces elements by their gelu (Hendrycks and Gimpel 2016), by erf if `exact`, else by tanh. grid = any number of
+    blocks. */
+extern "C" __global__ void __launch_bounds__(256) ignis_generate_gelu(T *x, long long count, int exact)
 {
     ignis_grid_dependency();
     for (long long i = blockIdx.x * 256LL + threadIdx.x; i < count; i += gridDim.x * 256LL)
-        x[i] = T(W(0.5) * W(x[i]) * (W(1) + W(erf(W(x[i]) * W(0.70710678118654752)))));
+        x[i] = exact ? T(W(0.5) * W(x[i]) * (W(1) + W(erf(W(x[i]) * W(0.70710678118654752))))) : T(gelu(W(x[i])));
 }
 
 /*  Multiplies logits by `scale`, and applies a softcap unless it is 0. grid = blocks per row, rows. */
@@ -237,8 +238,7 @@ extern "C" __global__ void __launch_bounds__(256)
 /* --- after the products of prompts ---------------------------------------------------------------------------- */
 
 /*  Writes silu, or gelu, of the first half of each row, times the second half. grid = blocks per row, rows. */
-extern "C" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, int half,
-                                                                       int is_gelu)
+extern "C" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, int half, int is_gelu)
 {
     constexpr int pack = 16 / sizeof(T);
     const T *gates = x + blockIdx.y * 2LL * half, *others = gates + half;

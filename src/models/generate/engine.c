@@ -32,10 +32,10 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *ob
     int i;
     if (entered)
         (void)ignis__device_finish(engine->device);
-    for (i = 0; (entered || lost) && i < 8 * IGNIS__COUNT(engine->steps); i++)
-        if (engine->steps[i / 8][i % 8].capture)
-            ignis__graph_destroy(call, engine->steps[i / 8][i % 8].capture,
-                                 lost ? NULL : engine->steps[i / 8][i % 8].exec);
+    for (i = 0; (entered || lost) && i < 24 * IGNIS__COUNT(engine->steps); i++)
+        if (engine->steps[i / 24][i / 8 % 3][i % 8].capture)
+            ignis__graph_destroy(call, engine->steps[i / 24][i / 8 % 3][i % 8].capture,
+                                 lost ? NULL : engine->steps[i / 24][i / 8 % 3][i % 8].exec);
     if (engine->draws_memory)
         (void)ignis__pinned_chunk_recycle(call, engine->device, engine->draws_memory);
     if (entered)

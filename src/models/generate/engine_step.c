@@ -11,7 +11,7 @@
 typedef struct ignis__layers_pass {
     ignis__op *op;
     ignis__engine *engine;
-    int count, end;
+    int count, end, adapted, layer; /* adapted: products with adapters, as bits */
     bool is_chunk;
     ignis__address keys, values;
     ignis__pre_norm norm;
@@ -46,6 +46,26 @@ static void ignis__engine_multiply(ignis__op *op, ignis__engine *engine, bool is
     if (desc->norm)
         ignis__pre_norm_launch(op, desc->count, desc->x, desc->norm);
     ignis__chunk_gemm(op, desc);
+}
+
+/*  Computes what adapters add to a product of a decode step, before the product: desc->delta. */
+static void ignis__layers_adapt(ignis__layers_pass *pass, int product, ignis__gemv_desc *desc)
+{
+    desc->delta = NULL;
+    if (pass->is_chunk || !(pass->adapted >> product & 1))
+        return;
+    if (desc->norm)
+        ignis__pre_norm_launch(pass->op, pass->count, desc->x, desc->norm);
+    desc->delta = pass->engine->delta;
+    ignis__lora_launch(pass->op, pass->engine, pass->count, pass->layer * IGNIS__LORA_PRODUCTS + product, desc->x,
+                       desc->delta);
+}
+
+/*  Adds what adapters add to a product to its result. */
+static void ignis__layers_add_adapters(ignis__layers_pass *pass, int product, ignis__array *x, ignis__array *out)
+{
+    if (pass->adapted >> product & 1)
+        ignis__lora_launch(pass->op, pass->engine, pass->count, pass->layer * IGNIS__LORA_PRODUCTS + product, x, out);
 }
 
 /*  Replaces the first rows of an array by their sums over the ranks. */
@@ -85,7 +105,7 @@ static void ignis__layers_add_result(ignis__layers_pass *pass, ignis__array *nor
 /*  Multiplies x with weights and adds the result to `sum`; result_norm: a norm of the result first, or NULL. With
     several ranks, each one has a slice of the inner elements: rank 0 adds to the sum, the other ranks replace theirs,
     and a sum over the ranks follows. With many rows and one rank, pass->norm adds the result before the next norm. */
-static void ignis__layers_multiply_add(ignis__layers_pass *pass, ignis__array *x, ignis__array *weights,
+static void ignis__layers_multiply_add(ignis__layers_pass *pass, int product, ignis__array *x, ignis__array *weights,
                                        ignis__array *bias, ignis__array *result_norm)
 {
     ignis__op *op = pass->op;
@@ -96,13 +116,14 @@ static void ignis__layers_multiply_add(ignis__layers_pass *pass, ignis__array *x
     ignis__gemv_kind kind =
         others && !is_chunk && engine->sum->dtype == IGNIS_F32 ? IGNIS__GEMV_LOGITS : IGNIS__GEMV_ADD;
     ignis__gemv_desc desc = {
-        count, kind, false, is_chunk ? engine->gate_up : engine->sum, x, weights, others ? NULL : bias, NULL,
+        count, kind, false, is_chunk ? engine->gate_up : engine->sum, x, weights, others ? NULL : bias, NULL, NULL,
         NULL,  NULL, NULL};
     ignis__address sum = ignis__op_write(op, engine->sum);
     if (engine->result) {
         desc.kind = IGNIS__GEMV_OUT;
         desc.out = engine->result;
         ignis__engine_multiply(op, engine, is_chunk, &desc);
+        ignis__layers_add_adapters(pass, product, x, desc.out);
         ignis__layers_add_result(pass, result_norm);
         return;
     }
@@ -110,6 +131,7 @@ static void ignis__layers_multiply_add(ignis__layers_pass *pass, ignis__array *x
         op->ok = ignis__copy_zeros(&op->work, sum,
                                    count * engine->sum->shape.dim[1] * ignis__dtypes[engine->sum->dtype].size);
     ignis__engine_multiply(op, engine, is_chunk, &desc);
+    ignis__layers_add_adapters(pass, product, x, desc.out);
     pass->norm.other = is_chunk ? engine->gate_up : NULL;
     if (engine->model->parallel.size > 1) {
         ignis__pre_norm_add_pending(op, count, &pass->norm);
@@ -199,6 +221,7 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
     cache->v = pass->paged.v = pass->direct.values = pass->values;
     cache->rest_scale = model->layer[number].rest_scale;
     pass->paged.scale = model->layer[number].attention_scale;
+    ignis__layers_adapt(pass, IGNIS__LORA_QKV, desc);
     pass->direct.frequencies =
         turns ? ignis__op_write(op, engine->rope_table) + (rope == IGNIS__ROPE_LOCAL ? 4 * IGNIS__ROPE_HALF : 0) : 0;
     if (!pass->is_chunk && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 && !(cache->rest_scale > 0) &&
@@ -214,6 +237,8 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
         return;
     }
     ignis__engine_multiply(op, engine, pass->is_chunk, desc);
+    if (pass->is_chunk)
+        ignis__layers_add_adapters(pass, IGNIS__LORA_QKV, desc->x, desc->out);
     cache->q_weight = layer->q_norm && !apart ? ignis__op_read(op, layer->q_norm) : 0;
     cache->k_weight = layer->k_norm && !apart ? ignis__op_read(op, layer->k_norm) : 0;
     if (apart)
@@ -229,7 +254,9 @@ static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_l
     ignis__gemv_desc *desc = &pass->desc;
     long long elements = (long long)pass->count * model->inner;
     ignis__address x;
-    void *params[] = {&x, &elements};
+    const bool apart = pass->is_chunk && pass->adapted >> IGNIS__LORA_UP & 1; /* the activation follows the adapters */
+    int exact = model->exact_gelu;
+    void *params[] = {&x, &elements, &exact};
     desc->kind = (model->gelu && !model->exact_gelu) || model->gelu_gate ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT;
     desc->gated = !model->gelu;
     desc->out = pass->engine->inner;
@@ -238,8 +265,18 @@ static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_l
     desc->bias = layer->up_bias;
     desc->norm = &pass->norm;
     desc->cache = NULL;
+    if (apart) {
+        desc->kind = IGNIS__GEMV_OUT;
+        desc->gated = false;
+        desc->out = model->gelu ? pass->engine->inner : pass->engine->gate_up;
+    }
+    ignis__layers_adapt(pass, IGNIS__LORA_UP, desc);
     ignis__engine_multiply(pass->op, pass->engine, pass->is_chunk, desc);
-    if (!model->exact_gelu)
+    if (apart)
+        ignis__layers_add_adapters(pass, IGNIS__LORA_UP, desc->x, desc->out);
+    if (apart && !model->gelu)
+        ignis__gate_launch(pass->op, pass->count, pass->engine->inner, desc->out, model->inner, model->gelu_gate);
+    if (!model->exact_gelu && !(apart && model->gelu))
         return;
     x = ignis__op_write(pass->op, pass->engine->inner);
     ignis__op_launch_row(pass->op, IGNIS__BUILTIN(GENERATE_GELU), model->dtype,
@@ -262,13 +299,15 @@ static void ignis__layers_experts(ignis__layers_pass *pass, const ignis__engine_
         return;
     if (layer->shared_gate)
         ignis__experts_run_shared_gate(pass->op, pass->engine, layer, pass->count);
-    ignis__layers_multiply_add(pass, pass->engine->inner, layer->down, layer->down_bias, layer->mlp_norm_behind);
+    ignis__layers_multiply_add(pass, IGNIS__LORA_DOWN, pass->engine->inner, layer->down, layer->down_bias,
+                               layer->mlp_norm_behind);
 }
 
 /*  Runs rows through all layers. Leaves their hidden states in `sum`, and their keys and values in the KV cache. end:
     0 if the rows belong to different sequences; else the length of their one sequence after them. is_chunk: as in
-    ignis__engine_multiply. */
-IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, int count, int end, bool is_chunk)
+    ignis__engine_multiply. adapted: products of which some rows have adapters, as bits. */
+IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, int count, int end, bool is_chunk,
+                                         int adapted)
 {
     const ignis__model *model = engine->model;
     const int64_t page = ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size;
@@ -277,11 +316,13 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
     ignis__pre_norm *norm = &pass.norm;
     int i, g;
     ignis__layers_pass_begin(&pass, op, engine, count, end, is_chunk);
+    pass.adapted = adapted;
     for (g = 0; g < IGNIS__PAGE_GROUPS; g++)
         at[g] = engine->caches[g] ? ignis__op_write(op, engine->caches[g]) : 0;
     ignis__embed_rows(op, count, engine);
     for (i = 0; op->ok && i < model->layers; i++) {
         const ignis__engine_layer *layer = &engine->layer[i];
+        pass.layer = i;
         g = model->layer[i].window > 0 && engine->groups[IGNIS__PAGES_OF_WINDOWS].layers ? IGNIS__PAGES_OF_WINDOWS
                                                                                          : IGNIS__PAGES_OF_ALL;
         pass.keys = at[g];
@@ -298,7 +339,8 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
         else
             ignis__paged_attention(op, count, engine->step_rows, model->dtype, &pass.paged);
         if (!model->parallel_blocks)
-            ignis__layers_multiply_add(&pass, engine->attended, layer->o, layer->o_bias, layer->attn_norm_behind);
+            ignis__layers_multiply_add(&pass, IGNIS__LORA_O, engine->attended, layer->o, layer->o_bias,
+                                       layer->attn_norm_behind);
         norm->weight = model->parallel_blocks && !layer->mlp_norm ? layer->attn_norm : layer->mlp_norm;
         norm->bias = model->parallel_blocks && !layer->mlp_norm ? layer->attn_norm_bias : layer->mlp_norm_bias;
         if (layer->router) {
@@ -307,10 +349,12 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
         }
         ignis__layers_expand(&pass, layer);
         if (model->parallel_blocks) { /* the MLP has read the sum */
-            ignis__layers_multiply_add(&pass, engine->attended, layer->o, layer->o_bias, layer->attn_norm_behind);
+            ignis__layers_multiply_add(&pass, IGNIS__LORA_O, engine->attended, layer->o, layer->o_bias,
+                                       layer->attn_norm_behind);
             ignis__pre_norm_add_pending(op, count, norm);
         }
-        ignis__layers_multiply_add(&pass, engine->inner, layer->down, layer->down_bias, layer->mlp_norm_behind);
+        ignis__layers_multiply_add(&pass, IGNIS__LORA_DOWN, engine->inner, layer->down, layer->down_bias,
+                                   layer->mlp_norm_behind);
     }
     ignis__pre_norm_add_pending(op, count, norm);
 }
@@ -402,18 +446,18 @@ static void ignis__engine_launch_single(ignis__op *op, ignis__engine *engine)
 }
 
 /*  Launches a decode step of `count` uploaded rows: logits, then sampling. ready: their hidden states are in `sum`
-    already, so the layers are left out. */
+    already, so the layers are left out. adapted: as in ignis__engine_layers. */
 IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engine, int count,
-                                              ignis__sampling_kind draws, bool ready)
+                                              ignis__sampling_kind draws, bool ready, int adapted)
 {
     ignis__address logits, agreement;
     ignis__pre_norm norm;
     ignis__draw p;
-    bool single = !ready && count == 1 && engine->layer_table;
+    bool single = !ready && count == 1 && engine->layer_table && !adapted;
     if (single)
         ignis__engine_launch_single(op, engine);
     else if (!ready)
-        ignis__engine_layers(op, engine, count, 0, false);
+        ignis__engine_layers(op, engine, count, 0, false, adapted);
     memset(&norm, 0, sizeof norm);
     norm.sum = engine->sum;
     norm.weight = engine->norm;
@@ -431,17 +475,12 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
                                        agreement, ignis__array_bytes(engine->agreement));
     }
     if (!single) {
-        ignis__gemv_desc desc = {count,
-                                 IGNIS__GEMV_LOGITS,
-                                 false,
-                                 engine->rank_logits ? engine->rank_logits : engine->logits,
-                                 engine->normed,
-                                 engine->head,
-                                 NULL,
-                                 engine->dequantised,
-                                 NULL,
-                                 &norm,
-                                 NULL};
+        ignis__gemv_desc desc = {count,          IGNIS__GEMV_LOGITS,
+                                 false,          engine->rank_logits ? engine->rank_logits : engine->logits,
+                                 engine->normed, engine->head,
+                                 NULL,           engine->dequantised,
+                                 NULL,           &norm,
+                                 NULL,           NULL};
         ignis__engine_norm_apart(op, &desc);
         ignis__gemv_run(op, &desc);
     }
@@ -466,33 +505,36 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
 }
 
 /*  Runs a decode step: the first time by launches, later as a captured graph. count is a power of 2. */
-IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine, int count, ignis__sampling_kind draws)
+IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine, int count, ignis__sampling_kind draws,
+                                           int adapted)
 {
     const char *call = op->work.call;
     int number = ignis__log2((uint64_t)count);
     ignis__trace_item item;
     ignis__op captured;
     bool traced, captured_ok;
-    if (engine->steps[draws][number].runs++ == 0) { /* compiles the kernels, which a capture cannot do */
-        ignis__engine_launch_step(op, engine, count, draws, false);
+    if (engine->steps[adapted][draws][number].runs++ == 0) { /* compiles the kernels, which a capture cannot do */
+        ignis__engine_launch_step(op, engine, count, draws, false, adapted);
         return;
     }
-    if (op->ok && !engine->steps[draws][number].exec) {
+    if (op->ok && !engine->steps[adapted][draws][number].exec) {
         op->ok = ignis__device_wait(call, engine->device) && ignis__capture_begin(call, engine->device);
         if (!op->ok)
             return;
-        engine->steps[draws][number].capture = ignis__capturing();
+        engine->steps[adapted][draws][number].capture = ignis__capturing();
         captured_ok = ignis__op_begin_on_device(&captured, call, engine->device);
         if (captured_ok) {
-            ignis__engine_launch_step(&captured, engine, count, draws, false);
+            ignis__engine_launch_step(&captured, engine, count, draws, false, adapted);
             captured_ok = ignis__op_leave(&captured) == IGNIS_OK;
         }
-        engine->steps[draws][number].exec = ignis__capture_end(call, engine->steps[draws][number].capture);
-        op->ok = captured_ok && engine->steps[draws][number].exec;
+        engine->steps[adapted][draws][number].exec =
+            ignis__capture_end(call, engine->steps[adapted][draws][number].capture);
+        op->ok = captured_ok && engine->steps[adapted][draws][number].exec;
         if (!op->ok) {
-            ignis__graph_destroy(call, engine->steps[draws][number].capture, engine->steps[draws][number].exec);
-            engine->steps[draws][number].capture = NULL;
-            engine->steps[draws][number].exec = NULL;
+            ignis__graph_destroy(call, engine->steps[adapted][draws][number].capture,
+                                 engine->steps[adapted][draws][number].exec);
+            engine->steps[adapted][draws][number].capture = NULL;
+            engine->steps[adapted][draws][number].exec = NULL;
         }
     }
     op->ok = op->ok && ignis__graph_launchable(call, engine->device, op->work.stream);
@@ -500,8 +542,8 @@ IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine,
         return;
     traced = ignis__profiling() &&
              ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, engine->device, op->work.stream, NULL, "graph");
-    op->ok =
-        !IGNIS__CUDA_FAILED(call, engine->device, cuGraphLaunch, (engine->steps[draws][number].exec, op->work.stream));
+    op->ok = !IGNIS__CUDA_FAILED(call, engine->device, cuGraphLaunch,
+                                 (engine->steps[adapted][draws][number].exec, op->work.stream));
     if (traced)
         (void)ignis__trace_close(&item, op->ok);
 }

@@ -69,6 +69,7 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc 
     }
     p.x = p.norm_of ? 0 : ignis__op_read(op, desc->x);
     p.out = p.sum = p.logits = ignis__op_write(op, desc->out);
+    p.delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
     p.result_row = desc->out->shape.dim[1];
     ignis__cost(-1, 2.0 * (double)desc->count * (double)desc->weights->numel, (int)desc->weights->dtype);
     if (number > 1 && ignis__gemv_cluster_dense(op, &p, desc->weights))
@@ -118,6 +119,7 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_d
         p.scales = p.x + (ignis__address)(ignis__ceil_div(desc->count, 8) * 8 * units * 256);
     }
     product->out = product->sum = product->logits = ignis__op_write(op, desc->out);
+    product->delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
     product->result_row = desc->out->shape.dim[1];
     ignis__cost(-1, 2.0 * (double)desc->count * (double)(ignis__blocks_rows(blocks) * product->k), (int)desc->x->dtype);
     /* gated weights have one part */
@@ -181,6 +183,7 @@ IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, const ignis__gemv_desc *desc)
         desc->weights->blocks.count ? ignis__op_write(op, desc->dequantised) : ignis__op_read(op, desc->weights);
     p.bias = desc->bias ? ignis__op_read(op, desc->bias) : 0;
     p.out = p.sum = p.logits = to;
+    p.delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
     p.k = ignis__weight_columns(desc->weights);
     p.result_row = desc->out->shape.dim[1];
     p.rows = desc->count;
@@ -198,6 +201,7 @@ IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, const ignis__gemv_desc *desc)
             op, builtin, desc->x->dtype, NULL,
             ignis__launch_grid(ignis__ceil_div(p.n, 4), ignis__ceil_div(desc->count, columns), 1, 128, 1, 0), params);
         p.bias += p.bias ? (ignis__address)(some * ignis__dtypes[desc->x->dtype].size) : 0;
+        p.delta += p.delta ? (ignis__address)(some * ignis__dtypes[desc->delta->dtype].size) : 0;
         p.out = p.sum = p.logits = p.out + (ignis__address)(some * ignis__dtypes[desc->out->dtype].size);
     }
 }
@@ -223,14 +227,22 @@ static bool ignis__gemm_supports_paired(ignis__op *op, const ignis__product *pro
            ignis__variant_exists(op->work.device, IGNIS__BUILTIN(GEMM_HOPPER), dtype, define);
 }
 
+/*  Writes silu, or gelu, of the first half of each row of `from`, times the second half. */
+IGNIS__PRIVATE void ignis__gate_launch(ignis__op *op, int64_t rows, ignis__array *out, ignis__array *from, int half,
+                                       int is_gelu)
+{
+    ignis__address result = ignis__op_write(op, out), gates = ignis__op_write(op, from);
+    void *params[] = {&result, &gates, &half, &is_gelu};
+    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_GATE), out->dtype, NULL,
+                     ignis__launch_grid(ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), rows, 1, 256, 1, 0), params);
+}
+
 /*  Multiplies the rows of a chunk with weights, by the kernels of ignis_matmul. */
 IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, const ignis__gemv_desc *desc)
 {
-    ignis__address result, from;
     ignis__epilogue epilogue;
     ignis__product product;
-    int half = (int)(ignis__weight_rows(desc->weights) / 2), is_gelu = desc->kind == IGNIS__GEMV_GELU;
-    void *gate[] = {&result, &from, &half, &is_gelu};
+    const bool is_gelu = desc->kind == IGNIS__GEMV_GELU;
     ignis__array *weights = desc->weights;
     bool gated = desc->gated;
     memset(&product, 0, sizeof product);
@@ -256,11 +268,6 @@ IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, const ignis__gemv_desc *des
     if (op->ok)
         (void)ignis__gemm_run(op, &product, gated ? desc->gate_up : desc->out, desc->x, weights, &epilogue);
     ignis__op_free_made(op, 0);
-    if (!gated)
-        return;
-    result = ignis__op_write(op, desc->out);
-    from = ignis__op_write(op, desc->gate_up);
-    ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_GATE), desc->x->dtype, NULL,
-                     ignis__launch_grid(ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), product.m, 1, 256, 1, 0),
-                     gate);
+    if (gated)
+        ignis__gate_launch(op, product.m, desc->out, desc->gate_up, (int)(product.n / 2), is_gelu);
 }

@@ -23,10 +23,12 @@ static ignis__pooled_event *ignis__generate_queue_step(const char *call, ignis__
     if (!continues) {
         ignis__sequence_fill_row(&op, sequence, position, &row);
         ignis__sampling_fill_row(engine, 0, sampling, &row);
+        ignis__sequence_read_lora(&op, sequence);
         ignis__upload_rows(&op, engine->model->dtype, engine->rows, &row, 1);
     }
     ignis__engine_run_step(&op, engine, 1,
-                           ignis__sampling_filters(sampling) ? IGNIS__SAMPLING_FILTERED : IGNIS__SAMPLING_UNFILTERED);
+                           ignis__sampling_filters(sampling) ? IGNIS__SAMPLING_FILTERED : IGNIS__SAMPLING_UNFILTERED,
+                           sequence->lora ? sequence->lora->products : 0);
     if (op.ok)
         event = ignis__event_record(call, engine->device, engine->ahead.stream = op.work.stream);
     op.ok = op.ok && event;
@@ -67,9 +69,7 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *sequence,
     else if (alone && (state || !sequence->grammar || !sequence->length) &&
              ignis__engine_decode(call, &sequence, 1, sampling, true, NULL, NULL))
         id = sequence->ids[sequence->length - 1];
-    fails =
-        id == -2 && !alone && !ignis__model_check_no_lora(call, sequence->model); /* checked with a token ahead, too */
-    ok = id == -2 && !alone && !fails;
+    ok = id == -2 && !alone;
     if (ok && !event)
         event = ignis__sampling_check(call, sampling, engine->model->vocab) &&
                         ignis__sequence_has_pages(call, sequence, sequence->length - 1, sequence->length)

@@ -44,10 +44,12 @@ typedef struct ignis_sequence_info {
     sequences of ignis_model_desc.context tokens. More sequences are possible if they are shorter, or share their
     beginning. Layers with a window have pages of their own: a sequence keeps those of its window and of 64 tokens
     before it, up to a multiple of 64 tokens.
+    The sequence is computed with the adapters that are set on the model (ignis_model_set_lora), as by
+    ignis_sequence_set_lora.
     Returns: the sequence, or no handle.
     Errors: FREED, UNSUPPORTED (this thread captures a graph; an encoder; heads of more than 256 elements or not a
-    multiple of 8; more than 2^19 tokens; a cache_dtype that is not the model's), MEMORY (also if the device has no
-    memory for the KV cache), LIBRARY, COMPILE, CUDA.
+    multiple of 8; more than 2^19 tokens; a cache_dtype that is not the model's; adapters of a rank above 512), MEMORY
+    (also if the device has no memory for the KV cache), LIBRARY, COMPILE, CUDA.
     Ownership: the caller frees it with ignis_sequence_free. It keeps the model's memory alive.
     Threads: any; calls for sequences of one model wait for each other. With ignis_model_desc.parallel all ranks make
     the same calls in the same order. Calls that compute then also fail with MISMATCH if ranks disagree, TIMEOUT if a
@@ -55,14 +57,27 @@ typedef struct ignis_sequence_info {
     Streams: the first one works on the current stream of the model's device. */
 IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
 
+/*  ignis_sequence_set_lora - compute a sequence with adapters beside the weights; no handle: without adapters
+    Each sequence of a model can have its own, also over quantised weights. One decode step computes all of them: the
+    weights are read once, and a text has the same bits alone and in any batch. A step takes the values that A and B
+    have then; keys and values of earlier tokens stay. Forks have the same adapters. The first adapters of a model take
+    memory: 4 bytes, or 8 in f64, for 786432 elements, and for each row of a step and each column of its widest
+    product. Steps with adapters are graphs of their own, and not the single launches of ignis_sequence_next.
+    Returns: IGNIS_OK, or the reason; then the sequence is as it was.
+    Errors: FREED, ARGUMENT (adapters of another model, or merged ones; the sequence has tokens and other adapters),
+    UNSUPPORTED (this thread captures a graph; a rank above 512), MEMORY, LIBRARY, COMPILE, CUDA.
+    Ownership: the adapters cannot be freed or merged while sequences have them.
+    Threads: any. Streams: works on the current stream of the model's device. */
+IGNIS_API ignis_status ignis_sequence_set_lora(ignis_sequence sequence, ignis_lora lora);
+
 /*  ignis_sequence_feed - append tokens, and compute their keys and values
     They are computed now, in chunks of 512. Chunks of more than 64 tokens take the kernels of ignis_matmul and
     ignis_sdpa, which are many times faster and round differently. Of fewer tokens, the last one is computed when its
     logits are needed.
     Returns: IGNIS_OK, or the reason; then the sequence is as it was.
     Errors: FREED, ARGUMENT (null; a count below 0; an id that the model does not have; more tokens than the context),
-    MEMORY (the KV cache is full; the message has the numbers), UNSUPPORTED (this thread captures a graph; adapters
-    are set), LIBRARY, COMPILE, CUDA.
+    MEMORY (the KV cache is full; the message has the numbers), UNSUPPORTED (this thread captures a graph),
+    LIBRARY, COMPILE, CUDA.
     Ownership: ids may be reused when the call returns.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
 IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count);
@@ -77,7 +92,7 @@ IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_
     Returns: the token; -1 on failure, and then the sequence is as it was.
     Errors: FREED, ARGUMENT (no token yet; the context is full; a value of sampling out of its range; no token can be
     sampled because all are forbidden, or because no logit is a number above minus infinity), MEMORY (the KV cache is
-    full), UNSUPPORTED (this thread captures a graph; adapters are set), LIBRARY, COMPILE, CUDA.
+    full), UNSUPPORTED (this thread captures a graph), LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
 IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling);
@@ -99,7 +114,7 @@ IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, 
     count: the number of tokens of the model.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (null; no token yet; another count), MEMORY (the KV cache is full), UNSUPPORTED (this
-    thread captures a graph; adapters are set), LIBRARY, COMPILE, CUDA.
+    thread captures a graph), LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
 IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence sequence, float *logits, int count);

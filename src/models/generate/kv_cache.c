@@ -114,6 +114,7 @@ IGNIS__PRIVATE void ignis__sequence_fill_row(ignis__op *op, ignis__sequence *seq
     row->pages = ignis__op_write(op, sequence->pages_on_device);
     row->position = position;
     row->penalty = 1;
+    row->adapters = sequence->lora ? ignis__op_read(op, sequence->lora->table) : 0;
 }
 
 /*  Runs `count` tokens of a sequence, from `first` on, through all layers. in_chunk[first] says whether as a chunk of a
@@ -123,8 +124,10 @@ IGNIS__PRIVATE void ignis__sequence_run_chunk(ignis__op *op, ignis__sequence *se
     ignis__engine *engine = sequence->engine;
     ignis__generate_row row;
     ignis__sequence_fill_row(op, sequence, first, &row);
+    ignis__sequence_read_lora(op, sequence);
     ignis__upload_rows_from(op, engine->model->dtype, engine->rows, &row, count);
-    ignis__engine_layers(op, engine, count, first + count, sequence->in_chunk[first]);
+    ignis__engine_layers(op, engine, count, first + count, sequence->in_chunk[first],
+                         sequence->lora ? sequence->lora->products : 0);
 }
 
 /*  Computes the tokens of a stale sequence again, each in a chunk or not as before, so that all bits are the same. */
@@ -172,7 +175,7 @@ static bool ignis__sequence_fill_cache(const char *call, ignis__sequence *sequen
     ignis__engine *engine = sequence->engine;
     ignis__op op;
     int count = 0;
-    if (!ignis__model_check_no_lora(call, sequence->model) || !ignis__op_begin_on_device(&op, call, engine->device))
+    if (!ignis__op_begin_on_device(&op, call, engine->device))
         return false;
     ignis__sequence_refill(&op, sequence);
     op.ok = op.ok && ignis__sequence_has_pages(call, sequence, sequence->cached, sequence->length);

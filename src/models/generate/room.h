@@ -16,9 +16,6 @@
 #include "../weights/room.h"
 #include "../lora/room.h"
 
-/*  A type of >>lora, whose parts come later. */
-struct ignis__lora;
-
 /*  Limits that kernels of kernels/models know, too. */
 enum {
     IGNIS__BIASES = 512,        /* logit biases of a row */
@@ -34,6 +31,7 @@ enum {
 #include "../../shared/models/gemv.h"
 #include "../../shared/models/experts.h"
 #include "../../shared/models/fused_step.h"
+#include "../../shared/models/lora.h"
 
 /*  The kinds of sampling of a step: none; a token for each row; the same where top k, top p or min p filter some
     rows. */
@@ -63,7 +61,8 @@ typedef struct ignis__gemv_desc {
     ignis__array *dequantised, *gate_up;
     const ignis__pre_norm *norm; /* makes x first; NULL if x is ready */
     const ignis__gemv_mma
-        *cache; /* of IGNIS__GEMV_CACHE: the rows, keys, values, frequencies and head counts; or NULL */
+        *cache;          /* of IGNIS__GEMV_CACHE: the rows, keys, values, frequencies and head counts; or NULL */
+    ignis__array *delta; /* what adapters add to the product of each row, not in a chunk; or NULL */
 } ignis__gemv_desc;
 
 typedef struct ignis__engine_layer {
@@ -113,10 +112,12 @@ typedef struct ignis__engine {
        does not run the steps. step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks.
        result: of attention or MLP before it is added, if it is scaled or normalised first; else NULL. router_logits to
        expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their shares and their
-       inner elements; else NULL. */
+       inner elements; else NULL. shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has
+       adapters. */
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
-        *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner, *agreement;
+        *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner, *shrunk,
+        *delta, *agreement;
     int context, step_rows, splits, step_types;
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
@@ -135,10 +136,11 @@ typedef struct ignis__engine {
     struct {
         int runs;
         ignis__capture *capture;
-        void *exec;                /* a CUgraphExec; NULL until it is captured */
-    } steps[3][8];                 /* by ignis__sampling_kind, for 1, 2, 4 ... rows */
-    ignis__vocabulary *vocabulary; /* for grammars; NULL until the first one */
-    ignis__grammar *grammars;      /* grammars in use and a few unused ones, latest first */
+        void *exec;                           /* a CUgraphExec; NULL until it is captured */
+    } steps[1 << IGNIS__LORA_PRODUCTS][3][8]; /* by products with adapters as bits, by ignis__sampling_kind, for 1, 2,
+                                                 4 ... rows */
+    ignis__vocabulary *vocabulary;            /* for grammars; NULL until the first one */
+    ignis__grammar *grammars;                 /* grammars in use and a few unused ones, latest first */
     uint64_t grammars_made, masks_used;
     int mask_count; /* masks that `masks` has room for */
     ignis__engine_mask *mask;
@@ -148,6 +150,7 @@ struct ignis__sequence {
     ignis__slot slot;
     ignis__model *model;   /* held */
     ignis__engine *engine; /* the engine's lock guards all below */
+    ignis__lora *lora;     /* the adapters that it is computed with, held; or NULL */
     int32_t *ids;          /* of context + 1 tokens */
     /* of each token: it was computed in a chunk of more than IGNIS__STEP_ROWS rows */
     bool *in_chunk;
@@ -222,6 +225,8 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dty
 IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc *desc);
 IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_desc *desc);
 IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, const ignis__gemv_desc *desc);
+IGNIS__PRIVATE void ignis__gate_launch(ignis__op *op, int64_t rows, ignis__array *out, ignis__array *from, int half,
+                                       int is_gelu);
 IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, const ignis__gemv_desc *desc);
 
 /* paged_attention.c */
@@ -263,11 +268,21 @@ IGNIS__PRIVATE void ignis__experts_run_shared_gate(ignis__op *op, ignis__engine 
 /* engine_create.c */
 IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, const ignis__model *model);
 
+/* sequence_lora.c */
+IGNIS__PRIVATE void ignis__lora_launch(ignis__op *op, const ignis__engine *engine, int count, int product,
+                                       ignis__array *x, ignis__array *out);
+IGNIS__PRIVATE void ignis__sequence_read_lora(ignis__op *op, const ignis__sequence *sequence);
+IGNIS__PRIVATE bool ignis__sequence_take_lora(const char *call, ignis__sequence *sequence, ignis__lora *lora);
+IGNIS__PRIVATE void ignis__sequence_share_lora(const ignis__sequence *sequence, ignis__sequence *fork);
+IGNIS__PRIVATE void ignis__sequence_drop_lora(const char *call, ignis__sequence *sequence);
+
 /* engine_step.c */
-IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, int count, int end, bool is_chunk);
+IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, int count, int end, bool is_chunk,
+                                         int adapted);
 IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engine, int count,
-                                              ignis__sampling_kind draws, bool ready);
-IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine, int count, ignis__sampling_kind draws);
+                                              ignis__sampling_kind draws, bool ready, int adapted);
+IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine, int count, ignis__sampling_kind draws,
+                                           int adapted);
 
 /* grammar_mask.c */
 IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const char *call, ignis__sequence *sequence);
@@ -277,6 +292,7 @@ IGNIS__PRIVATE int ignis__sequence_upload_mask(ignis__op *op, ignis__sequence *s
 /* sequence.c */
 IGNIS__PRIVATE void ignis__page_drop(ignis__page_group *group, int page);
 IGNIS__PRIVATE void ignis__sequence_drop_pages(ignis__sequence *sequence);
+IGNIS__PRIVATE void ignis__sequence_clear(const char *call, ignis__sequence *sequence);
 IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequence);
 IGNIS__PRIVATE void ignis__sequences_close(const char *call);
 IGNIS__PRIVATE void ignis__engine_settle(const char *call, ignis__engine *engine);

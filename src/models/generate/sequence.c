@@ -25,11 +25,9 @@ IGNIS__PRIVATE void ignis__sequence_drop_pages(ignis__sequence *sequence)
     }
 }
 
-/*  Drops a hold; the last one destroys the sequence and returns its pages. */
-IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequence)
+/*  Frees what a sequence owns, returns its pages, and recycles the slot. */
+IGNIS__PRIVATE void ignis__sequence_clear(const char *call, ignis__sequence *sequence)
 {
-    if (!ignis__pool_drop(sequence))
-        return;
     ignis__mutex_lock(&sequence->engine->lock);
     if (sequence->grammar)
         sequence->grammar->uses--;
@@ -44,8 +42,16 @@ IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequ
     ignis__free(sequence->ids);
     ignis__free(sequence->tables[0].page);
     ignis__free(sequence->in_chunk);
+    ignis__sequence_drop_lora(call, sequence);
     ignis__model_drop(call, sequence->model);
     ignis__pool_recycle(&ignis__sequences, sequence);
+}
+
+/*  Drops a hold; the last one destroys the sequence. */
+IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequence)
+{
+    if (ignis__pool_drop(sequence))
+        ignis__sequence_clear(call, sequence);
 }
 
 /*  Reports all live sequences at ignis_shutdown, and ends them before graphs, as they hold some. */

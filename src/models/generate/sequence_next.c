@@ -39,13 +39,16 @@ IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__mo
     return NULL;
 }
 
-/*  Makes a sequence of a model, and the model's engine if this is the first one. */
+/*  Makes a sequence of a model, and the model's engine if this is the first one. It is computed with the adapters that
+    are set on the model. */
 IGNIS__PRIVATE ignis_sequence ignis__sequence_new(const char *call, ignis_model handle)
 {
     ignis_sequence none = IGNIS__ZERO;
     ignis__model *model = ignis__model_hold(call, handle);
     ignis__sequence *sequence = NULL;
     ignis__engine *engine = NULL;
+    ignis__lora *lora;
+    bool ok = true;
     if (!model)
         return none;
     if (!ignis__capture_refuses(call)) {
@@ -59,10 +62,19 @@ IGNIS__PRIVATE ignis_sequence ignis__sequence_new(const char *call, ignis_model 
     }
     if (engine)
         sequence = ignis__sequence_make(call, model, engine);
-    if (!sequence)
+    if (!sequence) {
         ignis__model_drop(call, model);
-    else
+        return none;
+    }
+    if ((lora = ignis__model_lora(model)) != NULL) {
+        ignis__engine_lock(call, engine);
+        ok = ignis__sequence_take_lora(call, sequence, lora);
+        ignis__mutex_unlock(&engine->lock);
+    }
+    if (ok)
         none.id = ignis__pool_publish(&ignis__sequences, sequence);
+    else
+        ignis__sequence_clear(call, sequence);
     return none;
 }
 

@@ -1,4 +1,4 @@
-/*  models/generate/sequence_query.c - properties of a sequence; truncation, forks, grammars
+/*  models/generate/sequence_query.c - properties of a sequence; truncation, forks, grammars, adapters
 
     A fork shares all pages until one of both writes to a page. Grammars belong to the engine: sequences with the
     same text share one, with its states and masks.
@@ -120,6 +120,7 @@ IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence handle)
         fork->epoch = sequence->epoch;
         if (sequence->grammar)
             sequence->grammar->uses++;
+        ignis__sequence_share_lora(sequence, fork);
         none.id = ignis__pool_publish(&ignis__sequences, fork);
     }
     ignis__sequence_leave(call, sequence);
@@ -186,6 +187,30 @@ IGNIS_API ignis_status ignis_sequence_grammar(ignis_sequence handle, const char 
     if (g)
         g->uses++;
     ignis__sequence_leave(call, sequence);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_sequence_set_lora(ignis_sequence handle, ignis_lora lora_handle)
+{
+    static const char call[] = "ignis_sequence_set_lora";
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
+    ignis__lora *lora = sequence && lora_handle.id ? ignis__lora_hold(call, lora_handle) : NULL;
+    bool ok = sequence && (lora || !lora_handle.id);
+    if (ok && lora != sequence->lora && sequence->length > 0)
+        ok = ignis__fail(IGNIS_DIAG_LORA_STATE, call,
+                         "the sequence has %d tokens, which are computed with %s; ignis_sequence_truncate to 0 tokens "
+                         "comes before other adapters",
+                         sequence->length, sequence->lora ? "its adapters" : "no adapters") == IGNIS_OK;
+    if (ok && lora && lora != sequence->lora) {
+        ok = ignis__sequence_take_lora(call, sequence, lora);
+        lora = NULL;
+    } else if (ok && !lora) {
+        ignis__sequence_drop_lora(call, sequence);
+    }
+    if (lora)
+        ignis__lora_drop(call, lora);
+    if (sequence)
+        ignis__sequence_leave(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
 }
 

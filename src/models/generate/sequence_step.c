@@ -45,7 +45,7 @@ static void ignis__engine_decode_batch(ignis__op *op, ignis__sequence *const *se
     const int64_t row = engine->sum->shape.dim[1] * ignis__dtypes[engine->sum->dtype].size;
     ignis__sampling_kind kind = samples ? IGNIS__SAMPLING_UNFILTERED : IGNIS__SAMPLING_NONE;
     uint32_t hash = 0;
-    int width = ready ? batch : 1, i;
+    int width = ready ? batch : 1, adapted = 0, i;
     while (width < batch) /* graphs exist for powers of 2 */
         width *= 2;
     memset(rows, 0, sizeof rows);
@@ -59,6 +59,9 @@ static void ignis__engine_decode_batch(ignis__op *op, ignis__sequence *const *se
             kind = IGNIS__SAMPLING_FILTERED;
         ignis__sequence_fill_row(op, sequence, sequence->length - 1, &rows[i]);
         ignis__sampling_fill_row(engine, i, desc, &rows[i]);
+        if (i == 0 || sequence->lora != sequences[of[i - 1]]->lora)
+            ignis__sequence_read_lora(op, sequence);
+        adapted |= sequence->lora ? sequence->lora->products : 0;
         if (samples && desc->bias_count)
             op->ok = op->ok && ignis__copy_from_host(
                                    &op->work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *desc->biases,
@@ -76,9 +79,9 @@ static void ignis__engine_decode_batch(ignis__op *op, ignis__sequence *const *se
         ignis__engine_upload_agreement(
             op, engine, hash = ignis__engine_agreement_hash(engine, sequences, of, batch, sampling, samples));
     if (ready)
-        ignis__engine_launch_step(op, engine, batch, kind, true);
+        ignis__engine_launch_step(op, engine, batch, kind, true, 0);
     else
-        ignis__engine_run_step(op, engine, width, kind);
+        ignis__engine_run_step(op, engine, width, kind, adapted);
     if (engine->model->parallel.size > 1)
         op->ok = ignis__engine_check_agreement(op, engine, hash);
     if (samples)
@@ -99,6 +102,15 @@ static void ignis__engine_decode_batch(ignis__op *op, ignis__sequence *const *se
     }
 }
 
+/*  Adds a sequence to the `batch` numbers in `of`, after the others with its adapters: adjacent rows read them once. */
+static void ignis__engine_add_row(ignis__sequence *const *sequences, int *of, int batch, int number)
+{
+    const uintptr_t lora = (uintptr_t)sequences[number]->lora;
+    for (; batch > 0 && (uintptr_t)sequences[of[batch - 1]]->lora > lora; batch--)
+        of[batch] = of[batch - 1];
+    of[batch] = number;
+}
+
 /*  Runs one decode step of sequences of one locked engine. draws: also samples and appends a token for each. logits:
     receives those of the first sequence, or NULL. drawn: receives the tokens, or NULL; the entries of sequences
     without a token are not written. Checks everything before anything changes. */
@@ -110,8 +122,6 @@ IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *cons
     ignis__op op;
     int of[IGNIS__STEP_ROWS], pass, next, batch, i;
     bool all = true;
-    if (!ignis__model_check_no_lora(call, sequences[0]->model))
-        return false;
     for (i = 0; i < count; i++) {
         ignis__sequence *sequence = sequences[i];
         if (sequence->length == 0)
@@ -140,7 +150,7 @@ IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *cons
         for (next = 0; op.ok && next < count;) {
             for (batch = 0; next < count && batch < engine->step_rows; next++)
                 if (ignis__sequence_ends_in_chunk(sequences[next]) == (pass == 0))
-                    of[batch++] = next;
+                    ignis__engine_add_row(sequences, of, batch++, next);
             if (batch > 0)
                 ignis__engine_decode_batch(&op, sequences, of, batch, pass == 0, sampling, samples, logits);
         }

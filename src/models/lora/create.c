@@ -56,8 +56,9 @@ IGNIS__COLD IGNIS__PRIVATE ignis__lora *ignis__lora_make(const char *call, ignis
     ignis__models_close_by(IGNIS__CLOSE_LORAS, ignis__loras_close);
     memcpy((char *)lora + sizeof lora->slot, (const char *)read + sizeof read->slot, sizeof *lora - sizeof lora->slot);
     lora->model = model;
-    lora->count = lora->merged = 0;
+    lora->count = lora->sequences = lora->merged = 0;
     lora->merging = false;
+    lora->table = NULL;
     lora->adapters = (ignis__adapter *)ignis__alloc(((size_t)count + 1) * sizeof *lora->adapters);
     lora->layer_first = (int *)ignis__alloc(((size_t)model->layers + 1) * sizeof *lora->layer_first);
     ok = lora->adapters && lora->layer_first;

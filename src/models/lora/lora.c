@@ -3,8 +3,9 @@
 
    A row of the model's table names the product of an adapter. If several rows are one weight, the adapter
    adds to its own columns of the result. Adapters hold their model. The model refers to the adapters that are
-   set without holding them: they are taken off when they are freed.
-   May use: >>model, >>op. Locks: the model's slot.lock guards model->lora, lora->merging and lora->merged.
+   set without holding them: they are taken off when they are freed. Sequences hold their adapters, and count in
+   lora->sequences, so that they are not freed before.
+   May use: >>model, >>op. Locks: the model's slot.lock guards model->lora, lora->sequences, merging and merged.
    =============================================================================================================== */
 
 #include "room.h"
@@ -19,13 +20,18 @@ IGNIS__PRIVATE ignis__lora *ignis__lora_hold(const char *call, ignis_lora handle
 /*  Frees what adapters own, and recycles the slot. */
 IGNIS__PRIVATE void ignis__lora_clear(const char *call, ignis__lora *lora)
 {
-    int i;
+    int i, j;
     for (i = 0; lora->adapters && i < lora->count; i++) {
+        for (j = 0; j < 2; j++)
+            if (lora->adapters[i].arrays[j])
+                ignis__array_drop(call, lora->adapters[i].arrays[j]);
         ignis__tensor_discard(call, lora->adapters[i].a);
         ignis__tensor_discard(call, lora->adapters[i].b);
     }
     ignis__free(lora->adapters);
     ignis__free(lora->layer_first);
+    if (lora->table)
+        ignis__array_unclaim(call, lora->table);
     ignis__model_drop(call, lora->model);
     ignis__pool_recycle(&ignis__loras, lora);
 }
@@ -36,14 +42,13 @@ IGNIS__PRIVATE void ignis__lora_drop(const char *call, ignis__lora *lora)
         ignis__lora_clear(call, lora);
 }
 
-/*  Ends the handle of held adapters, and takes them off their model. False if another thread has done so. */
+/*  Ends the handle of held adapters, and takes them off their model, whose lock the caller holds. False if another
+    thread has done so. */
 IGNIS__PRIVATE bool ignis__lora_end(ignis__lora *lora)
 {
     bool live = ignis__handle_kill(lora);
-    ignis__mutex_lock(&lora->model->slot.lock);
     if (lora->model->lora == lora)
         lora->model->lora = NULL;
-    ignis__mutex_unlock(&lora->model->slot.lock);
     return live;
 }
 
@@ -60,19 +65,13 @@ IGNIS__PRIVATE ignis__lora *ignis__model_lora(ignis__model *model)
     return lora;
 }
 
-/*  Checks that no adapters are set, as sequences do not support them. False, and reported, if some are. */
-IGNIS__PRIVATE bool ignis__model_check_no_lora(const char *call, ignis__model *model)
+/*  Returns why a model is not computed with adapters; NULL if it can be. The caller holds the model's lock. */
+IGNIS__PRIVATE const char *ignis__lora_unusable(const ignis__lora *lora, const ignis__model *model)
 {
-    bool plain;
-    ignis__mutex_lock(&model->slot.lock);
-    plain = !model->lora;
-    ignis__mutex_unlock(&model->slot.lock);
-    if (!plain)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "the model has adapters, which sequences are not computed with; ignis_lora_merge makes them part "
-                    "of its weights, "
-                    "ignis_model_set_lora without a handle takes them off");
-    return plain;
+    return lora->model != model ? "the adapters were made for another model"
+           : lora->merging || lora->merged
+               ? "the adapters are part of the model's weights, into which ignis_lora_merge has added them"
+               : NULL;
 }
 
 /*  Reports all live adapters at ignis_shutdown, and ends them before the models. */
@@ -83,7 +82,9 @@ IGNIS__PRIVATE void ignis__loras_close(const char *call)
     while ((lora = (ignis__lora *)ignis__pool_next(&ignis__loras, &index)) != NULL) {
         ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "LoRA: %d adapters of rank %d on device %d", lora->count,
                            lora->rank, (int)(lora->model->device - ignis__devices));
+        ignis__mutex_lock(&lora->model->slot.lock);
         (void)ignis__lora_end(lora);
+        ignis__mutex_unlock(&lora->model->slot.lock);
         ignis__lora_drop(call, lora);
     }
 }

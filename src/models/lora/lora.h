@@ -26,6 +26,7 @@ typedef struct ignis_lora_info {
     double alpha, dropout, scale;
     bool rslora;
     bool set, merged; /* set on the model by ignis_model_set_lora; merged into its weights by ignis_lora_merge */
+    int sequences;    /* that are computed with them */
     ignis_dtype dtype;
     int64_t parameters; /* elements of all A and B */
 } ignis_lora_info;
@@ -58,11 +59,10 @@ IGNIS_API ignis_lora ignis_lora_create(ignis_model model, const ignis_lora_desc 
 IGNIS_API ignis_lora ignis_lora_open(ignis_model model, const char *folder);
 
 /*  ignis_model_set_lora - let ignis_model_forward use adapters, in place of those before; no handle: none
-    Sequences (>>generate) do not support them: while adapters are set, calls that compute tokens fail with
-    IGNIS_ERROR_UNSUPPORTED. Merge the adapters first, or set none.
+    Sequences (>>generate) that begin from now on have them, too; those that exist keep theirs.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (adapters of another model, or merged ones).
-    Ownership: unchanged; freeing the adapters takes them off.
+    Ownership: unchanged; freeing the adapters takes them off the model.
     Threads: any; a forward that runs keeps the adapters it began with. */
 IGNIS_API ignis_status ignis_model_set_lora(ignis_model model, ignis_lora lora);
 
@@ -99,8 +99,8 @@ IGNIS_API ignis_status ignis_lora_save(ignis_lora lora, const char *folder);
     the model, and can still be saved.
     Returns: IGNIS_OK, or the reason; after a failure some weights may be merged, and another call continues
     with the others.
-    Errors: FREED, ARGUMENT (merged already, or by another thread now), UNSUPPORTED (this thread captures a
-    graph; the model has quantised weights), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (merged already, or by another thread now; sequences have them), UNSUPPORTED (this
+    thread captures a graph; the model has quantised weights), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any, while no other one uses the model. Streams: works on the current stream of the model's
     device, and waits for it. */
@@ -108,7 +108,7 @@ IGNIS_API ignis_status ignis_lora_merge(ignis_lora lora);
 
 /*  ignis_lora_free - free adapters, and take them off their model
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED.
+    Errors: FREED, ARGUMENT (sequences have them).
     Ownership: the handle and those of A and B are stale afterwards. The tape keeps those that it needs until
     ignis_backward or ignis_tape_clear.
     Threads: any. A call of another thread that is using them ends normally; A and B are stale after it. */

@@ -12,13 +12,10 @@ IGNIS_API ignis_status ignis_model_set_lora(ignis_model handle, ignis_lora lora_
     ignis__lora *lora = model && lora_handle.id ? ignis__lora_hold(call, lora_handle) : NULL;
     const char *reason = NULL;
     bool ok = model && (lora || !lora_handle.id);
-    if (ok && lora && lora->model != model)
-        reason = "the adapters were made for another model";
-    if (ok && !reason) {
+    if (ok) {
         ignis__mutex_lock(&model->slot.lock);
-        if (lora && (lora->merging || lora->merged))
-            reason = "the adapters are part of the model's weights, into which ignis_lora_merge has added them";
-        else if (!lora || ignis__pool_live(lora)) /* if it is not live, another thread is freeing it */
+        reason = lora ? ignis__lora_unusable(lora, model) : NULL;
+        if (!reason && (!lora || ignis__pool_live(lora))) /* if it is not live, another thread is freeing it */
             model->lora = lora;
         ignis__mutex_unlock(&model->slot.lock);
     }
@@ -48,6 +45,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_query(ignis_lora handle, ignis_lor
             info->parameters += lora->rank * (lora->adapters[i].rows + lora->adapters[i].columns);
         ignis__mutex_lock(&lora->model->slot.lock);
         info->set = lora->model->lora == lora;
+        info->sequences = lora->sequences;
         info->merged = lora->merged == lora->count;
         ignis__mutex_unlock(&lora->model->slot.lock);
     }
@@ -131,6 +129,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_merge(ignis_lora handle)
         ignis__mutex_lock(&lora->model->slot.lock);
         reason = lora->merging                 ? "another thread merges the adapters now"
                  : lora->merged == lora->count ? "the adapters are merged already"
+                 : lora->sequences             ? "sequences are computed with the adapters; free them first"
                                                : NULL;
         if (!reason) {
             lora->merging = true;
@@ -156,14 +155,22 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_free(ignis_lora handle)
     static const char call[] = "ignis_lora_free";
     const uint64_t failures = ignis__failures();
     ignis__lora *lora;
+    int sequences;
     bool live;
     if (!handle.id)
         return IGNIS_OK;
     lora = ignis__lora_hold(call, handle);
     if (!lora)
         return ignis__failed();
-    live = ignis__lora_end(lora);
+    ignis__mutex_lock(&lora->model->slot.lock);
+    sequences = lora->sequences;
+    live = sequences == 0 && ignis__lora_end(lora);
+    ignis__mutex_unlock(&lora->model->slot.lock);
     ignis__lora_drop(call, lora);
+    if (sequences)
+        return ignis__fail(
+            IGNIS_DIAG_LORA_STATE, call,
+            "%d sequences are computed with the adapters; free them first, or set other adapters on them", sequences);
     return live ? ignis__ended(failures, true)
                 : ignis__fail(IGNIS_DIAG_LORA_FREED, call, "another thread has freed the adapters");
 }

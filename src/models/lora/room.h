@@ -17,11 +17,12 @@ typedef struct ignis__adapter {
     int layer;
     int64_t first, rows, columns; /* of the weight */
     ignis_tensor a, b;            /* [rank, columns], [rows, rank] */
+    ignis__array *arrays[2];      /* of a and b, held; NULL until a sequence is computed with them */
 } ignis__adapter;
 
 typedef struct ignis__lora {
     ignis__slot slot;
-    ignis__model *model; /* held; the last two members are guarded by its slot's lock */
+    ignis__model *model; /* held; the last three members are guarded by its slot's lock */
     int rank;
     double alpha, dropout, scale;
     bool rslora;
@@ -29,7 +30,12 @@ typedef struct ignis__lora {
     ignis__adapter *adapters; /* ordered by layer */
     int *layer_first;         /* the first adapter of each layer, and the end */
     int count;
-    int merged; /* adapters that are part of the weights already */
+    /* For sequences: the addresses of A and B by layer and product, [layers, IGNIS__LORA_PRODUCTS, IGNIS__LORA_PAIRS];
+       products that have some, as bits. Made for the first sequence; guarded by the engine's lock. */
+    ignis__array *table;
+    int products;
+    int sequences; /* that are computed with the adapters */
+    int merged;    /* adapters that are part of the weights already */
     bool merging;
 } ignis__lora;
 
@@ -54,7 +60,7 @@ IGNIS__PRIVATE void ignis__lora_clear(const char *call, ignis__lora *lora);
 IGNIS__PRIVATE void ignis__lora_drop(const char *call, ignis__lora *lora);
 IGNIS__PRIVATE bool ignis__lora_end(ignis__lora *lora);
 IGNIS__PRIVATE ignis__lora *ignis__model_lora(ignis__model *model);
-IGNIS__PRIVATE bool ignis__model_check_no_lora(const char *call, ignis__model *model);
+IGNIS__PRIVATE const char *ignis__lora_unusable(const ignis__lora *lora, const ignis__model *model);
 IGNIS__PRIVATE void ignis__loras_close(const char *call);
 IGNIS__PRIVATE bool ignis__lora_has(const ignis__lora *lora, const ignis__layer *layer, size_t member);
 IGNIS__PRIVATE ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis__layer *layer, size_t member,

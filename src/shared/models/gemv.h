@@ -20,10 +20,12 @@ typedef struct ignis__gemv {
     IGNIS__POINTER(T) out;
     IGNIS__POINTER(Wide) sum;
     IGNIS__POINTER(float) logits;
+    /* what adapters add to the products, after the bias; or null. Rows as those of ignis__gemv_mma */
+    IGNIS__POINTER(const Wide) delta;
     long long n, k, result_row;
     int rows, kind, packed; /* packed: rows of x and of the weights consist of aligned packs of 16 bytes */
 } ignis__gemv;
-IGNIS__ASSERT_SIZE(ignis__gemv, 88);
+IGNIS__ASSERT_SIZE(ignis__gemv, 96);
 
 typedef struct ignis__gemv_mma {
     IGNIS__POINTER(const T) x;
@@ -32,6 +34,9 @@ typedef struct ignis__gemv_mma {
     IGNIS__POINTER(const T) bias; /* [n] or [2 n], or null */
     IGNIS__POINTER(T) out;
     IGNIS__POINTER(float) sum, logits;
+    /* what adapters add to the products, after the bias; or null. Rows of result_row elements, or twice as many if
+       gated; not with ADD or LOGITS */
+    IGNIS__POINTER(const float) delta;
     IGNIS__POINTER(const float) norm_of; /* one row, whose norm is x; null if x is ready */
     IGNIS__POINTER(const T) norm_weight, norm_bias;
     /* IGNIS__GEMV_CACHE: results are q, k and v of heads; k and v go to the KV cache */
@@ -45,7 +50,7 @@ typedef struct ignis__gemv_mma {
     int ring, found_at;
     int table; /* IGNIS__GEMV_CACHE: see ignis__generate_row */
 } ignis__gemv_mma;
-IGNIS__ASSERT_SIZE(ignis__gemv_mma, 176);
+IGNIS__ASSERT_SIZE(ignis__gemv_mma, 184);
 
 /*  Params of quantised weights. */
 typedef struct ignis__gemv_blocks {
@@ -59,4 +64,4 @@ typedef struct ignis__gemv_blocks {
     /* the result of the first row of these weights; product.n is the one after the last row */
     int first;
 } ignis__gemv_blocks;
-IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 208);
+IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 216);

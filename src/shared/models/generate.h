@@ -32,9 +32,10 @@ typedef struct ignis__generate_row {
     int32_t window; /* latest tokens that the penalty counts; 0: all */
     int32_t biases; /* of the row */
     int32_t masked; /* the number, from 1 on, of the mask of allowed tokens; 0: all are allowed */
-    IGNIS__POINTER(ignis__generate_draw) draws; /* two, in host memory: of even and of odd positions */
+    IGNIS__POINTER(ignis__generate_draw) draws;             /* two, in host memory: of even and of odd positions */
+    IGNIS__POINTER(const struct ignis__lora_pair) adapters; /* the table of the sequence's adapters, or null */
 } ignis__generate_row;
-IGNIS__ASSERT_SIZE(ignis__generate_row, 88);
+IGNIS__ASSERT_SIZE(ignis__generate_row, 96);
 
 typedef struct ignis__upload_words {
     int32_t at[IGNIS__UPLOAD_I32S];

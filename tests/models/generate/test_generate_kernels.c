@@ -118,7 +118,7 @@ OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, i
     own = op.work.device->info.multiprocessors;
     op.work.device->info.multiprocessors = multiprocessors ? multiprocessors : own;
     {
-        ignis__gemv_desc desc = {rows, kind, gated, out, x_room, w_room, b_room, numbers, NULL, NULL, NULL};
+        ignis__gemv_desc desc = {rows, kind, gated, out, x_room, w_room, b_room, numbers, NULL, NULL, NULL, NULL};
         ignis__gemv_run(&op, &desc);
     }
     op.work.device->info.multiprocessors = own;
@@ -129,7 +129,8 @@ OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, i
         ignis__array *row_array = ignis__array_hold("test", row), *to_array = ignis__array_hold("test", to);
         op = step_begin();
         {
-            ignis__gemv_desc desc = {1, kind, gated, to_array, row_array, w_room, b_room, numbers, NULL, NULL, NULL};
+            ignis__gemv_desc desc = {1,      kind,    gated, to_array, row_array, w_room,
+                                     b_room, numbers, NULL,  NULL,     NULL,      NULL};
             ignis__gemv_run(&op, &desc);
         }
         step_end(&op);
@@ -322,8 +323,18 @@ OPTIMIZED static void check_product_many(ignis_dtype dtype, int rows, int n, int
         pretend_multiprocessors(fewer ? 0 : processors[way]);
         op = step_begin();
         {
-            ignis__gemv_desc desc = {
-                fewer ? (rows + 1) / 2 : rows, kind, gated, out, x_room, w_room, b_room, NULL, between, NULL, NULL};
+            ignis__gemv_desc desc = {fewer ? (rows + 1) / 2 : rows,
+                                     kind,
+                                     gated,
+                                     out,
+                                     x_room,
+                                     w_room,
+                                     b_room,
+                                     NULL,
+                                     between,
+                                     NULL,
+                                     NULL,
+                                     NULL};
             ignis__chunk_gemm(&op, &desc);
         }
         step_end(&op);
@@ -831,7 +842,8 @@ TEST(keys_of_many_rows_as_of_each_alone)
                                              numbers,
                                              NULL,
                                              NULL,
-                                             &direct};
+                                             &direct,
+                                             NULL};
                     if (quantised)
                         ignis__gemv_run_quantised(&op, &desc);
                     else

@@ -1227,54 +1227,6 @@ TEST(backward_after_free)
     ck_free(&qwen3);
 }
 
-/*  Sequences say that they would leave the adapters out; merged they have them. */
-TEST(sequences_want_merged_adapters)
-{
-    int32_t ids[SEQ] = {1, 5, 3, 2, 7, 4, 6}, id;
-    float logits[64], plain[64];
-    ignis_lora_desc desc = all_of(2, 2);
-    ignis_generate_desc two = {.max_tokens = 2, .end_count = -1};
-    ignis_sequence sequence;
-    ignis_model model;
-    double *scores;
-    int i;
-    SETUP(NULL);
-    model = open_as(&llama, IGNIS_F32);
-    ignis_lora lora = ignis_lora_create(model, &desc);
-    fill(lora, 0.4);
-    sequence = ignis_sequence_begin(model);
-    CHECK_OK(ignis_sequence_feed(sequence, ids, 3));
-    CHECK_OK(ignis_sequence_logits(sequence, plain, llama.vocab));
-    CHECK_OK(ignis_model_set_lora(model, lora));
-    CHECK_STATUS(ignis_sequence_feed(sequence, ids, 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
-    CHECK_MESSAGE_HAS("the model has adapters, which sequences are not computed with; ignis_lora_merge makes them part "
-                      "of its weights");
-    CHECK_FAILS(ignis_sequence_next(sequence, NULL), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
-    CHECK_STATUS(ignis_sequence_next_all(&sequence, 1, NULL, &id), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
-    CHECK_STATUS(ignis_sequence_logits(sequence, logits, llama.vocab), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
-    CHECK_STATUS(ignis_generate(sequence, &two), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
-    CHECK_INT(ignis_sequence_length(sequence), 3);
-    CHECK_OK(ignis_model_set_lora(model, (ignis_lora){0}));
-    CHECK_OK(ignis_sequence_logits(sequence, logits, llama.vocab));
-    CHECK_INT(memcmp(logits, plain, (size_t)llama.vocab * sizeof *plain), 0);
-    CHECK_OK(ignis_sequence_free(sequence));
-    CHECK_OK(ignis_lora_merge(lora));
-    sequence = ignis_sequence_begin(model);
-    CHECK_OK(ignis_sequence_feed(sequence, ids, SEQ));
-    CHECK_OK(ignis_sequence_logits(sequence, logits, llama.vocab));
-    ignis_scope scope = ignis_scope_begin();
-    ignis_tensor_desc int_desc = tensor_desc(IGNIS_I32, false);
-    scores = tensor_values(ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(SEQ), &int_desc)));
-    CHECK_OK(ignis_scope_end(scope));
-    for (i = 0; i < llama.vocab; i++)
-        CHECK_CLOSE((double)logits[i], scores[(SEQ - 1) * llama.vocab + i], 2e-5);
-    free(scores);
-    CHECK_OK(ignis_sequence_free(sequence));
-    CHECK_OK(ignis_lora_free(lora));
-    CHECK_OK(ignis_model_free(model));
-    ck_free(&llama);
-}
-
 static ignis_model shared;
 static ignis_lora shared_lora[2];
 static double *shared_scores[3]; /* without, and with each */
