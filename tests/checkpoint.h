@@ -115,7 +115,7 @@ static inline void ck_make(ck_model *m)
     }
 }
 
-static void ck_free(ck_model *m)
+static inline void ck_free(ck_model *m)
 {
     int i;
     for (i = 0; i < m->count; i++)
