@@ -22476,7 +22476,9 @@ enum {
     IGNIS__MODEL_SERIAL = 512, /* only if the MLP's input is the sum after attention */
     /* only if heads of q and k have layer norms of their own; [heads, head_dim], or of each head, whose number is @ */
     IGNIS__MODEL_HEAD_NORM = 1024,
-    IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
+    IGNIS__MODEL_FUSED = 2048, /* of a weight that files have whole or in parts: only if they have it whole */
+    IGNIS__MODEL_APART = 4096, /* only if they do not */
+    IGNIS__MODEL_OPTIONAL = 8  /* only if the files have it, or another part of its weight */
 };
 
 /*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
@@ -22813,12 +22815,13 @@ IGNIS__PRIVATE const char *const ignis__rope_keys[] = {"full_attention",
     IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight"), \
         IGNIS__MODEL_ROW(norm, 'H', 0, 0, "model.norm.weight", "output_norm.weight"),           \
         IGNIS__MODEL_ROW(head, 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight")
-#define IGNIS__ROWS_OF_QKV                                                                             \
-    IGNIS__PART_ROW(qkv, 'Q', 'H', IGNIS__MODEL_PAIRS, "self_attn.q_proj.weight", "attn_q.weight",     \
-                    "self_attn.qkv_proj.weight"),                                                      \
-        IGNIS__PART_ROW(qkv, 'K', 'H', IGNIS__MODEL_PAIRS, "self_attn.k_proj.weight", "attn_k.weight", \
-                        "self_attn.qkv_proj.weight"),                                                  \
-        IGNIS__PART_ROW(qkv, 'K', 'H', 0, "self_attn.v_proj.weight", "attn_v.weight", "self_attn.qkv_proj.weight")
+#define IGNIS__ROWS_OF_QKV_PARTS(how)                                                                          \
+    IGNIS__PART_ROW(qkv, 'Q', 'H', (how) | IGNIS__MODEL_PAIRS, "self_attn.q_proj.weight", "attn_q.weight",     \
+                    "self_attn.qkv_proj.weight"),                                                              \
+        IGNIS__PART_ROW(qkv, 'K', 'H', (how) | IGNIS__MODEL_PAIRS, "self_attn.k_proj.weight", "attn_k.weight", \
+                        "self_attn.qkv_proj.weight"),                                                          \
+        IGNIS__PART_ROW(qkv, 'K', 'H', how, "self_attn.v_proj.weight", "attn_v.weight", "self_attn.qkv_proj.weight")
+#define IGNIS__ROWS_OF_QKV IGNIS__ROWS_OF_QKV_PARTS(0)
 #define IGNIS__ROWS_OF_QKV_BIAS(how)                                                                          \
     IGNIS__PART_ROW(qkv_bias, 'Q', 0, (how) | IGNIS__MODEL_PAIRS, "self_attn.q_proj.bias", "attn_q.bias",     \
                     "self_attn.qkv_proj.bias"),                                                               \
@@ -23024,9 +23027,15 @@ static const ignis__number_key ignis__glm_keys[] = {
 };
 
 static const ignis__model_row ignis__glm_rows[] = {
-    IGNIS__ROWS_OF_MODEL,     IGNIS__ROW_OF_ATTN_NORM,
-    IGNIS__ROWS_OF_QKV,       IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
-    IGNIS__ROWS_OF_O,         IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    /* GGUF files of ChatGLM have q, k and v in one tensor, those of Glm apart */
+    {IGNIS__ROW_LAYER(qkv), 'F', 'H', IGNIS__MODEL_PAIRS | IGNIS__MODEL_FUSED, NULL, "blk.#.attn_qkv.weight", NULL},
+    IGNIS__ROWS_OF_QKV_PARTS(IGNIS__MODEL_APART),
+    {IGNIS__ROW_LAYER(qkv_bias), 'F', 0, IGNIS__MODEL_PAIRS | IGNIS__MODEL_FUSED, NULL, "blk.#.attn_qkv.bias", NULL},
+    IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_APART | IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_O,
+    IGNIS__ROW_OF_MLP_NORM,
     IGNIS__ROWS_OF_FUSED_MLP,
 };
 
@@ -23526,8 +23535,8 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
      ignis__rotary_unused},
     {"phi3", "phi3", "Phi3ForCausalLM", NULL, 0, IGNIS__ROWS(ignis__phi3_rows), IGNIS__KEYS(ignis__phi3_keys),
      ignis__window_musts, ignis__phi3_harmless, ignis__rotary_unused},
-    {"glm", NULL, "GlmForCausalLM", NULL, IGNIS__HF_PAIRS, IGNIS__ROWS(ignis__glm_rows), IGNIS__KEYS(ignis__glm_keys),
-     ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"glm", "chatglm", "GlmForCausalLM", NULL, IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__glm_rows),
+     IGNIS__KEYS(ignis__glm_keys), ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
     {"glm4", "glm4", "Glm4ForCausalLM", NULL, IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__glm4_rows),
      IGNIS__KEYS(ignis__glm_keys), ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
     {"granite", "granite", "GraniteForCausalLM", NULL, IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED,
@@ -24996,6 +25005,22 @@ IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const igni
     return (ignis_tensor *)(void *)(base + row->member);
 }
 
+/*  Tells whether the files have a weight whole: see IGNIS__MODEL_FUSED. */
+static bool ignis__model_is_fused(const ignis__model_files *files, const ignis__model *model,
+                                  const ignis__model_row *row, int layer)
+{
+    const ignis__family *family = &ignis__families[model->family];
+    int i;
+    for (i = 0; files && i < family->row_count; i++) {
+        const ignis__model_row *other = &family->rows[i];
+        if (other->how & IGNIS__MODEL_FUSED && other->member == row->member &&
+            (files->is_gguf ? other->gguf : other->hf) &&
+            ignis__model_source_find(files, ignis__model_weight_name(files, model, other, layer, 0).text))
+            return true;
+    }
+    return false;
+}
+
 /*  Tells whether the weight of a row exists: in the files, or in the model if `files` is NULL. */
 static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row,
                                  int layer)
@@ -25010,6 +25035,9 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
         return !model->parallel_blocks;
     if (row->how & IGNIS__MODEL_HEAD_NORM)
         return model->head_layer_norms;
+    if (row->how & (IGNIS__MODEL_FUSED | IGNIS__MODEL_APART) &&
+        ignis__model_is_fused(files, model, row, layer) != ((row->how & IGNIS__MODEL_FUSED) != 0))
+        return false;
     if (!(row->how & IGNIS__MODEL_OPTIONAL))
         return true;
     if (!files)

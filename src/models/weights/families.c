@@ -180,12 +180,13 @@ IGNIS__PRIVATE const char *const ignis__rope_keys[] = {"full_attention",
     IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight"), \
         IGNIS__MODEL_ROW(norm, 'H', 0, 0, "model.norm.weight", "output_norm.weight"),           \
         IGNIS__MODEL_ROW(head, 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight")
-#define IGNIS__ROWS_OF_QKV                                                                             \
-    IGNIS__PART_ROW(qkv, 'Q', 'H', IGNIS__MODEL_PAIRS, "self_attn.q_proj.weight", "attn_q.weight",     \
-                    "self_attn.qkv_proj.weight"),                                                      \
-        IGNIS__PART_ROW(qkv, 'K', 'H', IGNIS__MODEL_PAIRS, "self_attn.k_proj.weight", "attn_k.weight", \
-                        "self_attn.qkv_proj.weight"),                                                  \
-        IGNIS__PART_ROW(qkv, 'K', 'H', 0, "self_attn.v_proj.weight", "attn_v.weight", "self_attn.qkv_proj.weight")
+#define IGNIS__ROWS_OF_QKV_PARTS(how)                                                                          \
+    IGNIS__PART_ROW(qkv, 'Q', 'H', (how) | IGNIS__MODEL_PAIRS, "self_attn.q_proj.weight", "attn_q.weight",     \
+                    "self_attn.qkv_proj.weight"),                                                              \
+        IGNIS__PART_ROW(qkv, 'K', 'H', (how) | IGNIS__MODEL_PAIRS, "self_attn.k_proj.weight", "attn_k.weight", \
+                        "self_attn.qkv_proj.weight"),                                                          \
+        IGNIS__PART_ROW(qkv, 'K', 'H', how, "self_attn.v_proj.weight", "attn_v.weight", "self_attn.qkv_proj.weight")
+#define IGNIS__ROWS_OF_QKV IGNIS__ROWS_OF_QKV_PARTS(0)
 #define IGNIS__ROWS_OF_QKV_BIAS(how)                                                                          \
     IGNIS__PART_ROW(qkv_bias, 'Q', 0, (how) | IGNIS__MODEL_PAIRS, "self_attn.q_proj.bias", "attn_q.bias",     \
                     "self_attn.qkv_proj.bias"),                                                               \
@@ -391,9 +392,15 @@ static const ignis__number_key ignis__glm_keys[] = {
 };
 
 static const ignis__model_row ignis__glm_rows[] = {
-    IGNIS__ROWS_OF_MODEL,     IGNIS__ROW_OF_ATTN_NORM,
-    IGNIS__ROWS_OF_QKV,       IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
-    IGNIS__ROWS_OF_O,         IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    /* GGUF files of ChatGLM have q, k and v in one tensor, those of Glm apart */
+    {IGNIS__ROW_LAYER(qkv), 'F', 'H', IGNIS__MODEL_PAIRS | IGNIS__MODEL_FUSED, NULL, "blk.#.attn_qkv.weight", NULL},
+    IGNIS__ROWS_OF_QKV_PARTS(IGNIS__MODEL_APART),
+    {IGNIS__ROW_LAYER(qkv_bias), 'F', 0, IGNIS__MODEL_PAIRS | IGNIS__MODEL_FUSED, NULL, "blk.#.attn_qkv.bias", NULL},
+    IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_APART | IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_O,
+    IGNIS__ROW_OF_MLP_NORM,
     IGNIS__ROWS_OF_FUSED_MLP,
 };
 
@@ -893,8 +900,8 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
      ignis__rotary_unused},
     {"phi3", "phi3", "Phi3ForCausalLM", NULL, 0, IGNIS__ROWS(ignis__phi3_rows), IGNIS__KEYS(ignis__phi3_keys),
      ignis__window_musts, ignis__phi3_harmless, ignis__rotary_unused},
-    {"glm", NULL, "GlmForCausalLM", NULL, IGNIS__HF_PAIRS, IGNIS__ROWS(ignis__glm_rows), IGNIS__KEYS(ignis__glm_keys),
-     ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"glm", "chatglm", "GlmForCausalLM", NULL, IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__glm_rows),
+     IGNIS__KEYS(ignis__glm_keys), ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
     {"glm4", "glm4", "Glm4ForCausalLM", NULL, IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__glm4_rows),
      IGNIS__KEYS(ignis__glm_keys), ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
     {"granite", "granite", "GraniteForCausalLM", NULL, IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED,

@@ -229,7 +229,9 @@ enum {
     IGNIS__MODEL_SERIAL = 512, /* only if the MLP's input is the sum after attention */
     /* only if heads of q and k have layer norms of their own; [heads, head_dim], or of each head, whose number is @ */
     IGNIS__MODEL_HEAD_NORM = 1024,
-    IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
+    IGNIS__MODEL_FUSED = 2048, /* of a weight that files have whole or in parts: only if they have it whole */
+    IGNIS__MODEL_APART = 4096, /* only if they do not */
+    IGNIS__MODEL_OPTIONAL = 8  /* only if the files have it, or another part of its weight */
 };
 
 /*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the

@@ -162,6 +162,22 @@ IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const igni
     return (ignis_tensor *)(void *)(base + row->member);
 }
 
+/*  Tells whether the files have a weight whole: see IGNIS__MODEL_FUSED. */
+static bool ignis__model_is_fused(const ignis__model_files *files, const ignis__model *model,
+                                  const ignis__model_row *row, int layer)
+{
+    const ignis__family *family = &ignis__families[model->family];
+    int i;
+    for (i = 0; files && i < family->row_count; i++) {
+        const ignis__model_row *other = &family->rows[i];
+        if (other->how & IGNIS__MODEL_FUSED && other->member == row->member &&
+            (files->is_gguf ? other->gguf : other->hf) &&
+            ignis__model_source_find(files, ignis__model_weight_name(files, model, other, layer, 0).text))
+            return true;
+    }
+    return false;
+}
+
 /*  Tells whether the weight of a row exists: in the files, or in the model if `files` is NULL. */
 static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row,
                                  int layer)
@@ -176,6 +192,9 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
         return !model->parallel_blocks;
     if (row->how & IGNIS__MODEL_HEAD_NORM)
         return model->head_layer_norms;
+    if (row->how & (IGNIS__MODEL_FUSED | IGNIS__MODEL_APART) &&
+        ignis__model_is_fused(files, model, row, layer) != ((row->how & IGNIS__MODEL_FUSED) != 0))
+        return false;
     if (!(row->how & IGNIS__MODEL_OPTIONAL))
         return true;
     if (!files)

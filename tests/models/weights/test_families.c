@@ -27,7 +27,7 @@ typedef struct family {
     const char *before_attention, *behind_attention, *before_mlp, *behind_mlp;
     const char *q_norm, *k_norm; /* per_head: layer norms with weights of each head, whose number is %d in the name */
     bool wide_norms, layer_norm, norm_bias, one_plus, gelu, parallel, biases, tied;
-    bool fused_qkv, fused_mlp, grouped, neox, per_head;
+    bool fused_qkv, fused_mlp, grouped, neox, per_head, gguf_fused;
     int experts, chosen; /* 0: none */
     bool normalised, mixtral, shared;
     int kv_heads; /* 0: KV */
@@ -134,12 +134,27 @@ static const family families[] = {
      .attention_factor = 1.198419202103781, /* sqrt(1 + ln(96 / 24) / ln(24)) */
      .theta = 10000},
     {.model_type = "glm",
+     .architecture = "chatglm",
      .json = "\"partial_rotary_factor\": 0.5",
+     .keys = {ROTARY(8)},
      LLAMA_NORMS,
      .fused_mlp = true,
      .biases = true,
      .rotary = 8,
      .hf_pairs = true,
+     .gguf_pairs = true,
+     .theta = 10000},
+    {.model_type = "glm", /* a GGUF file of ChatGLM */
+     .architecture = "chatglm",
+     .json = "\"partial_rotary_factor\": 0.5",
+     .keys = {ROTARY(8)},
+     LLAMA_NORMS,
+     .fused_mlp = true,
+     .biases = true,
+     .gguf_fused = true,
+     .rotary = 8,
+     .hf_pairs = true,
+     .gguf_pairs = true,
      .theta = 10000},
     {.model_type = "glm4",
      .architecture = "glm4",
@@ -910,6 +925,19 @@ static void write_gguf_file(const family *f, const ck_model *m, const char *path
                 order[r] = (r / D % Q * 3 + r / D / Q) * D + r % D;
             put_tensor(&list, &data, t->gguf, t->v, order, t->rows, t->columns, 0);
             tensors++;
+            continue;
+        }
+        if (f->gguf_fused && is_q) { /* q, k and v follow each other */
+            double *all = (double *)calloc((size_t)((Q + 2 * KV) * D * H), sizeof *all);
+            const int n = t->columns ? t->columns : 1;
+            snprintf(name, sizeof name, "%.*sattn_qkv.%s", (int)(strstr(t->gguf, "attn_q.") - t->gguf), t->gguf,
+                     t->columns ? "weight" : "bias");
+            for (k = 0, r = 0; k < 3; r += t[k++].rows)
+                memcpy(all + r * n, t[k].v, sizeof *all * (size_t)(t[k].rows * n));
+            put_tensor(&list, &data, name, all, NULL, r, t->columns, 0);
+            free(all);
+            tensors++;
+            i += 2;
             continue;
         }
         if (f->per_head && !t->columns && strstr(t->gguf, "_norm.weight") && strstr(t->gguf, "attn_") &&
