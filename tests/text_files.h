@@ -3,9 +3,35 @@
 #ifndef TEXT_FILES_H
 #define TEXT_FILES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+/*  A map of characters in base64: a tab becomes a space, e and U+0301 become E. */
+#define SMALL_MAP                                                                                          \
+    "qAEAAACAAQCBRQAAAAAAAAAAAAAAAAAAZRQDAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAMwwAgAAAAAAAAAAAAAAAAACAACAAAAA" \
+    "gAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" \
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" \
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" \
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" \
+    "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAnhAQAgAEUA"
+
+/*  Unigram: of "abb", ab and b score more than a and bb. */
+#define SMALL_UNIGRAM(normalizer, model)                                                                     \
+    "{\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true,\"normalized\":false}],"              \
+    "\"normalizer\":" normalizer ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"   \
+    "\"WhitespaceSplit\"},{\"type\":\"Metaspace\","                                                          \
+    "\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"always\"}]},\"decoder\":{\"type\":\"Metaspace\"," \
+    "\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"always\"},\"model\":" model "}"
+#define SMALL_SCORES                                                                                                \
+    "{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0.0],[\"<s>\",0],[\"\xE2\x96\x81\",-2.5],[\"a\",-1]," \
+    "[\"b\",-1.25],[\"ab\",-1.5],[\"bb\",-2],[\"E\",-3],[\"\xE2\x96\x81"                                            \
+    "ab\",-9],[\"xy\",-3.5e0]]}"
+#define SMALL_NORMALIZER                                                                                              \
+    "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"" SMALL_MAP "\"},"  \
+    "{\"type\":\"Strip\",\"strip_left\":false,\"strip_right\":true},{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" " \
+    "{2,}\"},\"content\":\" \"},{\"type\":\"NFKC\"},{\"type\":\"Nmt\"}]}"
 
 /*  A text that grows, for files. */
 typedef struct buffer {
@@ -117,12 +143,19 @@ static buffer gguf_bytes(const char *pre, const char *types)
     return out;
 }
 
-static buffer gguf_pieces(const char *types, int scores)
+static void add_key_bool(buffer *out, const char *name, bool value)
+{
+    add_key(out, name, 7);
+    add_number(out, value, 1);
+}
+
+/*  model: llama or t5, or gemma4, which has merges and no scores. */
+static buffer gguf_characters(const char *model, const char *types, int scores)
 {
     static const float values[] = {0, 0, 0, 0, -1, -2, -2, -3, -1, -9, -9, -9, -9};
     buffer out = {NULL, 0, 0};
     int i;
-    add_key_text(&out, "tokenizer.ggml.model", "llama");
+    add_key_text(&out, "tokenizer.ggml.model", model);
     /* 0 ? 1 <s> 2 </s> 3 <0x0A> 4 ▁a 5 ab 6 ba 7 ▁ab 8 bb 9 ▁ 10 a 11 b 12 c */
     add_key_texts(&out, "tokenizer.ggml.tokens",
                   "<unk> <s> </s> <0x0A> \xE2\x96\x81"
@@ -140,6 +173,26 @@ static buffer gguf_pieces(const char *types, int scores)
     }
     add_key_number(&out, "tokenizer.ggml.bos_token_id", 1);
     add_key_number(&out, "tokenizer.ggml.eos_token_id", 2);
+    return out;
+}
+
+static buffer gguf_pieces(const char *types, int scores) { return gguf_characters("llama", types, scores); }
+
+/*  Unigram with a map: a tab becomes a space. */
+static buffer gguf_unigram(const char *types)
+{
+    static const unsigned char map[] = {108, 0, 0, 0, 0, 64, 0, 0}; /* the root, whose children are at 16 */
+    buffer out = gguf_characters("t5", types, 13);
+    int i;
+    add_key_bool(&out, "tokenizer.ggml.add_space_prefix", true);
+    add_key_bool(&out, "tokenizer.ggml.remove_extra_whitespaces", true);
+    add_key(&out, "tokenizer.ggml.precompiled_charsmap", 9);
+    add_number(&out, 0, 4);
+    add_number(&out, 114, 8);
+    add_bytes(&out, map, 8);
+    for (i = 1; i < 27; i++) /* unit 25 is the tab, whose value is at 26: place 0 of the texts */
+        add_number(&out, i == 25 ? (25 ^ 26) << 10 | 1 << 8 | 9 : i == 26 ? 1u << 31 : 0, 4);
+    add_bytes(&out, " ", 2);
     return out;
 }
 

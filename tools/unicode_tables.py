@@ -8,6 +8,7 @@ The Python package tokenizers is asked what each character is, as its ids are wh
 another version of Unicode, only names one character of each combining class.
 """
 import os
+import struct
 import sys
 import unicodedata
 
@@ -87,21 +88,27 @@ def runs(value):
 
 
 def bert():
-    """1 for a character that BertNormalizer drops as a control, 2 for one that it drops as an accent."""
+    """1 for a character that BertNormalizer drops as a control, 2 for one that it drops as an accent, 4 for one that StripAccents drops."""
     how = dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
     clean = normalizers.BertNormalizer(**{**how, "clean_text": True}).normalize_str
     strip = normalizers.BertNormalizer(**{**how, "strip_accents": True}).normalize_str
-    return {c: (clean(chr(c)) == "") + 2 * (c > 127 and strip("a" + chr(c)) == "a") for c in POINTS}
+    accents = normalizers.StripAccents().normalize_str
+    return {c: (clean(chr(c)) == "") + 2 * (c > 127 and strip("a" + chr(c)) == "a") + 4 * (accents(chr(c)) == "") for c in POINTS}
 
 
 def lower():
-    """(first, last, step, difference) of characters above 127 that Lowercase makes one other character."""
+    """The runs of characters above 127 that Lowercase makes one other character."""
+    changes = {c: normalizers.Lowercase().normalize_str(chr(c)) for c in POINTS if c > 127 and c != 0x130}  # that one becomes two
+    if any(len(to) != 1 for to in changes.values()):
+        sys.exit("another character becomes several in lower case")
+    return changed_runs({c: ord(to) for c, to in changes.items()})
+
+
+def changed_runs(changes):
+    """(first, last, step, difference) of characters that become others."""
     out = []
-    for c in POINTS:
-        to = normalizers.Lowercase().normalize_str(chr(c)) if c > 127 and c != 0x130 else chr(c)  # it becomes two
-        if len(to) != 1:
-            sys.exit(f"U+{c:04X} becomes several in lower case")
-        by = ord(to) - c
+    for c, to in changes.items():
+        by = to - c
         if by and out and out[-1][3] == by:
             first, last, step, _ = out[-1]
             if c - last in ((step,) if last > first else (1, 2)):
@@ -110,6 +117,62 @@ def lower():
         if by:
             out.append((c, c, 1, by))
     return out
+
+
+CLUSTERS = "OTHER CONTROL EXTEND SPACING PREPEND ZWJ PICTOGRAPH CONSONANT LINKER APART L V T LV LVT".split()  # as ignis__cluster
+
+
+def all_to_one():
+    """Precompiled with a map that makes each character but the line feed a "Q": a double array whose nodes share their children."""
+    lead, ends, value = 256, (512, 768, 1024), 1280  # blocks of children: of the root, with one, two and three bytes to come; all values
+    units = {0: lead << 10, value: 1 << 31}
+
+    def add(block, byte, to, leaf=0):
+        units[block ^ byte] = (block ^ byte ^ to) << 10 | leaf << 8 | byte
+
+    for byte in [*range(1, 10), *range(11, 0x80)]:
+        add(lead, byte, value, 1)
+    for first, last, more in ((0xC2, 0xDF, 1), (0xE0, 0xEF, 2), (0xF0, 0xF4, 3)):
+        for byte in range(first, last + 1):
+            add(lead, byte, ends[more - 1])
+    for more in (1, 2, 3):
+        for byte in range(0x80, 0xC0):
+            add(ends[more - 1], byte, ends[more - 2] if more > 1 else value, int(more == 1))
+    array = [units.get(i, 0) for i in range(2048)]
+    return normalizers.Precompiled(struct.pack("<I2048I", 4 * len(array), *array) + b"Q\0")
+
+
+def clusters():
+    """What each character is to grapheme clusters. A cluster of less than 6 bytes becomes one "Q", a longer one a "Q" for each character. That tells
+    all that Precompiled can know: of characters of 4 bytes only what they are beside ASCII."""
+    one = all_to_one().normalize_str
+
+    def ask(before, behind, wanted):
+        lines = one("\n".join(before + chr(c) + behind if c not in (10, 13) else "" for c in POINTS)).split("\n")
+        return {c for c, line in zip(POINTS, lines) if c > 31 and line == "Q" * wanted}
+
+    grave, zwj = "\u0300", "\u200D"
+    joins, prepends = ask("a", "", 1), ask("", "a", 1)
+    controls = {c for c in ask("", grave, 2) if len(chr(c).encode()) < 4} | {*range(32)}
+    extends = {c for c in joins if one("\u00A9" + chr(c) + zwj + "\u00A9" + grave).count("Q") == 5}
+    linked = {c for c in extends if one("\u0915" + chr(c) + "\u094D\u0915" + grave).count("Q") == 5}
+    before = {name: ask("", first + grave, 3) - prepends for name, first in (("L", "\u1100"), ("V", "\u1161"), ("T", "\u11A8"))}
+    kinds = {c: "CONTROL" for c in controls}
+    kinds.update({c: "PREPEND" for c in prepends})
+    kinds.update({c: "EXTEND" if c in linked else "APART" if c in extends else "SPACING" for c in joins})
+    kinds.update({c: "LINKER" for c in ask("\u0915", "\u0915" + grave, 4) - prepends})
+    kinds.update({c: "PICTOGRAPH" for c in ask("", zwj + "\u00A9" + grave, 4)})
+    kinds.update({c: "CONSONANT" for c in ask("", "\u094D\u0915" + grave, 4)})
+    kinds.update({c: "L" if c in before["L"] else "V" if c in before["V"] else "T" for c in before["T"] | before["L"]})  # LV and LVT by their numbers
+    kinds[0x200D] = "ZWJ"
+    return kinds
+
+
+def compatible():
+    """What NFKD makes of characters that NFD does not change: the runs of those that become one other, and (character, text) of others."""
+    nfd, nfkd = normalizers.NFD().normalize_str, normalizers.NFKD().normalize_str
+    changes = {c: nfkd(chr(c)) for c in POINTS if nfd(chr(c)) == chr(c) != nfkd(chr(c))}
+    return changed_runs({c: ord(text) for c, text in changes.items() if len(text) == 1}), [(c, text) for c, text in changes.items() if len(text) != 1]
 
 
 def table(kind, name, comment, values, form):
@@ -177,12 +240,26 @@ def generate():
                  [c << 6 | v for c, v in runs(lambda c: category.get(c, CATEGORIES.index("Cs")) | (c in cut) * 32)], "0x%X")
     drops = bert()
     out += table("uint32_t", "ignis__char_drops",
-                 "Where what BertNormalizer drops changes: the first one << 2 | 1 a control | 2 an accent.",
-                 [c << 2 | v for c, v in runs(lambda c: drops.get(c, 0))], "0x%X")
+                 "Where what BertNormalizer and StripAccents drop changes: the first one << 3 | 1 a control | 2 an accent | 4 to\n"
+                 "    StripAccents.",
+                 [c << 3 | v for c, v in runs(lambda c: drops.get(c, 0))], "0x%X")
     out += table("uint64_t", "ignis__char_lower",
                  "Runs of letters whose lower case is as far from them: the first << 43 | 2^42 for every second |\n"
                  "    the last - the first << 26 | 2^25 + the change.",
                  [first << 43 | (step - 1) << 42 | last - first << 26 | (1 << 25) + by for first, last, step, by in lower()], "0x%X")
+    single_runs, texts = compatible()
+    points = "".join(text for _, text in texts)
+    out += table("uint64_t", "ignis__char_compat", "Runs of characters that NFKD makes another one, in the form of ignis__char_lower.",
+                 [first << 43 | (step - 1) << 42 | last - first << 26 | (1 << 25) + by for first, last, step, by in single_runs], "0x%X")
+    starts = [sum(len(text) for _, text in texts[:i]) for i in range(len(texts))]
+    out += table("uint64_t", "ignis__char_compat_texts",
+                 "Characters that NFKD makes several: one << 24 | their number << 16 | the place of the first in\n"
+                 "    ignis__char_compat_points.",
+                 [c << 24 | len(text) << 16 | start for (c, text), start in zip(texts, starts)], "0x%X")
+    out += table("uint32_t", "ignis__char_compat_points", "Characters of those texts.", [ord(c) for c in points], "0x%X")
+    kind_of = clusters()
+    out += table("uint32_t", "ignis__char_clusters", "Where the kind of characters to grapheme clusters changes: the first one << 4 | ignis__cluster.",
+                 [c << 4 | v for c, v in runs(lambda c: CLUSTERS.index(kind_of.get(c, "OTHER")) if not 0xAC00 <= c < 0xD7A4 else 0)], "0x%X")
     place = {c: i for i, c in enumerate(sorted(single))}
     out += table("uint16_t", "ignis__char_pairs", "Rows of ignis__char_parts that NFC makes one character again, sorted by what they are made of.",
                  [place[c] for _, _, c in sorted(pairs)], "%d")

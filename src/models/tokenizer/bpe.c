@@ -53,6 +53,7 @@ IGNIS__PRIVATE void ignis__encoder_close(ignis__encoder *encoder)
 {
     ignis__free(encoder->symbols);
     ignis__free(encoder->queue);
+    ignis__free(encoder->places);
     ignis__free(encoder->fixed.data);
     ignis__free(encoder->normal[0].data);
     ignis__free(encoder->normal[1].data);

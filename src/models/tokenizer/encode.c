@@ -1,7 +1,7 @@
 /*  models/tokenizer/encode.c - a text to ids: added tokens, normalization, pieces
 
     Level 0 is the raw text, level 1 the normalized text between the added tokens of level 0.
-    May use: nfc.c, pre_tokenizer.c, pattern.c, bpe.c, word_piece.c, string_search.c. Locks: none. */
+    May use: normalize.c, pre_tokenizer.c, pattern.c, bpe.c, unigram.c, word_piece.c. Locks: none. */
 
 #include "room.h"
 
@@ -24,6 +24,46 @@ static bool ignis__encode_byte_level(ignis__encoder *encoder, const char *text, 
             return false;
     }
     return true;
+}
+
+/*  Encodes a piece of characters. */
+static bool ignis__encode_run(ignis__encoder *encoder, const char *text, size_t size)
+{
+    return encoder->tokenizer->unigram ? ignis__encode_unigram(encoder, text, size)
+                                       : ignis__encode_piece(encoder, text, size);
+}
+
+/*  Encodes text with a vocabulary of characters: U+2581 replaces spaces. The text is split where that does
+    not change the result. */
+static bool ignis__encode_characters(ignis__encoder *encoder, const char *text, size_t size)
+{
+    const ignis__tokenizer *tokenizer = encoder->tokenizer;
+    bool first = text == encoder->front,
+         split = tokenizer->metaspace != IGNIS__METASPACE_NONE && tokenizer->metaspace_split, low, before = false;
+    size_t at, begin = 0;
+    if (tokenizer->metaspace != IGNIS__METASPACE_NONE) {
+        ignis__bytes *out = &encoder->spaced;
+        out->size = 0;
+        if ((tokenizer->metaspace == IGNIS__METASPACE_ALWAYS ||
+             (tokenizer->metaspace == IGNIS__METASPACE_FIRST && first)) &&
+            text[0] != ' ' && !(size >= 3 && memcmp(text, IGNIS__LOW_LINE, 3) == 0) &&
+            !ignis__bytes_add(out, IGNIS__LOW_LINE, 3))
+            return false;
+        for (at = 0; at < size; at++)
+            if (!(text[at] == ' ' ? ignis__bytes_add(out, IGNIS__LOW_LINE, 3) : ignis__bytes_add(out, text + at, 1)))
+                return false;
+        text = out->data;
+        size = out->size;
+    }
+    for (at = 0; (split || tokenizer->words) && at < size; at += low ? 3 : 1, before = low) {
+        low = size - at >= 3 && memcmp(text + at, IGNIS__LOW_LINE, 3) == 0;
+        if (low && at > begin && (split || !before)) {
+            if (!ignis__encode_run(encoder, text + begin, at - begin))
+                return false;
+            begin = at;
+        }
+    }
+    return size == begin || ignis__encode_run(encoder, text + begin, size - begin);
 }
 
 /*  Finds what a step cuts out at or after a place. False if it finds nothing. */
@@ -99,8 +139,9 @@ static bool ignis__encode_step(ignis__encoder *encoder, int index, const char *t
     ignis__split_pending pending = {0, 0, false, false}, now = {0, 0, true, false};
     size_t done = 0, at = 0, begin, end;
     if (index == encoder->tokenizer->step_count)
-        return encoder->tokenizer->word_pieces ? ignis__encode_word(encoder, text, size)
-                                               : ignis__encode_byte_level(encoder, text, size);
+        return encoder->tokenizer->word_pieces  ? ignis__encode_word(encoder, text, size)
+               : encoder->tokenizer->byte_level ? ignis__encode_byte_level(encoder, text, size)
+                                                : ignis__encode_characters(encoder, text, size);
     while (at <= size && ignis__split_find(encoder, step, text, size, at, &begin, &end)) {
         int length = 1;
         now.begin = done, now.end = begin, now.match = step->invert;
@@ -120,47 +161,6 @@ static bool ignis__encode_step(ignis__encoder *encoder, int index, const char *t
         return false;
     now.exists = false; /* the end */
     return ignis__split_put(encoder, index, text, &pending, &now);
-}
-
-/*  Encodes text with a vocabulary of characters: U+2581 replaces spaces. The text is split where that does
-    not change the result. */
-static bool ignis__encode_characters(ignis__encoder *encoder, const char *text, size_t size)
-{
-    const ignis__tokenizer *tokenizer = encoder->tokenizer;
-    bool first = text == encoder->front,
-         split = tokenizer->metaspace != IGNIS__METASPACE_NONE && tokenizer->metaspace_split, low, before = false;
-    size_t at, begin = 0;
-    if (tokenizer->metaspace != IGNIS__METASPACE_NONE) {
-        ignis__bytes *out = &encoder->spaced;
-        out->size = 0;
-        if ((tokenizer->metaspace == IGNIS__METASPACE_ALWAYS ||
-             (tokenizer->metaspace == IGNIS__METASPACE_FIRST && first)) &&
-            text[0] != ' ' && !(size >= 3 && memcmp(text, IGNIS__LOW_LINE, 3) == 0) &&
-            !ignis__bytes_add(out, IGNIS__LOW_LINE, 3))
-            return false;
-        for (at = 0; at < size; at++)
-            if (!(text[at] == ' ' ? ignis__bytes_add(out, IGNIS__LOW_LINE, 3) : ignis__bytes_add(out, text + at, 1)))
-                return false;
-        text = out->data;
-        size = out->size;
-    }
-    for (at = 0; (split || tokenizer->words) && at < size; at += low ? 3 : 1, before = low) {
-        low = size - at >= 3 && memcmp(text + at, IGNIS__LOW_LINE, 3) == 0;
-        if (low && at > begin && (split || !before)) {
-            if (!ignis__encode_piece(encoder, text + begin, at - begin))
-                return false;
-            begin = at;
-        }
-    }
-    return size == begin || ignis__encode_piece(encoder, text + begin, size - begin);
-}
-
-/*  Encodes normalized text without added tokens. */
-static bool ignis__encode_normalized(ignis__encoder *encoder, const char *text, size_t size)
-{
-    if (!encoder->tokenizer->byte_level && !encoder->tokenizer->word_pieces)
-        return ignis__encode_characters(encoder, text, size);
-    return ignis__encode_step(encoder, 0, text, size);
 }
 
 /*  Tells whether the character before a place, or at it, belongs to a word. */
@@ -215,43 +215,6 @@ IGNIS__PRIVATE const ignis__added_token *ignis__added_set_find(const ignis__adde
         high = begin;
     }
     return found;
-}
-
-/*  Normalizes a text between added tokens of the raw text. */
-IGNIS__PRIVATE bool ignis__encode_normalize(ignis__encoder *encoder, const char **text, size_t *size)
-{
-    const ignis__tokenizer *tokenizer = encoder->tokenizer;
-    int i;
-    for (i = 0; i < tokenizer->normal_count; i++) {
-        const ignis__normalizer_step *normal = &tokenizer->normals[i];
-        ignis__bytes *out = &encoder->normal[i % 2];
-        bool ok = true;
-        out->size = 0;
-        if (normal->kind == IGNIS__NORMAL_NFC) {
-            ok = ignis__nfc_add(out, *text, *size);
-        } else if (normal->kind == IGNIS__NORMAL_BERT) {
-            ok = ignis__bert_normalize(out, *text, *size, normal->bert);
-        } else if (normal->kind == IGNIS__NORMAL_PREPEND) {
-            ok = (*size == 0 || ignis__bytes_add(out, normal->to, strlen(normal->to))) &&
-                 ignis__bytes_add(out, *text, *size);
-        } else {
-            const ignis__needle from = ignis__needle_of(normal->from, strlen(normal->from), false);
-            const char *at = *text, *end = *text + *size, *found;
-            size_t to = strlen(normal->to);
-            while (ok && !encoder->too_long && (found = ignis__needle_find(&from, at, (size_t)(end - at))) != NULL) {
-                ok = ignis__bytes_add(out, at, (size_t)(found - at)) && ignis__bytes_add(out, normal->to, to);
-                at = found + from.length;
-                encoder->too_long = out->size > IGNIS__TEXT_LIMIT;
-            }
-            ok = ok && ignis__bytes_add(out, at, (size_t)(end - at));
-        }
-        encoder->too_long = encoder->too_long || out->size > IGNIS__TEXT_LIMIT;
-        if (!ok || encoder->too_long)
-            return false;
-        *text = out->data;
-        *size = out->size;
-    }
-    return true;
 }
 
 /*  Returns where plain text begins, at or after a place of the raw text; SIZE_MAX if there is none. */
@@ -318,12 +281,12 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
             size_t part_size = begin - done;
             bool ok;
             if (level == 1) {
-                ok = ignis__encode_normalized(encoder, part, part_size);
+                ok = ignis__encode_step(encoder, 0, part, part_size);
             } else {
                 encoder->part = done;
                 encoder->part_plain = ignis__encoder_find_plain(encoder, done) < begin;
                 ok = ignis__encode_normalize(encoder, &part, &part_size);
-                encoder->front = done == 0 ? part : NULL;
+                encoder->front = done == 0 && !encoder->front_cut ? part : NULL;
                 ok = ok && ignis__encode_level(encoder, 1, part, part_size);
             }
             if (!ok) {

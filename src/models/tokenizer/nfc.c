@@ -1,6 +1,6 @@
-/*  models/tokenizer/nfc.c - Unicode normalization to NFC
+/*  models/tokenizer/nfc.c - Unicode normalization to NFC, NFD, NFKC and NFKD
 
-    The tables are in unicode_table.c. Text that NFC does not change is copied as it is.
+    The tables are in unicode_table.c. Text that does not change is copied as it is.
     May use: unicode.c, byte_buffer.c. Locks: none. */
 
 #include "room.h"
@@ -54,15 +54,51 @@ static uint32_t ignis__char_pair(uint32_t first, uint32_t second)
     return (uint32_t)(ignis__char_parts[ignis__char_pairs[low]] >> 42);
 }
 
-/*  Writes the canonical decomposition of a character, at most IGNIS__CHAR_PARTS items of combining class << 53 |
-    character. Returns their number. */
-IGNIS__PRIVATE int ignis__char_decompose(uint32_t code, uint64_t parts[IGNIS__CHAR_PARTS])
+/*  Returns the row of ignis__char_compat_texts of a character; 0 if it has none. */
+static uint64_t ignis__char_compat_row(uint32_t code)
+{
+    int low = 0, high = IGNIS__COUNT(ignis__char_compat_texts);
+    while (low < high) {
+        int middle = (low + high) / 2;
+        if (ignis__char_compat_texts[middle] >> 24 < code)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < IGNIS__COUNT(ignis__char_compat_texts) && ignis__char_compat_texts[low] >> 24 == code
+               ? ignis__char_compat_texts[low]
+               : 0;
+}
+
+/*  Tells whether a character may change in a normal form, with the character before it or alone. */
+static bool ignis__char_moves(uint32_t code, unsigned form)
+{
+    if (code < 0xA0)
+        return false;
+    return ignis__char_mark(code) & 1 || (form != IGNIS__FORM_COMPOSED && ignis__char_parts_of(code)) ||
+           (form & IGNIS__FORM_COMPAT &&
+            (ignis__char_case(ignis__char_compat, IGNIS__COUNT(ignis__char_compat), code) != code ||
+             ignis__char_compat_row(code)));
+}
+
+/*  Writes the decomposition of a character, at most IGNIS__CHAR_PARTS items of combining class << 53 | character.
+    Returns their number. */
+IGNIS__PRIVATE int ignis__char_decompose(uint32_t code, unsigned form, uint64_t parts[IGNIS__CHAR_PARTS])
 {
     uint32_t stack[8];
-    int depth, count = 0;
+    int depth, count = 0, i;
     for (stack[0] = code, depth = 1; depth > 0;) {
         const uint64_t both = ignis__char_parts_of(code = stack[--depth]);
+        const uint64_t row = !both && form & IGNIS__FORM_COMPAT ? ignis__char_compat_row(code) : 0;
+        for (i = 0; i < (int)(row >> 16 & 0xFF); i++, count++) {
+            const uint32_t part = ignis__char_compat_points[(row & 0xFFFF) + (unsigned)i];
+            parts[count] = (uint64_t)(ignis__char_mark(part) >> 1) << 53 | part;
+        }
+        if (row)
+            continue;
         if (!both) {
+            if (form & IGNIS__FORM_COMPAT)
+                code = ignis__char_case(ignis__char_compat, IGNIS__COUNT(ignis__char_compat), code);
             parts[count++] = (uint64_t)(ignis__char_mark(code) >> 1) << 53 | code;
             continue;
         }
@@ -79,20 +115,26 @@ IGNIS__PRIVATE int ignis__u64_order(const void *a, const void *b)
     return one < other ? -1 : one > other;
 }
 
-/*  Composes decomposed characters, each class << 53 | place << 21 | character. Returns how many remain. */
-static size_t ignis__nfc_compose(uint64_t *chars, size_t count)
+/*  Sorts the marks of decomposed characters by their classes; each item is class << 53 | place << 21 | character. */
+static void ignis__sort_marks(uint64_t *chars, size_t count)
 {
-    const uint64_t code_mask = ((uint64_t)1 << 21) - 1;
-    size_t i, k, kept = 0, base = 0;
-    uint32_t last = 0; /* the class of the last character kept after the base */
-    bool has_base = false;
-    for (i = 0; i < count; i = k) { /* sort marks by their classes */
+    size_t i, k;
+    for (i = 0; i < count; i = k) {
         for (k = i; k < count && chars[k] >> 53; k++)
             continue;
         if (k > i + 1)
             qsort(chars + i, k - i, sizeof *chars, ignis__u64_order);
         k += k == i;
     }
+}
+
+/*  Composes decomposed characters, which are sorted. Returns how many remain. */
+static size_t ignis__compose(uint64_t *chars, size_t count)
+{
+    const uint64_t code_mask = ((uint64_t)1 << 21) - 1;
+    size_t i, kept = 0, base = 0;
+    uint32_t last = 0; /* the class of the last character kept after the base */
+    bool has_base = false;
     for (i = 0; i < count; i++) {
         uint32_t code = (uint32_t)(chars[i] & code_mask), mark = (uint32_t)(chars[i] >> 53), made = 0;
         if (has_base && (kept == base + 1 || last < mark))
@@ -111,8 +153,8 @@ static size_t ignis__nfc_compose(uint64_t *chars, size_t count)
     return kept;
 }
 
-/*  Appends the NFC of a text of whole characters. */
-IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t size)
+/*  Appends a normal form of a text of whole characters. form: IGNIS__FORM_COMPOSED, IGNIS__FORM_COMPAT, both or 0. */
+IGNIS__PRIVATE bool ignis__normal_form_add(ignis__bytes *bytes, const char *text, size_t size, unsigned form)
 {
     uint64_t *chars = NULL;
     size_t at = 0, base = 0, done = 0, capacity = 0, count, end, i;
@@ -120,17 +162,17 @@ IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t
     int length, made, k;
     while (ok && at < size) {
         uint32_t code = ignis__utf8_code(text + at, &length);
-        if (!(ignis__char_mark(code) & 1)) {
+        if (!ignis__char_moves(code, form)) {
             base = at;
             at += (size_t)length;
             continue;
         }
         /* from the character before, up to the first that cannot change */
-        for (end = at; end < size && (ignis__char_mark(ignis__utf8_code(text + end, &length)) & 1);
+        for (end = at; end < size && ignis__char_moves(ignis__utf8_code(text + end, &length), form);
              end += (size_t)length)
             continue;
-        if ((end - base) * 2 + 8 > capacity) { /* at most 4 characters of 2 bytes */
-            capacity = (end - base) * 2 + 64;
+        if ((end - base) * 6 + IGNIS__CHAR_PARTS > capacity) { /* U+FDFA has 3 bytes and becomes 18 characters */
+            capacity = (end - base) * 6 + 64;
             ignis__free(chars);
             chars = (uint64_t *)ignis__alloc(capacity * sizeof *chars);
             if (!chars)
@@ -138,11 +180,12 @@ IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t
         }
         for (i = base, count = 0; i < end; i += (size_t)length) {
             uint64_t parts[IGNIS__CHAR_PARTS];
-            made = ignis__char_decompose(ignis__utf8_code(text + i, &length), parts);
+            made = ignis__char_decompose(ignis__utf8_code(text + i, &length), form, parts);
             for (k = 0; k < made; k++, count++)
                 chars[count] = parts[k] | (uint64_t)count << 21;
         }
-        count = ignis__nfc_compose(chars, count);
+        ignis__sort_marks(chars, count);
+        count = form & IGNIS__FORM_COMPOSED ? ignis__compose(chars, count) : count;
         ok = ignis__bytes_add(bytes, text + done, base - done) && ignis__bytes_reserve(bytes, count * 4);
         for (i = 0; ok && i < count; i++)
             bytes->size += (size_t)ignis__utf8_write(bytes->data + bytes->size, (uint32_t)(chars[i] & 0x1FFFFF));

@@ -15,6 +15,7 @@ IGNIS__PRIVATE void ignis__tokenizer_fill_info(ignis__tokenizer *tokenizer)
                                           : IGNIS_TOKENIZER_PIECES;
     snprintf(info->family, sizeof info->family, "%s",
              tokenizer->word_pieces                                       ? "bert"
+             : tokenizer->unigram                                         ? "unigram"
              : !tokenizer->byte_level                                     ? "llama"
              : tokenizer->digits && tokenizer->split == IGNIS__SPLIT_GPT2 ? "smollm"
                                                                           : families[tokenizer->split]);

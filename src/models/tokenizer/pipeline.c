@@ -25,36 +25,72 @@ IGNIS__PRIVATE unsigned ignis__bert_flags(bool clean, bool chinese, bool strip, 
            (strip ? (unsigned)IGNIS__BERT_STRIP : 0) | (lower ? (unsigned)IGNIS__BERT_LOWER : 0);
 }
 
-IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_normalizer(ignis__tokenizer_load *load)
+/*  Reads what a step of the normalizer has beside its type. */
+IGNIS__COLD static bool ignis__tokenizer_read_normal(ignis__tokenizer_load *load, const ignis__tokenizer_part *part,
+                                                     ignis__normalizer_step *normal)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
-    int i;
+    const char *to = normal->kind == IGNIS__NORMAL_PREPEND ? part->prepend : part->content;
+    bool no_memory = false;
+    if (normal->kind == IGNIS__NORMAL_BERT && !normal->how)
+        normal->how = ignis__bert_flags(part->clean == 1, part->chinese == 1,
+                                        part->strip == 1 || (part->strip < 0 && part->lower == 1), part->lower == 1);
+    if (normal->kind == IGNIS__NORMAL_STRIP)
+        normal->how =
+            (part->left == 1 ? (unsigned)IGNIS__STRIP_LEFT : 0) | (part->right == 1 ? (unsigned)IGNIS__STRIP_RIGHT : 0);
+    if (normal->kind == IGNIS__NORMAL_CHARSMAP) {
+        if (!part->charsmap)
+            return ignis__tokenizer_refuse_part(load, IGNIS__PART_NORMALIZER, part, "its map is missing");
+        normal->map = ignis__charsmap_read_base64(load, part->charsmap);
+        return normal->map != NULL;
+    }
+    if (normal->kind != IGNIS__NORMAL_PREPEND && normal->kind != IGNIS__NORMAL_REPLACE)
+        return true;
+    if (!to || (normal->kind == IGNIS__NORMAL_REPLACE && !part->regex && !(part->string && *part->string)))
+        return ignis__tokenizer_refuse_part(load, IGNIS__PART_NORMALIZER, part, "its texts are missing");
+    normal->to = ignis__tokenizer_keep_text(tokenizer, to, strlen(to));
+    if (part->regex && normal->kind == IGNIS__NORMAL_REPLACE) {
+        normal->pattern = ignis__pattern_compile(tokenizer, part->regex, &no_memory);
+        if (!normal->pattern && !no_memory)
+            return ignis__tokenizer_refuse_part(load, IGNIS__PART_NORMALIZER, part, part->regex);
+    } else if (normal->kind == IGNIS__NORMAL_REPLACE) {
+        normal->from = ignis__tokenizer_keep_text(tokenizer, part->string, strlen(part->string));
+        no_memory = !normal->from;
+    }
+    return (normal->to && !no_memory) || ignis__tokenizer_no_memory(load);
+}
+
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_normalizer(ignis__tokenizer_load *load)
+{
+    static const struct {
+        const char *type;
+        ignis__normalizer_kind kind;
+        unsigned how;
+    } kinds[] = {{"NFC", IGNIS__NORMAL_FORM, IGNIS__FORM_COMPOSED},
+                 {"NFD", IGNIS__NORMAL_FORM, 0},
+                 {"NFKC", IGNIS__NORMAL_FORM, IGNIS__FORM_COMPOSED | IGNIS__FORM_COMPAT},
+                 {"NFKD", IGNIS__NORMAL_FORM, IGNIS__FORM_COMPAT},
+                 {"Lowercase", IGNIS__NORMAL_BERT, IGNIS__BERT_LOWER},
+                 {"BertNormalizer", IGNIS__NORMAL_BERT, 0},
+                 {"Prepend", IGNIS__NORMAL_PREPEND, 0},
+                 {"Replace", IGNIS__NORMAL_REPLACE, 0},
+                 {"Strip", IGNIS__NORMAL_STRIP, 0},
+                 {"StripAccents", IGNIS__NORMAL_ACCENTS, 0},
+                 {"Nmt", IGNIS__NORMAL_NMT, 0},
+                 {"Precompiled", IGNIS__NORMAL_CHARSMAP, 0}};
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    int i, k;
     for (i = 0; i < load->part_count[IGNIS__PART_NORMALIZER]; i++) {
         const ignis__tokenizer_part *part = &load->parts[IGNIS__PART_NORMALIZER][i];
         ignis__normalizer_step *normal = &tokenizer->normals[tokenizer->normal_count++];
-        if (ignis__tokenizer_part_is(part->type, "NFC")) {
-            normal->kind = IGNIS__NORMAL_NFC;
-        } else if (ignis__tokenizer_part_is(part->type, "Lowercase")) {
-            normal->kind = IGNIS__NORMAL_BERT;
-            normal->bert = IGNIS__BERT_LOWER;
-        } else if (ignis__tokenizer_part_is(part->type, "BertNormalizer")) {
-            normal->kind = IGNIS__NORMAL_BERT;
-            normal->bert =
-                ignis__bert_flags(part->clean == 1, part->chinese == 1,
-                                  part->strip == 1 || (part->strip < 0 && part->lower == 1), part->lower == 1);
-        } else if (ignis__tokenizer_part_is(part->type, "Prepend") && part->prepend) {
-            normal->kind = IGNIS__NORMAL_PREPEND;
-            normal->to = ignis__tokenizer_keep_text(tokenizer, part->prepend, strlen(part->prepend));
-        } else if (ignis__tokenizer_part_is(part->type, "Replace") && part->string && *part->string && part->content) {
-            normal->kind = IGNIS__NORMAL_REPLACE;
-            normal->from = ignis__tokenizer_keep_text(tokenizer, part->string, strlen(part->string));
-            normal->to = ignis__tokenizer_keep_text(tokenizer, part->content, strlen(part->content));
-        } else {
-            return ignis__tokenizer_refuse_part(load, IGNIS__PART_NORMALIZER, part, part->regex ? part->regex : "");
-        }
-        if (normal->kind != IGNIS__NORMAL_NFC && normal->kind != IGNIS__NORMAL_BERT &&
-            (!normal->to || (normal->kind == IGNIS__NORMAL_REPLACE && !normal->from)))
-            return ignis__tokenizer_no_memory(load);
+        for (k = 0; k < IGNIS__COUNT(kinds) && !ignis__tokenizer_part_is(part->type, kinds[k].type); k++)
+            continue;
+        if (k == IGNIS__COUNT(kinds))
+            return ignis__tokenizer_refuse_part(load, IGNIS__PART_NORMALIZER, part, "");
+        normal->kind = kinds[k].kind;
+        normal->how = kinds[k].how;
+        if (!ignis__tokenizer_read_normal(load, part, normal))
+            return false;
     }
     return true;
 }
@@ -150,7 +186,8 @@ IGNIS__COLD static bool ignis__tokenizer_read_split(ignis__tokenizer_load *load,
 }
 
 /*  Adds a step that cuts out characters of a kind. */
-static void ignis__tokenizer_add_cut(ignis__tokenizer *tokenizer, ignis__cut cut, ignis__split_behavior behavior)
+IGNIS__PRIVATE void ignis__tokenizer_add_cut(ignis__tokenizer *tokenizer, ignis__cut cut,
+                                             ignis__split_behavior behavior)
 {
     ignis__split_step *step = &tokenizer->steps[tokenizer->step_count++];
     step->cut = cut;
@@ -172,8 +209,8 @@ IGNIS__PRIVATE void ignis__tokenizer_add_bert_cuts(ignis__tokenizer *tokenizer)
     ignis__tokenizer_add_cut(tokenizer, IGNIS__CUT_PUNCTUATION, IGNIS__BEHAVIOR_ISOLATED);
 }
 
-/*  Reads the pre-tokenizer: any number of Split, Digits, Punctuation, Whitespace, WhitespaceSplit and BertPreTokenizer,
-    then ByteLevel, unless the model is WordPiece; or Metaspace alone; or nothing. */
+/*  Reads the pre-tokenizer: any number of Split, CharDelimiterSplit, Digits, Punctuation, Whitespace, WhitespaceSplit
+    and BertPreTokenizer, and then Metaspace, or ByteLevel for BPE, or nothing. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_splitter(ignis__tokenizer_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
@@ -182,20 +219,19 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_splitter(ignis__tokenizer_l
     ignis__split_behavior behavior;
     for (i = 0; i < count; i++, part++) {
         bool last = i == count - 1;
-        if (ignis__tokenizer_part_is(part->type, "Metaspace") && count == 1 && !tokenizer->word_pieces) {
+        if (ignis__tokenizer_part_is(part->type, "Metaspace") && last && !tokenizer->word_pieces) {
             tokenizer->metaspace = ignis__tokenizer_read_metaspace(load, IGNIS__PART_SPLITTER, part);
             tokenizer->metaspace_split = part->split != 0;
             return tokenizer->metaspace != IGNIS__METASPACE_NONE;
         }
-        if (ignis__tokenizer_part_is(part->type, "ByteLevel") && last && !tokenizer->word_pieces) {
+        if (ignis__tokenizer_part_is(part->type, "ByteLevel") && last && !tokenizer->word_pieces &&
+            !tokenizer->unigram) {
             tokenizer->byte_level = true;
             tokenizer->prefix_space = part->prefix == 1;
             if (part->use_regex != 0)
                 tokenizer->split = IGNIS__SPLIT_GPT2;
         } else if (ignis__tokenizer_part_is(part->type, "BertPreTokenizer")) {
             ignis__tokenizer_add_bert_cuts(tokenizer);
-        } else if (last && !tokenizer->word_pieces) {
-            return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part, "no ByteLevel follows");
         } else if (ignis__tokenizer_part_is(part->type, "Digits")) {
             ignis__tokenizer_add_digits(tokenizer, part->individual == 1);
         } else if (ignis__tokenizer_part_is(part->type, "Punctuation")) {
@@ -207,7 +243,15 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_splitter(ignis__tokenizer_l
         } else if (ignis__tokenizer_part_is(part->type, "WhitespaceSplit")) {
             ignis__tokenizer_add_cut(tokenizer, IGNIS__CUT_SPACE, IGNIS__BEHAVIOR_REMOVED);
         } else if (ignis__tokenizer_part_is(part->type, "Split")) {
-            if (!ignis__tokenizer_read_split(load, part, i == count - 2 && part[1].use_regex == 0))
+            if (!ignis__tokenizer_read_split(load, part,
+                                             i == count - 2 && ignis__tokenizer_part_is(part[1].type, "ByteLevel") &&
+                                                 part[1].use_regex == 0))
+                return false;
+        } else if (ignis__tokenizer_part_is(part->type, "CharDelimiterSplit") && part->delimiter) {
+            ignis__tokenizer_part split = *part;
+            split.string = part->delimiter;
+            split.behavior = "Removed";
+            if (!ignis__tokenizer_read_split(load, &split, false))
                 return false;
         } else {
             return ignis__tokenizer_refuse_part(load, IGNIS__PART_SPLITTER, part, "");

@@ -54,23 +54,54 @@ typedef struct ignis__join {
 } ignis__join;
 
 typedef enum ignis__normalizer_kind {
-    IGNIS__NORMAL_NFC,
+    IGNIS__NORMAL_FORM, /* NFC, NFD, NFKC, NFKD */
     IGNIS__NORMAL_PREPEND,
     IGNIS__NORMAL_REPLACE,
-    IGNIS__NORMAL_BERT
+    IGNIS__NORMAL_BERT,
+    IGNIS__NORMAL_STRIP,
+    IGNIS__NORMAL_ACCENTS,
+    IGNIS__NORMAL_NMT,
+    IGNIS__NORMAL_CHARSMAP
 } ignis__normalizer_kind;
+
+/*  Normal forms of Unicode, as bits: NFD has none. */
+enum { IGNIS__FORM_COMPOSED = 1, IGNIS__FORM_COMPAT = 2 };
+
+/*  Ends that Strip strips, as bits. */
+enum { IGNIS__STRIP_LEFT = 1, IGNIS__STRIP_RIGHT = 2 };
 
 /*  Changes of BertNormalizer, as bits. */
 enum { IGNIS__BERT_CLEAN = 1, IGNIS__BERT_CHINESE = 2, IGNIS__BERT_STRIP = 4, IGNIS__BERT_LOWER = 8 };
 
-/*  Characters of a canonical decomposition, at most. */
-#define IGNIS__CHAR_PARTS 8
+/*  Characters of a decomposition, at most. */
+#define IGNIS__CHAR_PARTS 24
 
-typedef struct ignis__normalizer_step {
-    ignis__normalizer_kind kind;
-    const char *from, *to;
-    unsigned bert; /* of IGNIS__NORMAL_BERT: IGNIS__BERT_CLEAN and the like */
-} ignis__normalizer_step;
+/*  Kinds of characters to grapheme clusters. APART: it extends a cluster, but not the consonants of a conjunct. */
+typedef enum ignis__cluster {
+    IGNIS__CLUSTER_OTHER,
+    IGNIS__CLUSTER_CONTROL,
+    IGNIS__CLUSTER_EXTEND,
+    IGNIS__CLUSTER_SPACING,
+    IGNIS__CLUSTER_PREPEND,
+    IGNIS__CLUSTER_ZWJ,
+    IGNIS__CLUSTER_PICTOGRAPH,
+    IGNIS__CLUSTER_CONSONANT,
+    IGNIS__CLUSTER_LINKER,
+    IGNIS__CLUSTER_APART,
+    IGNIS__CLUSTER_L,
+    IGNIS__CLUSTER_V,
+    IGNIS__CLUSTER_T,
+    IGNIS__CLUSTER_LV,
+    IGNIS__CLUSTER_LVT
+} ignis__cluster;
+
+/*  The map of a Precompiled: a double array, whose values are places of texts. */
+typedef struct ignis__charsmap {
+    const uint32_t *units;
+    uint32_t count;
+    const char *texts; /* each ends with a 0 */
+    size_t text_size;
+} ignis__charsmap;
 
 /*  A set of characters; `count` ranges from `first` on of its pattern are those above 127. */
 typedef struct ignis__pattern_set {
@@ -107,6 +138,14 @@ typedef struct ignis__pattern {
     uint32_t *ranges; /* pairs */
     int item_count, choice_count, set_count, range_count;
 } ignis__pattern;
+
+typedef struct ignis__normalizer_step {
+    ignis__normalizer_kind kind;
+    const char *from, *to;
+    const ignis__pattern *pattern; /* instead of `from`, if it is not NULL */
+    const ignis__charsmap *map;
+    unsigned how; /* bits of its kind: IGNIS__FORM_COMPAT, IGNIS__BERT_CLEAN, IGNIS__STRIP_LEFT and the like */
+} ignis__normalizer_step;
 
 typedef struct ignis__pattern_search {
     const ignis__pattern *pattern;
@@ -147,6 +186,20 @@ typedef enum ignis__metaspace {
     IGNIS__METASPACE_NEVER
 } ignis__metaspace;
 
+/*  A trie in arrays: the children of node n are those from first[n] to first[n + 1]. Node 0 is the root. */
+typedef struct ignis__trie {
+    uint32_t *first;
+    int32_t *ids;         /* of the token that ends at a node; -1 if there is none */
+    unsigned char *bytes; /* of a node */
+} ignis__trie;
+
+/*  A place of a text that Unigram encodes: the last token of the best tokens up to it. */
+typedef struct ignis__unigram_place {
+    double score;
+    uint32_t begin, end; /* begin: of that token; end: of the token that follows the place */
+    int32_t id;          /* -1: the place is not in reach yet */
+} ignis__unigram_place;
+
 /*  Open tokenizers do not change, except for the bits of known and whole. So any number of threads may use
     one. */
 typedef struct ignis__tokenizer {
@@ -182,6 +235,9 @@ typedef struct ignis__tokenizer {
     bool word_pieces, word_cleanup;
     const char *word_prefix, *word_decoder_prefix;
     int64_t word_limit;
+    bool unigram; /* tokens have scores, and the largest sum wins */
+    ignis__trie trie;
+    double *scores, unknown_score;
     bool words; /* no token contains a U+2581 after another character, so text may be split there */
     ignis__metaspace metaspace, metaspace_decoder;
     bool metaspace_split;
@@ -251,8 +307,11 @@ typedef struct ignis__encoder {
     size_t symbol_capacity;
     ignis__bpe_pair *queue;
     size_t queued, queue_capacity;
+    ignis__unigram_place *places;
+    size_t place_capacity;
     ignis__bytes fixed, normal[2], spaced;
     const char *front; /* the normalized text at the beginning of the raw text; NULL later */
+    bool front_cut;    /* a normalizer has removed the first character of the text that it was given */
 } ignis__encoder;
 
 /*  A growing list of items. */
@@ -268,7 +327,7 @@ typedef struct ignis__token_entry {
     int64_t id;
     bool not_bytes;   /* its text does not encode bytes */
     bool unreachable; /* text is never encoded to it */
-    float score;
+    double score;
     int type; /* in a GGUF file */
 } ignis__token_entry;
 
@@ -281,8 +340,10 @@ typedef struct ignis__merge_entry {
 
 /*  A step of a normalizer or another part. Numbers that the file does not have are -1, texts NULL. */
 typedef struct ignis__tokenizer_part {
-    const char *type, *prepend, *content, *behavior, *replacement, *scheme, *string, *regex, *word_prefix;
-    int64_t invert, individual, prefix, use_regex, split, start, stop, cleanup, clean, chinese, strip, lower;
+    const char *type, *prepend, *content, *behavior, *replacement, *scheme, *string, *regex, *word_prefix, *charsmap,
+        *delimiter;
+    int64_t invert, individual, prefix, use_regex, split, start, stop, cleanup, clean, chinese, strip, lower, left,
+        right;
 } ignis__tokenizer_part;
 
 enum { IGNIS__PART_NORMALIZER, IGNIS__PART_SPLITTER, IGNIS__PART_PROCESSOR, IGNIS__PART_DECODER, IGNIS__PART_KINDS };
@@ -300,7 +361,8 @@ typedef struct ignis__tokenizer_load {
     const char *model, *unknown; /* NULL if missing */
     const char *word_prefix;     /* of tokens inside of a word; NULL if missing */
     int64_t word_limit;
-    bool has_vocabulary, has_merges, dropout, affix;
+    int64_t unknown_id; /* of Unigram; -1 if missing */
+    bool has_vocabulary, has_merges, has_scores, dropout, affix;
     const char *template_name[IGNIS__TEMPLATE_TOKENS]; /* added before and after a text */
     bool template_behind[IGNIS__TEMPLATE_TOKENS];
     int template_count;
@@ -340,8 +402,12 @@ extern const uint32_t ignis__char_marks[677];
 extern const uint64_t ignis__char_parts[2060];
 extern const uint32_t ignis__char_categories[4101];
 extern const uint16_t ignis__char_pairs[940];
-extern const uint32_t ignis__char_drops[579];
+extern const uint32_t ignis__char_drops[730];
 extern const uint64_t ignis__char_lower[184];
+extern const uint64_t ignis__char_compat[1159];
+extern const uint64_t ignis__char_compat_texts[1171];
+extern const uint32_t ignis__char_compat_points[3068];
+extern const uint32_t ignis__char_clusters[1359];
 
 /* tokenizer.c */
 extern const struct ignis__tokenizer_patterns_type ignis__tokenizer_patterns[3];
@@ -381,11 +447,26 @@ IGNIS__PRIVATE const char *ignis__needle_find(const ignis__needle *needle, const
 
 /* nfc.c */
 IGNIS__PRIVATE uint32_t ignis__char_mark(uint32_t code);
-IGNIS__PRIVATE int ignis__char_decompose(uint32_t code, uint64_t parts[IGNIS__CHAR_PARTS]);
+IGNIS__PRIVATE int ignis__char_decompose(uint32_t code, unsigned form, uint64_t parts[IGNIS__CHAR_PARTS]);
 IGNIS__PRIVATE int ignis__u64_order(const void *a, const void *b);
-IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t size);
+IGNIS__PRIVATE bool ignis__normal_form_add(ignis__bytes *bytes, const char *text, size_t size, unsigned form);
+
+/* charsmap.c */
+IGNIS__COLD IGNIS__PRIVATE const ignis__charsmap *ignis__charsmap_read(ignis__tokenizer_load *load, const char *bytes,
+                                                                       size_t size);
+IGNIS__COLD IGNIS__PRIVATE const ignis__charsmap *ignis__charsmap_read_base64(ignis__tokenizer_load *load,
+                                                                              const char *text);
+IGNIS__PRIVATE bool ignis__charsmap_add(const ignis__charsmap *map, ignis__bytes *out, const char *text, size_t size);
+
+/* normalize.c */
+IGNIS__PRIVATE bool ignis__encode_normalize(ignis__encoder *encoder, const char **text, size_t *size);
+
+/* unigram.c */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_unigram(ignis__tokenizer_load *load);
+IGNIS__PRIVATE bool ignis__encode_unigram(ignis__encoder *encoder, const char *text, size_t size);
 
 /* word_piece.c */
+IGNIS__PRIVATE uint32_t ignis__char_drop(uint32_t code);
 IGNIS__PRIVATE bool ignis__bert_normalize(ignis__bytes *out, const char *text, size_t size, unsigned how);
 IGNIS__PRIVATE bool ignis__encode_word(ignis__encoder *encoder, const char *text, size_t size);
 IGNIS__PRIVATE bool ignis__word_add(const ignis__tokenizer *tokenizer, const char *text, size_t size, bool first,
@@ -405,7 +486,6 @@ IGNIS__PRIVATE bool ignis__encode_piece(ignis__encoder *encoder, const char *tex
 /* encode.c */
 IGNIS__PRIVATE const ignis__added_token *ignis__added_set_find(const ignis__added_set *set, const char *text,
                                                                size_t size, size_t at, size_t limit, bool *hidden);
-IGNIS__PRIVATE bool ignis__encode_normalize(ignis__encoder *encoder, const char **text, size_t *size);
 IGNIS__PRIVATE bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size, bool no_bos);
 
 /* tokenizer_json.c */
@@ -435,6 +515,8 @@ IGNIS__PRIVATE bool ignis__tokenizer_part_is(const char *text, const char *other
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_normalizer(ignis__tokenizer_load *load);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_add_pattern(ignis__tokenizer_load *load, const char *pattern,
                                                              ignis__split_behavior behavior, bool invert);
+IGNIS__PRIVATE void ignis__tokenizer_add_cut(ignis__tokenizer *tokenizer, ignis__cut cut,
+                                             ignis__split_behavior behavior);
 IGNIS__PRIVATE void ignis__tokenizer_add_digits(ignis__tokenizer *tokenizer, bool individual);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_splitter(ignis__tokenizer_load *load);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_set_decoder(ignis__tokenizer_load *load);

@@ -5,7 +5,7 @@
     2. The text between them is normalized, and added tokens of normalized text are cut out.
     3. The rest is split into pieces: by steps, and then by a pattern of ignis__tokenizer_patterns.
     4. Pieces become bytes or characters of the vocabulary. The pair of the lowest rank is joined, the
-    leftmost first, until no pair has a rank.
+    leftmost first, until no pair has a rank. WordPiece and Unigram are in files of their own.
     Byte-level vocabularies write each byte as one of 256 characters. Tokens have the bytes here.
     May use: >>pool. Locks: none; tokenizers do not change once they are open. */
 

@@ -9,14 +9,15 @@ typedef struct ignis_tokenizer {
 /*  The units of a vocabulary. */
 typedef enum ignis_tokenizer_kind {
     IGNIS_TOKENIZER_BYTES = 1, /* bytes: GPT-2, Llama 3, Qwen2 and 3, SmolLM */
-    IGNIS_TOKENIZER_PIECES,    /* characters, with bytes for missing ones: Llama 2, TinyLlama */
+    IGNIS_TOKENIZER_PIECES,    /* characters, some with bytes for missing ones: Llama 2, Gemma, T5, XLM-RoBERTa */
     IGNIS_TOKENIZER_WORDS,     /* words and their parts (WordPiece): BERT, MiniLM, BGE */
     IGNIS_TOKENIZER_COUNT
 } ignis_tokenizer_kind;
 
 typedef struct ignis_tokenizer_info {
     ignis_tokenizer_kind kind;
-    /* how it splits text: as "gpt2", "llama3", "qwen2", "smollm", "llama" (2), "bert", or "bytes": not at all */
+    /* how it splits text: as "gpt2", "llama3", "qwen2", "smollm", "llama" (2), "unigram", "bert", or "bytes": not at
+       all */
     char family[16];
     int tokens;        /* ids are below it; models may have more rows */
     int bos, eos;      /* ids that begin and end a text; -1 if the files do not tell */
@@ -42,7 +43,7 @@ typedef struct ignis_decode_desc {
     are ignored.
     Returns: the tokenizer, or no handle.
     Errors: ARGUMENT (null), IO, FORMAT (damaged, or it contradicts itself), UNSUPPORTED (a model other than
-    BPE and WordPiece, a normalizer, pre-tokenizer, post-processor, decoder or pattern that Ignis does not
+    BPE, Unigram and WordPiece, a normalizer, pre-tokenizer, post-processor, decoder or pattern that Ignis does not
     know, an added token of more than 256 bytes, a token of more than 1024 bytes in a vocabulary with scores;
     the message names it), MEMORY.
     Ownership: the caller frees it with ignis_tokenizer_free; the files may change afterwards.

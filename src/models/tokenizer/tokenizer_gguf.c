@@ -65,23 +65,95 @@ IGNIS__PRIVATE int ignis__tokenizer_find_end_text(const char *text, int type)
 #define IGNIS__BLOOM " ?[^(\\s|.,!?\xE2\x80\xA6\xE3\x80\x82\xEF\xBC\x8C\xE3\x80\x81\xE0\xA5\xA4\xDB\x94\xD8\x8C)]+"
 #define IGNIS__GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define IGNIS__OTHERS " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|" IGNIS__SPACES
+#define IGNIS__QWEN2(number) IGNIS__BEFORE "\\p{L}+|" number "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+/*  Letters with an upper or a lower case, in the version of Unicode of DeepSeek's file. */
+#define IGNIS__CASED                                                                                                   \
+    "\\s?["                                                                                                            \
+    "A-Za-z\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}\\x{1BC}-\\x{1BF}\\x{1C4}-\\x{293}"                    \
+    "\\x{295}-\\x{2AF}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37B}-\\x{37D}\\x{37F}\\x{386}\\x{388}-\\x{38A}"             \
+    "\\x{38C}\\x{38E}-\\x{3A1}\\x{3A3}-\\x{3F5}\\x{3F7}-\\x{481}\\x{48A}-\\x{52F}\\x{531}-\\x{556}"                    \
+    "\\x{10A0}-\\x{10C5}\\x{13A0}-\\x{13F5}\\x{13F8}-\\x{13FD}\\x{1C90}-\\x{1CBA}\\x{1CBD}-\\x{1CBF}"                  \
+    "\\x{1D00}-\\x{1D2B}\\x{1D6B}-\\x{1D77}\\x{1D79}-\\x{1D9A}\\x{1E00}-\\x{1F15}\\x{1F18}-\\x{1F1D}"                  \
+    "\\x{1F20}-\\x{1F45}\\x{1F48}-\\x{1F4D}\\x{1F50}-\\x{1F57}\\x{1F59}\\x{1F5B}\\x{1F5D}\\x{1F5F}-\\x{1F7D}"          \
+    "\\x{1F80}-\\x{1FB4}\\x{1FB6}-\\x{1FBC}\\x{1FBE}\\x{1FC2}-\\x{1FC4}\\x{1FC6}-\\x{1FCC}\\x{1FD0}-\\x{1FD3}"         \
+    "\\x{1FD6}-\\x{1FDB}\\x{1FE0}-\\x{1FEC}\\x{1FF2}-\\x{1FF4}\\x{1FF6}-\\x{1FFC}\\x{2102}\\x{2107}"                   \
+    "\\x{210A}-\\x{2113}\\x{2115}\\x{2119}-\\x{211D}\\x{2124}\\x{2126}\\x{2128}\\x{212A}-\\x{212D}\\x{212F}-\\x{2134}" \
+    "\\x{2139}\\x{213C}-\\x{213F}\\x{2145}-\\x{2149}\\x{214E}\\x{2183}\\x{2184}\\x{2C00}-\\x{2C7B}"                    \
+    "\\x{2C7E}-\\x{2CE4}\\x{2CEB}-\\x{2CEE}\\x{2CF2}\\x{2CF3}\\x{A640}-\\x{A66D}\\x{A680}-\\x{A69B}"                   \
+    "\\x{A722}-\\x{A76F}\\x{A771}-\\x{A787}\\x{A78B}-\\x{A78E}\\x{AB70}-\\x{ABBF}\\x{FB00}-\\x{FB06}"                  \
+    "\\x{FB13}-\\x{FB17}\\x{FF21}-\\x{FF3A}\\x{FF41}-\\x{FF5A}\\x{10400}-\\x{1044F}\\x{104B0}-\\x{104D3}"              \
+    "\\x{104D8}-\\x{104FB}\\x{10C80}-\\x{10CB2}\\x{10CC0}-\\x{10CF2}\\x{118A0}-\\x{118DF}"                             \
+    "\\x{1E900}-\\x{1E943}"                                                                                            \
+    "]+"
 
-/*  Names of pre-tokenizers that split by patterns, one after the other, as their tokenizer.json does. */
-static const struct {
-    const char *name;
-    bool nfc, ignore_merges, adds_bos;
-    const char *patterns[6];
-} ignis__tokenizer_gguf_splits[] = {
-    {"gpt-4o", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
-    {"llama4", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
-    {"minimax-m2", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
-    {"tekken", false, true, true, {IGNIS__WORDS_BY_CASE("") "|\\p{N}|" IGNIS__OTHERS}},
+/*  Of vocabularies of characters: U+2581 replaces spaces, and lines are encoded whole. */
+#define IGNIS__LINES "[^\\n]+|[\\n]+"
 #define IGNIS__DEEPSEEK_V3                                                                            \
     {                                                                                                 \
         "\\p{N}{1,3}", IGNIS__CJK,                                                                    \
             "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}" \
             "\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|" IGNIS__SPACES                                        \
     }
+
+/*  Names of pre-tokenizers that split by patterns, one after the other, as their tokenizer.json does. */
+static const struct {
+    const char *name;
+    bool nfc, ignore_merges, adds_bos;
+    const char *patterns[7];
+} ignis__tokenizer_gguf_splits[] = {
+    {"default", false, false, false, {"[\\p{P}$+<=>^~|]+", IGNIS__GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+    {"kanana2", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
+    {"talkie", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
+    {"granite-embed-multi-97m",
+     false,
+     true,
+     false,
+     {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
+    {"youtu",
+     false,
+     true,
+     false,
+     {"[\\x{AC00}-\\x{D7A3}\\x{3131}-\\x{318E}]+|[\\x{FF01}\\x{2026}\\x{201C}\\x{201D}\\x{2018}\\x{2019}\\x{2014}"
+      "\\x{FF1A}\\x{FF1B}\\x{FF0C}\\x{3001}-\\x{303F}\\x{FE30}-\\x{FE4F}]+|[\\x{3105}-\\x{312F}]+|" IGNIS__CJK,
+      IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}|" IGNIS__OTHERS}},
+    {"minicpm5", false, true, false, {"\\p{N}{1,3}", IGNIS__CONTRACTION "|" IGNIS__QWEN2("\\p{N}+") IGNIS__SPACES}},
+    {"ufakzeka", false, false, false, {IGNIS__QWEN2("\\p{N}") IGNIS__SPACES}},
+    {"laguna", false, false, false, {"[^\\n]+|[\\n]+", IGNIS__CONTRACTION "|" IGNIS__QWEN2("\\p{N}") IGNIS__SPACES}},
+    {"jais-2",
+     false,
+     false,
+     false,
+     {IGNIS__CONTRACTION "|" IGNIS__QWEN2("\\p{N}{1,3}") "\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|"
+                                                         "\\s{128}(?!\\S)|\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|"
+                                                         "\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"}},
+    {"chameleon",
+     false,
+     false,
+     true,
+     {"<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", "[\\t\\n]|    |  ", "\\p{N}", "[\\p{P}!-/:-@\\[-`{-~]", IGNIS__GPT2}},
+    {"deepseek-llm",
+     false,
+     false,
+     false,
+     {"[\r\n]", IGNIS__CASED,
+      "\\s?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}\\x{3000}-\\x{3002}]+", "\\s+$",
+      "[\xE4\xB8\x80-\xE9\xBE\xA5\xE0\xA0\x80-\xE4\xB8\x80\xEA\xB0\x80-\xED\x9F\xBF]+", "\\p{N}+"}},
+    {"spark2_5",
+     false,
+     false,
+     false,
+     {"\\p{N}{1,3}", IGNIS__CJK,
+      "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
+      "?[\\p{P}\\p{S}]+|[\r\n]|\\s+(?!\\S)|\\s+",
+      "\\p{N}"}},
+    {"hy_v4", false, false, false, IGNIS__DEEPSEEK_V3},
+    {"gemma4", false, false, true, {IGNIS__LINES}},
+    {"granite-embed-multi-311m", false, false, true, {IGNIS__LINES}},
+    {"sarvam-moe", false, false, false, {IGNIS__LINES}},
+    {"gpt-4o", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
+    {"llama4", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
+    {"minimax-m2", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
+    {"tekken", false, true, true, {IGNIS__WORDS_BY_CASE("") "|\\p{N}|" IGNIS__OTHERS}},
     {"deepseek-v3", false, false, false, IGNIS__DEEPSEEK_V3},
     {"hunyuan-dense", false, false, false, IGNIS__DEEPSEEK_V3},
     {"joyai-llm", false, false, false, IGNIS__DEEPSEEK_V3},
@@ -125,6 +197,9 @@ static const struct {
 } ignis__tokenizer_gguf_patterns[] = {
     {"gpt-2", IGNIS__SPLIT_GPT2, false, false, false, false},
     {"phi-2", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"jina-v1-en", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"jina-v2-code", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"roberta-bpe", IGNIS__SPLIT_GPT2, false, false, false, false},
     {"jina-es", IGNIS__SPLIT_GPT2, false, false, false, false},
     {"jina-de", IGNIS__SPLIT_GPT2, false, false, false, false},
     {"jina-v2-es", IGNIS__SPLIT_GPT2, false, false, false, false},
@@ -175,7 +250,7 @@ static const struct {
 #define IGNIS__SCORED_LIMIT 1024 /* bytes of a token with a score: each of its prefixes is looked up */
 
 typedef struct ignis__scored_merge {
-    float score;
+    double score;
     int32_t id;
 } ignis__scored_merge;
 
@@ -274,8 +349,8 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_tokens(ignis__tokenizer_load 
         entry->size = size;
         entry->id = i;
         entry->type = (int)type;
-        entry->unreachable = type != IGNIS__TYPE_NORMAL;
-        entry->score = got[2] ? (float)ignis__gguf_next_real(&values) : 0;
+        entry->unreachable = type != IGNIS__TYPE_NORMAL && !(load->tokenizer->unigram && type == IGNIS__TYPE_UNUSED);
+        entry->score = got[2] ? ignis__gguf_next_real(&values) : 0;
         if (entry->score != entry->score || strlen(entry->text) != size || !ignis__utf8_valid(entry->text))
             return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
                                           "token %lld has no score, or is no text in UTF-8", (long long)i);
@@ -353,7 +428,7 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_facts(ignis__tokenizer_load *
     ids[4] = ids[0];
     ids[5] = ids[1];
     add[0] = adds_bos;
-    add[1] = tokenizer->word_pieces;
+    add[1] = tokenizer->word_pieces || tokenizer->unigram;
     for (i = 0; tokenizer->word_pieces && i < 2 && tokenizer->info.tokens > 102; i++) /* those of BERT, as llama.cpp */
         *ids[i] = 101 + i;
     for (i = 0; ok && i < (tokenizer->word_pieces ? 6 : 4); i++) {
@@ -396,76 +471,116 @@ IGNIS__COLD static bool ignis__tokenizer_read_gguf_facts(ignis__tokenizer_load *
     return true;
 }
 
-/*  Reads the tokenizer of a GGUF file, with the result of the tokenizer.json that it was converted from. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load *load, ignis__gguf *file)
+/*  Sets what a vocabulary of characters has: U+2581 for spaces, bytes for characters that are missing. */
+static void ignis__tokenizer_set_gguf_pieces(ignis__tokenizer *tokenizer, bool prefix)
+{
+    tokenizer->byte_fallback = tokenizer->byte_decoder = tokenizer->fuse_unknown = true;
+    if (prefix) {
+        tokenizer->normals[0].kind = IGNIS__NORMAL_PREPEND;
+        tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
+    }
+    tokenizer->normals[tokenizer->normal_count].kind = IGNIS__NORMAL_REPLACE;
+    tokenizer->normals[tokenizer->normal_count].from = " ";
+    tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
+    tokenizer->strip = prefix;
+}
+
+/*  Sets what WordPiece has. */
+static void ignis__tokenizer_set_gguf_words(ignis__tokenizer *tokenizer)
+{
+    tokenizer->word_pieces = tokenizer->word_cleanup = true;
+    tokenizer->word_prefix = tokenizer->word_decoder_prefix = "##";
+    tokenizer->word_limit = 100;
+    tokenizer->normals[0].kind = IGNIS__NORMAL_BERT;
+    tokenizer->normals[tokenizer->normal_count++].how = ignis__bert_flags(true, true, true, true);
+    ignis__tokenizer_add_bert_cuts(tokenizer);
+}
+
+/*  Sets what Unigram has, and reads its map of characters, if the file has one. */
+IGNIS__COLD static bool ignis__tokenizer_set_gguf_unigram(ignis__tokenizer_load *load, ignis__gguf *file, bool prefix)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
-    const ignis__token_entry *entries;
-    const char *model = NULL, *name = NULL;
-    size_t size;
-    int64_t i;
-    int at = IGNIS__COUNT(ignis__tokenizer_gguf_patterns), split = IGNIS__COUNT(ignis__tokenizer_gguf_splits);
-    bool pieces, words, prefix = true;
-    if (ignis__gguf_find_string(file, "tokenizer.ggml.model", &model, &size) == IGNIS__GGUF_BAD ||
-        ignis__gguf_find_string(file, "tokenizer.ggml.pre", &name, &size) == IGNIS__GGUF_BAD ||
-        ignis__gguf_find_bool(file, "tokenizer.ggml.add_space_prefix", &prefix) == IGNIS__GGUF_BAD)
+    ignis__normalizer_step *normal = &tokenizer->normals[0];
+    ignis__gguf_items items = IGNIS__ZERO;
+    ignis__bytes map = IGNIS__ZERO;
+    bool extra = false, ok = true;
+    const ignis__gguf_found got =
+        ignis__gguf_find_array(file, "tokenizer.ggml.precompiled_charsmap", IGNIS__GGUF_I64, &items);
+    if (got == IGNIS__GGUF_BAD ||
+        ignis__gguf_find_bool(file, "tokenizer.ggml.remove_extra_whitespaces", &extra) == IGNIS__GGUF_BAD)
         return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
-    if (!model)
-        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer");
-    pieces = strcmp(model, "llama") == 0;
-    words = strcmp(model, "bert") == 0;
-    if (!pieces && !words && strcmp(model, "gpt2") != 0)
-        return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                      "its tokenizer.ggml.model %s is not supported; gpt2, llama and bert are",
-                                      ignis__name_write(model).text);
-    for (at = 0; !pieces && !words && at < IGNIS__COUNT(ignis__tokenizer_gguf_patterns); at++)
+    tokenizer->unigram = true;
+    tokenizer->metaspace = prefix ? IGNIS__METASPACE_ALWAYS : IGNIS__METASPACE_NEVER;
+    tokenizer->metaspace_decoder = tokenizer->metaspace;
+    tokenizer->metaspace_split = extra;
+    if (extra)
+        ignis__tokenizer_add_cut(tokenizer, IGNIS__CUT_SPACE, IGNIS__BEHAVIOR_REMOVED);
+    if (!items.left)
+        return true;
+    while (ok && items.left > 0) {
+        const char byte = (char)ignis__gguf_next_int(&items);
+        ok = ignis__bytes_add(&map, &byte, 1);
+    }
+    normal->kind = IGNIS__NORMAL_CHARSMAP;
+    normal->map = ok ? ignis__charsmap_read(load, map.data, map.size) : NULL;
+    tokenizer->normal_count = 1;
+    ignis__free(map.data);
+    return ok ? normal->map != NULL : ignis__tokenizer_no_memory(load);
+}
+
+/*  Sets what a name of a pre-tokenizer means. False, and reported, if it is unknown. */
+IGNIS__COLD static bool ignis__tokenizer_set_gguf_splits(ignis__tokenizer_load *load, const char *name, bool *adds_bos)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    int at, split, i;
+    for (at = 0; at < IGNIS__COUNT(ignis__tokenizer_gguf_patterns); at++)
         if (ignis__tokenizer_part_is(name, ignis__tokenizer_gguf_patterns[at].name))
             break;
-    for (split = 0; !pieces && !words && split < IGNIS__COUNT(ignis__tokenizer_gguf_splits); split++)
+    for (split = 0; split < IGNIS__COUNT(ignis__tokenizer_gguf_splits); split++)
         if (ignis__tokenizer_part_is(name, ignis__tokenizer_gguf_splits[split].name))
             break;
-    if (!pieces && !words && at == IGNIS__COUNT(ignis__tokenizer_gguf_patterns) &&
-        split == IGNIS__COUNT(ignis__tokenizer_gguf_splits))
-        return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokenizer.ggml.pre %s is not supported",
-                                      ignis__name_write(name ? name : "").text);
-    tokenizer->byte_level = !pieces && !words;
-    tokenizer->byte_fallback = tokenizer->byte_decoder = tokenizer->fuse_unknown = pieces;
-    if (words) {
-        tokenizer->word_pieces = tokenizer->word_cleanup = true;
-        tokenizer->word_prefix = tokenizer->word_decoder_prefix = "##";
-        tokenizer->word_limit = 100;
-        tokenizer->normals[0].kind = IGNIS__NORMAL_BERT;
-        tokenizer->normals[tokenizer->normal_count++].bert = ignis__bert_flags(true, true, true, true);
-        ignis__tokenizer_add_bert_cuts(tokenizer);
-    } else if (pieces) {
-        if (prefix) {
-            tokenizer->normals[0].kind = IGNIS__NORMAL_PREPEND;
-            tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
-        }
-        tokenizer->normals[tokenizer->normal_count].kind = IGNIS__NORMAL_REPLACE;
-        tokenizer->normals[tokenizer->normal_count].from = " ";
-        tokenizer->normals[tokenizer->normal_count++].to = IGNIS__LOW_LINE;
-        tokenizer->strip = prefix;
-    } else if (split < IGNIS__COUNT(ignis__tokenizer_gguf_splits)) {
-        tokenizer->ignore_merges = ignis__tokenizer_gguf_splits[split].ignore_merges;
-        tokenizer->normal_count = ignis__tokenizer_gguf_splits[split].nfc;
-        for (i = 0; ignis__tokenizer_gguf_splits[split].patterns[i]; i++)
-            if (!ignis__tokenizer_add_pattern(load, ignis__tokenizer_gguf_splits[split].patterns[i],
-                                              IGNIS__BEHAVIOR_ISOLATED, false))
-                return false;
-    } else {
+    tokenizer->byte_level = true;
+    tokenizer->normals[0].how = IGNIS__FORM_COMPOSED; /* NFC is the only normalizer */
+    if (at < IGNIS__COUNT(ignis__tokenizer_gguf_patterns)) {
         tokenizer->split = ignis__tokenizer_gguf_patterns[at].split;
         if (ignis__tokenizer_gguf_patterns[at].digits)
             ignis__tokenizer_add_digits(tokenizer, true);
         tokenizer->ignore_merges = ignis__tokenizer_gguf_patterns[at].ignore_merges;
-        tokenizer->normal_count = ignis__tokenizer_gguf_patterns[at].nfc; /* NFC is the only one */
+        tokenizer->normal_count = ignis__tokenizer_gguf_patterns[at].nfc;
+        *adds_bos = ignis__tokenizer_gguf_patterns[at].adds_bos;
+        return true;
     }
-    if (!ignis__tokenizer_read_gguf_tokens(load, file, pieces) || (words && !ignis__tokenizer_mark_word_parts(load)) ||
-        !ignis__tokenizer_read_vocabulary(load) ||
-        !(pieces ? ignis__tokenizer_build_score_merges(load) : ignis__tokenizer_build_merges(load)) ||
-        !ignis__tokenizer_build_joins(load) || !ignis__tokenizer_build_added(load))
-        return false;
-    entries = (const ignis__token_entry *)(const void *)load->entries.items;
+    if (split == IGNIS__COUNT(ignis__tokenizer_gguf_splits))
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokenizer.ggml.pre %s is not supported",
+                                      ignis__name_write(name ? name : "").text);
+    tokenizer->ignore_merges = ignis__tokenizer_gguf_splits[split].ignore_merges;
+    tokenizer->normal_count = ignis__tokenizer_gguf_splits[split].nfc;
+    *adds_bos = ignis__tokenizer_gguf_splits[split].adds_bos;
+    if (!ignis__tokenizer_gguf_splits[split].patterns[1] &&
+        strcmp(ignis__tokenizer_gguf_splits[split].patterns[0], IGNIS__LINES) == 0) {
+        tokenizer->byte_level = false;
+        ignis__tokenizer_set_gguf_pieces(tokenizer, false);
+    }
+    for (i = 0; ignis__tokenizer_gguf_splits[split].patterns[i]; i++)
+        if (!ignis__tokenizer_add_pattern(load, ignis__tokenizer_gguf_splits[split].patterns[i],
+                                          IGNIS__BEHAVIOR_ISOLATED, false))
+            return false;
+    return true;
+}
+
+/*  Finds the tokens for bytes and for what is unknown. */
+static void ignis__tokenizer_find_gguf_types(ignis__tokenizer_load *load)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
+    int64_t i;
+    if (tokenizer->word_pieces && tokenizer->info.tokens > 100)
+        tokenizer->info.unknown = 100;                      /* that of BERT */
+    if (tokenizer->unigram && tokenizer->info.tokens > 2) { /* those of T5 */
+        tokenizer->info.padding = 0;
+        tokenizer->info.eos = 1;
+        tokenizer->info.unknown = 2;
+    }
     for (i = 0; i < load->entries.count; i++) {
         unsigned byte;
         if (entries[i].type == IGNIS__TYPE_BYTE && entries[i].size == 6 &&
@@ -473,19 +588,54 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
             tokenizer->fallback[byte] = (int32_t)i;
         if (entries[i].type == IGNIS__TYPE_UNKNOWN)
             tokenizer->info.unknown = (int)i;
-        if (entries[i].type == IGNIS__TYPE_UNKNOWN && pieces)
+        if (entries[i].type == IGNIS__TYPE_UNKNOWN && !tokenizer->byte_level && !tokenizer->word_pieces)
             tokenizer->flags[i] |= IGNIS__TOKEN_CONTROL;
     }
-    if (words && tokenizer->info.unknown < 0 && tokenizer->info.tokens > 100)
-        tokenizer->info.unknown = 100; /* that of BERT */
-    if (!ignis__tokenizer_read_gguf_facts(load, file,
-                                          pieces || words ||
-                                              (split < IGNIS__COUNT(ignis__tokenizer_gguf_splits)
-                                                   ? ignis__tokenizer_gguf_splits[split].adds_bos
-                                                   : ignis__tokenizer_gguf_patterns[at].adds_bos)))
+}
+
+/*  Reads the tokenizer of a GGUF file, with the result of the tokenizer.json that it was converted from. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load *load, ignis__gguf *file)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    const char *model = NULL, *name = NULL;
+    size_t size;
+    bool pieces, words, unigram, prefix, adds_bos = true;
+    if (ignis__gguf_find_string(file, "tokenizer.ggml.model", &model, &size) == IGNIS__GGUF_BAD ||
+        ignis__gguf_find_string(file, "tokenizer.ggml.pre", &name, &size) == IGNIS__GGUF_BAD)
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+    if (!model)
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer");
+    pieces = strcmp(model, "llama") == 0;
+    words = strcmp(model, "bert") == 0;
+    unigram = strcmp(model, "t5") == 0;
+    prefix = !unigram; /* as in llama.cpp, if the file does not tell */
+    if (strcmp(model, "gemma4") == 0)
+        name = model;
+    else if (!pieces && !words && !unigram && strcmp(model, "gpt2") != 0)
+        return ignis__tokenizer_fault(
+            load, IGNIS_DIAG_UNSUPPORTED,
+            "its tokenizer.ggml.model %s is not supported; gpt2, gemma4, llama, t5 and bert are",
+            ignis__name_write(model).text);
+    if (ignis__gguf_find_bool(file, "tokenizer.ggml.add_space_prefix", &prefix) == IGNIS__GGUF_BAD)
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+    if (words)
+        ignis__tokenizer_set_gguf_words(tokenizer);
+    else if (pieces)
+        ignis__tokenizer_set_gguf_pieces(tokenizer, prefix);
+    else if (!(unigram ? ignis__tokenizer_set_gguf_unigram(load, file, prefix)
+                       : ignis__tokenizer_set_gguf_splits(load, name, &adds_bos)))
         return false;
-    if (words && tokenizer->info.unknown < 0)
+    if (!ignis__tokenizer_read_gguf_tokens(load, file, pieces || unigram) ||
+        (words && !ignis__tokenizer_mark_word_parts(load)) || !ignis__tokenizer_read_vocabulary(load) ||
+        !(pieces ? ignis__tokenizer_build_score_merges(load) : ignis__tokenizer_build_merges(load)) ||
+        !ignis__tokenizer_build_joins(load) || (unigram && !ignis__tokenizer_build_unigram(load)) ||
+        !ignis__tokenizer_build_added(load))
+        return false;
+    ignis__tokenizer_find_gguf_types(load);
+    if (!ignis__tokenizer_read_gguf_facts(load, file, adds_bos && !unigram))
+        return false;
+    if ((words || unigram) && tokenizer->info.unknown < 0)
         return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                      "it has no token for unknown words, which WordPiece needs");
+                                      "it has no token for what is unknown, which WordPiece and Unigram need");
     return true;
 }

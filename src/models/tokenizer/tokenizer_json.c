@@ -35,6 +35,7 @@ IGNIS__PRIVATE void ignis__tokenizer_load_begin(ignis__tokenizer_load *load, con
     load->merges.size = sizeof(ignis__merge_entry);
     load->added.size = sizeof(ignis__added_token);
     load->word_limit = 100;
+    load->unknown_id = -1;
     tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
 }
 
@@ -242,6 +243,10 @@ IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *
                   {"handle_chinese_chars", 'b', offsetof(ignis__tokenizer_part, chinese)},
                   {"strip_accents", 'b', offsetof(ignis__tokenizer_part, strip)},
                   {"lowercase", 'b', offsetof(ignis__tokenizer_part, lower)},
+                  {"strip_left", 'b', offsetof(ignis__tokenizer_part, left)},
+                  {"strip_right", 'b', offsetof(ignis__tokenizer_part, right)},
+                  {"precompiled_charsmap", 't', offsetof(ignis__tokenizer_part, charsmap)},
+                  {"delimiter", 't', offsetof(ignis__tokenizer_part, delimiter)},
                   {"start", 'n', offsetof(ignis__tokenizer_part, start)},
                   {"stop", 'n', offsetof(ignis__tokenizer_part, stop)}};
     static const char *const sequences[IGNIS__PART_KINDS] = {"normalizers", "pretokenizers", "processors", "decoders"};
@@ -258,7 +263,7 @@ IGNIS__COLD static void ignis__tokenizer_read_normalizer(ignis__tokenizer_load *
     }
     memset(&part, 0, sizeof part);
     part.invert = part.individual = part.prefix = part.use_regex = part.split = part.start = part.stop = -1;
-    part.cleanup = part.clean = part.chinese = part.strip = part.lower = -1;
+    part.cleanup = part.clean = part.chinese = part.strip = part.lower = part.left = part.right = -1;
     ignis__json_expect(json, '{');
     while ((name = ignis__json_next_field(json, &first)) != NULL) {
         for (i = 0; i < IGNIS__COUNT(fields) && strcmp(name, fields[i].name) != 0; i++)
@@ -390,21 +395,27 @@ IGNIS__COLD static void ignis__tokenizer_read_merges(ignis__tokenizer_load *load
     }
 }
 
+/*  Reads "vocab": {"a": 0, ...}, or [["a", -1.5], ...] of Unigram. */
 IGNIS__COLD static void ignis__tokenizer_read_tokens(ignis__tokenizer_load *load)
 {
     ignis__json *json = &load->json;
+    const bool scores = ignis__json_peek(json) == '[';
     bool first = true;
     size_t size;
-    if (ignis__json_peek(json) != '{') { /* a vocabulary of another kind of model */
+    if (!scores && ignis__json_peek(json) != '{') { /* a vocabulary of another kind of model */
         ignis__json_skip(json);
         return;
     }
     load->has_vocabulary = true;
-    ignis__json_expect(json, '{');
-    while (ignis__json_more(json, '}', &first)) {
+    load->has_scores = scores;
+    ignis__json_expect(json, scores ? '[' : '{');
+    while (ignis__json_more(json, scores ? ']' : '}', &first)) {
         ignis__token_entry *entry;
-        const char *text = ignis__json_string(json, &size);
-        ignis__json_expect(json, ':');
+        const char *text;
+        if (scores)
+            ignis__json_expect(json, '[');
+        text = ignis__json_string(json, &size);
+        ignis__json_expect(json, scores ? ',' : ':');
         entry = (ignis__token_entry *)ignis__list_add(&load->entries);
         if (!entry) {
             ignis__tokenizer_no_memory(load);
@@ -412,7 +423,10 @@ IGNIS__COLD static void ignis__tokenizer_read_tokens(ignis__tokenizer_load *load
         }
         entry->text = text;
         entry->size = size;
-        entry->id = ignis__json_count(json);
+        entry->id = scores ? load->entries.count - 1 : ignis__json_count(json);
+        entry->score = scores ? ignis__json_number(json) : 0;
+        if (scores)
+            ignis__json_expect(json, ']');
         if (entry->id >= IGNIS__TOKEN_LIMIT)
             ignis__json_fail(json, "the token %s has the id %lld; ids are below %lld", ignis__name_write(text).text,
                              (long long)entry->id, (long long)IGNIS__TOKEN_LIMIT);
@@ -431,6 +445,8 @@ IGNIS__COLD static void ignis__tokenizer_read_model(ignis__tokenizer_load *load)
             load->model = ignis__json_read_text(json);
         } else if (strcmp(name, "unk_token") == 0) {
             load->unknown = ignis__json_read_text(json);
+        } else if (strcmp(name, "unk_id") == 0) {
+            load->unknown_id = ignis__json_skip_word(json, "null") ? -1 : ignis__json_count(json);
         } else if (strcmp(name, "vocab") == 0) {
             ignis__tokenizer_read_tokens(load);
         } else if (strcmp(name, "merges") == 0) {

@@ -195,8 +195,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_joins(ignis__tokenizer_lo
     if (!tokenizer->joins)
         return ignis__tokenizer_no_memory(load);
     tokenizer->join_mask = size - 1;
-    tokenizer->words = !tokenizer->byte_level && ignis__token_find(tokenizer, IGNIS__LOW_LINE, 3, false) >= 0 &&
-                       !tokenizer->ignore_merges;
+    tokenizer->words = !tokenizer->byte_level && !tokenizer->unigram &&
+                       ignis__token_find(tokenizer, IGNIS__LOW_LINE, 3, false) >= 0 && !tokenizer->ignore_merges;
     for (i = 0; i < load->merges.count; i++) {
         const ignis__merge_entry *merge = &merges[i];
         uint64_t key = ((uint64_t)(uint32_t)merge->ids[0] << 32 | (uint32_t)merge->ids[1]) + 1,
@@ -276,6 +276,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_added(ignis__tokenizer_lo
     int64_t i;
     bool ok = true;
     encoder.tokenizer = tokenizer;
+    encoder.steps = (int64_t)1 << 22;
     for (level = 0; ok && level < 2; level++) {
         ignis__added_set *set = &tokenizer->added[level];
         set->items = (ignis__added_token *)ignis__tokenizer_keep(tokenizer,
@@ -314,6 +315,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_added(ignis__tokenizer_lo
             set->first[(unsigned char)set->items[k].text[0]] = true;
     }
     ignis__encoder_close(&encoder);
+    if (encoder.too_slow || encoder.too_long)
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                      "an added token takes too many steps or bytes to be normalized");
     return ok || ignis__tokenizer_no_memory(load);
 }
 
@@ -365,14 +369,23 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build(ignis__tokenizer_load *lo
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const bool words = ignis__tokenizer_part_is(load->model, "WordPiece");
+    const bool unigram = load->model ? strcmp(load->model, "Unigram") == 0 : load->has_scores;
     size_t size;
-    if (!words && (load->model ? strcmp(load->model, "BPE") != 0 : !load->has_merges))
+    if (!words && !unigram && (load->model ? strcmp(load->model, "BPE") != 0 : !load->has_merges))
         return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                      "its model is of type %s; BPE and WordPiece are supported",
+                                      "its model is of type %s; BPE, Unigram and WordPiece are supported",
                                       load->model ? ignis__name_write(load->model).text : "none");
-    if (!load->has_vocabulary || (!load->has_merges && !words))
-        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its model has no %s",
-                                      load->has_vocabulary ? "merges" : "vocab");
+    if (!load->has_vocabulary || (!load->has_merges && !words && !unigram) || load->has_scores != unigram)
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its model has %s",
+                                      !load->has_vocabulary         ? "no vocab"
+                                      : load->has_scores == unigram ? "no merges"
+                                      : unigram                     ? "a vocab without scores"
+                                                                    : "a vocab with scores");
+    if (unigram && (load->unknown_id < 0 || load->unknown_id >= load->entries.count))
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                      "its unk_id is %lld, and it has %lld tokens; Unigram needs one of them",
+                                      (long long)load->unknown_id, (long long)load->entries.count);
+    tokenizer->unigram = unigram;
     if (words) {
         const char *prefix = load->word_prefix ? load->word_prefix : "##";
         tokenizer->word_pieces = true;
@@ -393,11 +406,13 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build(ignis__tokenizer_load *lo
         return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
                                       "it has a byte_fallback beside ByteLevel, which is not supported");
     if (!ignis__tokenizer_read_vocabulary(load) || !ignis__tokenizer_build_merges(load) ||
-        !ignis__tokenizer_build_joins(load) || !ignis__tokenizer_build_added(load) ||
-        !ignis__tokenizer_build_template(load))
+        !ignis__tokenizer_build_joins(load) || (unigram && !ignis__tokenizer_build_unigram(load)) ||
+        !ignis__tokenizer_build_added(load) || !ignis__tokenizer_build_template(load))
         return false;
     size = load->unknown ? strlen(load->unknown) : 0;
-    tokenizer->info.unknown = load->unknown ? ignis__token_find_encoded(tokenizer, load->unknown, &size) : -1;
+    tokenizer->info.unknown = unigram         ? (int)load->unknown_id
+                              : load->unknown ? ignis__token_find_encoded(tokenizer, load->unknown, &size)
+                                              : -1;
     if (words && tokenizer->info.unknown < 0)
         return ignis__tokenizer_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
                                       "its unk_token %s is not in its vocabulary, which WordPiece needs",

@@ -18,9 +18,10 @@ static bool ignis__char_chinese(uint32_t code)
     return false;
 }
 
-static uint32_t ignis__char_drop(uint32_t code)
+/*  Returns which normalizers drop a character, as ignis__char_drops has it. */
+IGNIS__PRIVATE uint32_t ignis__char_drop(uint32_t code)
 {
-    return ignis__char_run(ignis__char_drops, IGNIS__COUNT(ignis__char_drops), 2, code);
+    return ignis__char_run(ignis__char_drops, IGNIS__COUNT(ignis__char_drops), 3, code);
 }
 
 /*  Appends a character, in lower case if `how` says so. */
@@ -71,7 +72,7 @@ IGNIS__PRIVATE bool ignis__bert_normalize(ignis__bytes *out, const char *text, s
         if (how & IGNIS__BERT_CLEAN && ignis__char_space(code))
             code = ' ';
         parts[0] = code;
-        count = how & IGNIS__BERT_STRIP ? ignis__char_decompose(code, parts) : 1;
+        count = how & IGNIS__BERT_STRIP ? ignis__char_decompose(code, 0, parts) : 1;
         if (chinese)
             ok = ignis__bert_put_marks(out, &marks, how) && ignis__bert_put(out, ' ', how);
         for (i = 0; ok && i < count; i++) {

@@ -212,6 +212,12 @@ static const struct {
                              "\"max_input_chars_per_word\":9,\"vocab\":{\"u\":0,\"[CLS]\":1,"
                              "\"[SEP]\":2,\"a\":3,\"##a\":4,\"##ab\":5,\"b\":6,\".\":7}}}",
      0},
+    {SMALL_UNIGRAM(SMALL_NORMALIZER, SMALL_SCORES), 0},
+    {SMALL_UNIGRAM(
+         "{\"type\":\"NFKD\"}",
+         "{\"type\":\"Unigram\",\"unk_id\":1,\"byte_fallback\":true,\"vocab\":[[\"a\",1e2],[\"<s>\",0],[\"<0x41>\",-1],"
+         "[\"ab\",-7]]}"),
+     0},
     {"{\"add_bos_token\":true,\"add_eos_token\":false,\"bos_token\":{\"content\":\"<s>\",\"lstrip\":false},\"eos_"
      "token\":\"a\",\"pad_"
      "token\":null,"
@@ -229,7 +235,8 @@ static const char *const words[] = {
     "\"byte_fallback\":true,", "\"ignore_merges\":true,", "\"unk_token\":\"a\",", "\"NFC\"", "\"Digits\"",
     "\"Metaspace\"", "\"ByteLevel\"", "\"content\":\"\"", "\"content\":\" \"", "\"prefix\":true", "\"start\":7",
     "(?:", "(?=", "(?i:", ")", "|", "*", "+", "?", "{2,9}", "[^", "\\\\p{Lu}", "\\\\S", "a-z", "$", "\"Punctuation\"",
-    "\"WhitespaceSplit\"", "\"Isolated\"",
+    "\"WhitespaceSplit\"", "\"Isolated\"", "\"NFKC\"", "\"StripAccents\"", "\"Nmt\"", "\"Precompiled\"", "1e999",
+    "\"CharDelimiterSplit\"", "\"delimiter\":\"a\"", "AAAA", "////", "[\"a\",-1],", "\xEF\xAC\x81", "\"Unigram\"",
     "\"id\":\"A\"", "{\"type\":\"Fuse\"},", "[[[[[[[[[[[[[[[[[[[[", "\"ids\":[0,1,2,3]",
 };
 /* clang-format on */
@@ -278,16 +285,18 @@ int main(int argc, char **argv)
     unsigned long long iterations = argc > 1 ? strtoull(argv[1], NULL, 10) : 200000, accepted = 0, done;
     const size_t count = sizeof seeds / sizeof *seeds;
     size_t i, k;
-    buffer keys = gguf_bytes("llama-bpe", "111341"), gguf[2];
+    buffer keys = gguf_bytes("llama-bpe", "111341"), gguf[3];
     ignis__global.logger.log_fn = quiet; /* there is no ignis_setup */
     gguf[0] = gguf_file(&keys);
     keys = gguf_pieces("2336111111111", 13);
     gguf[1] = gguf_file(&keys);
+    keys = gguf_unigram("2336111111111");
+    gguf[2] = gguf_file(&keys);
     random_begin(argc, argv);
     for (done = 0; done < iterations; done++) {
-        bool whole = done < count + 2, ok; /* each seed once as it is */
+        bool whole = done < count + 3, ok; /* each seed once as it is */
         char *exact;
-        i = whole ? (size_t)done : random_below(20) ? random_below(count) : count + random_below(2);
+        i = whole ? (size_t)done : random_below(20) ? random_below(count) : count + random_below(3);
         file_size = i < count ? strlen(seeds[i].text) : gguf[i - count].size;
         memcpy(file, i < count ? seeds[i].text : gguf[i - count].data, file_size);
         for (k = whole ? 0 : 1 + random_below(2) * random_below(2) * random_below(8); k > 0;
@@ -305,6 +314,7 @@ int main(int argc, char **argv)
     remove("fuzz_text.gguf");
     free(gguf[0].data);
     free(gguf[1].data);
+    free(gguf[2].data);
     printf("fuzz_text: %llu files, %llu accepted, %llu refused\n", iterations, accepted, iterations - accepted);
     return 0;
 }

@@ -8,6 +8,7 @@ Trains a vocabulary of each kind on the text at hand, and compares the ids of ra
 Unicode among them, and the texts of their ids and of random ids, at once and as a stream.
 The last line: N passed, N failed, N skipped
 """
+import base64
 import glob
 import json
 import os
@@ -28,6 +29,7 @@ except ImportError as error:
 try:
     import gguf
     import sentencepiece
+    from sentencepiece import sentencepiece_model_pb2 as model_pb2
 except ImportError:
     gguf = None
 
@@ -262,6 +264,128 @@ def bert_processing():
     return tokenizer
 
 
+def charsmap():
+    """The map of characters of published models: sentencepiece writes it into each model that it trains with nmt_nfkc."""
+    with tempfile.TemporaryDirectory() as folder:
+        sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(["abc"]), model_prefix=os.path.join(folder, "m"), vocab_size=8,
+                                                 normalization_rule_name="nmt_nfkc", hard_vocab_limit=False, minloglevel=2)
+        model = model_pb2.ModelProto()
+        with open(os.path.join(folder, "m.model"), "rb") as file:
+            model.ParseFromString(file.read())
+        return normalizers.Precompiled(model.normalizer_spec.precompiled_charsmap)
+
+
+def map_of(changes):
+    """A map of few texts: a double array whose nodes have blocks of 256 children each."""
+    keys = {key.encode(): value.encode() for key, value in changes.items()}
+    units, blocks, blob = {}, 0, b"".join(value + b"\0" for value in keys.values())
+    places = dict(zip(keys, [sum(len(v) + 1 for v in list(keys.values())[:i]) for i in range(len(keys))]))
+
+    def add(at, prefix):
+        nonlocal blocks
+        blocks += 1
+        block = 256 * blocks
+        units[at] = (at ^ block) << 10 | (prefix in keys) << 8 | (prefix[-1] if prefix else 0)
+        if prefix in keys:
+            units[block] = places[prefix] | 1 << 31
+        for byte in sorted({key[len(prefix)] for key in keys if key.startswith(prefix) and len(key) > len(prefix)}):
+            add(block ^ byte, prefix + bytes([byte]))
+
+    add(0, b"")
+    array = [units.get(i, 0) for i in range(256 * (blocks + 1))]
+    return normalizers.Precompiled(struct.pack("<I%dI" % len(array), 4 * len(array), *array) + blob)
+
+
+def unigram(normalizer, pre, size=2000, fallback=False, scores=None, lstrip=True):
+    """T5's and XLM-RoBERTa's kind of tokenizer."""
+    learner = Tokenizer(models.Unigram())
+    learner.normalizer = normalizers.NFKC()
+    learner.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer(vocab_size=size, show_progress=False, unk_token="<unk>", special_tokens=["<s>", "<pad>", "</s>", "<unk>"])
+    learner.train_from_iterator(corpus(), trainer)
+    vocabulary = [(text, struct.unpack("f", struct.pack("f", score))[0]) for text, score in json.loads(learner.to_str())["model"]["vocab"]]  # as in files
+    if scores:
+        vocabulary = [(text, scores()) for text, _ in vocabulary]
+    if fallback:
+        vocabulary += [("<0x%02X>" % i, 0.0) for i in range(fallback)]
+    tokenizer = Tokenizer(models.Unigram(vocabulary, unk_id=3, byte_fallback=bool(fallback)))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre
+    tokenizer.decoder = decoders.Metaspace() if not fallback else decoders.Sequence(
+        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
+    tokenizer.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in ("<s>", "<pad>", "</s>", "<unk>")] +
+                                 [AddedToken("<mask>", special=True, lstrip=lstrip, normalized=False)])
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    return tokenizer
+
+
+def xlm_roberta():
+    return unigram(normalizers.Sequence([charsmap(), normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "\u2581")]),
+                   pre_tokenizers.Metaspace())
+
+
+def t5():
+    return unigram(charsmap(), pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()]), lstrip=False)
+
+
+def t5_first():
+    normalizer = normalizers.Sequence([charsmap(), normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "\u2581")])
+    return unigram(normalizer, pre_tokenizers.Metaspace(prepend_scheme="first", split=False), size=800)
+
+
+def albert():
+    return unigram(normalizers.Sequence([normalizers.Replace("``", '"'), normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(),
+                                         normalizers.Nmt(), charsmap(), normalizers.Replace(Regex(" {2,}"), " ")]),
+                   pre_tokenizers.Metaspace(), size=600)
+
+
+def unigram_bytes():
+    pre = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.Metaspace(split=False)])
+    return unigram(normalizers.NFD(), pre, fallback=256)
+
+
+def unigram_some_bytes():
+    pre = pre_tokenizers.Sequence([pre_tokenizers.Punctuation(), pre_tokenizers.Metaspace("\u2581", "never")])
+    return unigram(normalizers.NFKC(), pre, size=300, fallback=200)
+
+
+def unigram_few_scores():
+    """Scores that are equal, and above 0."""
+    return unigram(normalizers.NFKD(), pre_tokenizers.CharDelimiterSplit(" "), size=500, scores=lambda: rng.choice([-2.0, -1.5, 3.0, 100.0]))
+
+
+def small_map():
+    """Prefixes in a map, and parts of clusters."""
+    changes = {"a": "", "th": "TH", "e\u0301": "E", "e\u0301t": "never", "\r": " ", "\u0915": "K", "\u0958": "Q", "\u0301": "'", "\u0300": "`", "\xA9": "(c)",
+               "\u200D": "-", "\uAC00": "ga", "\u1100": "g", "\u11A8": "k", "\U0001F600": ":)", "\u0600": "", "\u304B": "ka", "\u3099": "\u2581"}
+    return unigram(map_of(changes), pre_tokenizers.Metaspace(), size=400)
+
+
+def gemma():
+    tokenizer = pieces()
+    tokenizer.normalizer = normalizers.Replace(" ", "\u2581")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    return tokenizer
+
+
+def gemma4():
+    tokenizer = gemma()
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex("[^\\n]+|[\\n]+"), "isolated")
+    return tokenizer
+
+
+def pieces_in_steps():
+    tokenizer = pieces(runs=True)
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Strip(), normalizers.Replace(Regex("x*"), "-")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Whitespace(), pre_tokenizers.Metaspace()])
+    return tokenizer
+
+
+def nfkd():
+    return bytes_kind(split(LLAMA3), normalizers.NFKD())
+
+
 def raw():
     tokenizer = pieces(byte_fallback=False, fuse_unk=False)
     tokenizer.add_tokens([AddedToken("the", single_word=True, normalized=True)])
@@ -276,16 +400,22 @@ KINDS = {
     "llama2 without bytes": lambda: llama2(byte_fallback=False), "metaspace first": lambda: metaspace("first", False),
     "metaspace always": lambda: metaspace("always", True, decoder=True, runs=True), "metaspace never": lambda: metaspace("never", False, decoder=True),
     "raw": raw, "bert": word_pieces, "bert with case": lambda: word_pieces(lowercase=False),
+    "gemma": gemma, "gemma4": gemma4, "pieces in steps": pieces_in_steps, "nfkd": nfkd,
+    "unigram with bytes": unigram_bytes, "unigram with some bytes": unigram_some_bytes, "unigram of few scores": unigram_few_scores,
     "bert with accents": lambda: word_pieces(strip_accents=False, clean_text=False), "bert processing": bert_processing,
 }
 
+if gguf:  # the others have a map of characters, which sentencepiece makes
+    KINDS.update({"xlm-roberta": xlm_roberta, "t5": t5, "t5 first": t5_first, "albert": albert, "small map": small_map})
+
 PRE = {"gpt2": "gpt-2", "llama3": "llama-bpe", "smollm": "smollm", "qwen2": "qwen2", "o200k": "gpt-4o", "tekken": "tekken", "deepseek": "deepseek-v3",
-       "deepseek coder": "deepseek-coder", "bailing": "bailingmoe", "bert": "bert"}  # those that a GGUF file can say
+       "deepseek coder": "deepseek-coder", "bailing": "bailingmoe", "bert": "bert", "gemma4": "gemma4", "t5": "t5"}  # those that a GGUF file can say
 
 NASTY = [chr(c) for c in (0, 1, 9, 10, 11, 12, 13, 28, 31, 32, 127, 0x80, 0x85, 0xA0, 0xAD, 0x130, 0x131, 0x17F, 0x212A, 0x300, 0x301, 0x323, 0x345,
                           0x41E, 0x5D0, 0x627, 0x64B, 0x651, 0x915, 0x93C, 0x94D, 0xE01, 0xE33, 0x1100, 0x1161, 0x11A8, 0xAC00, 0xAC01, 0x1680, 0x180E,
                           0x1E9B, 0x2000, 0x200B, 0x200D, 0x2028, 0x2029, 0x202F, 0x2060, 0x2126, 0x2160, 0x24B6, 0x2581, 0x3000, 0x3099, 0x304B,
-                          0x4E00, 0xF900, 0xFB1D, 0xFB2C, 0xFE0F, 0xFEFF, 0xFFFD, 0xFFFF, 0x11DE0, 0x1D15E, 0x1D7CE, 0x16EF4, 0x1F600, 0x2F800, 0x10FFFF)]
+                          0x4E00, 0xF900, 0xFB1D, 0xFB2C, 0xFE0F, 0xFEFF, 0xFFFD, 0xFFFF, 0x600, 0x6DD, 0x94D, 0x958, 0xA9, 0xE47,
+                          0x1F1E6, 0x200C, 0xFB01, 0xFDFA, 0xFF21, 0xFF76, 0xFF9E, 0x11DE0, 0x1D15E, 0x1D7CE, 0x16EF4, 0x1F600, 0x2F800, 0x10FFFF)]
 WORDS = ["the", "word", "right", " both ", "don't", "I'LL", "we've", "'s", "'S", "'\u017f", "'", "it's", "123", "4567", "0", "e\u0301te\u0301", "été",
          "\r\n", "\n\n", "  ", "   \n ", " ", " ", " ", "\t", "_", "...", "!?", "<s>", "</s>", "<unk>", "<0x41>", "<mask>", "  <mask>  ", "<|endoftext|>",
          "<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|reserved_special_token_1", "<|reserved_special_token_12|>", "<think>", "\u2581", "tensor",
@@ -362,6 +492,8 @@ def compare(name, path, tokenizer, lines):
     ids_below = tokenizer.get_vocab_size()
     for i in range(count):
         text = random_text(lines)
+        if "GGUF" in name and "ByteLevel" not in str(tokenizer.decoder):  # a GGUF file has no added token for what is unknown
+            text = text.replace("<unk>", "<?>")
         data = text.encode()
         if i % 10 == 9:  # not UTF-8
             data = bytearray(data)
@@ -370,6 +502,8 @@ def compare(name, path, tokenizer, lines):
             data = bytes(data)
             text = data.decode(errors="replace")
         flags = rng.randrange(4)
+        if "Unigram" in str(tokenizer.model) and any(t.content in text for t in tokenizer.get_added_tokens_decoder().values()):
+            flags &= 1  # tokenizers finds control tokens in plain text, too
         tokenizer.encode_special_tokens = bool(flags & 2)
         wanted = tokenizer.encode(text, add_special_tokens=not flags & 1).ids
         got = other.encode(data, flags)
@@ -417,7 +551,16 @@ def gguf_of(tokenizer, path, pre):
         tokens = [t if i in added else t[2:] if t.startswith("##") else "\u2581" + t for i, t in enumerate(tokens)]
         types[tokenizer.token_to_id("[UNK]")] = TYPES["control"]
         return write_gguf(path, "bert", "jina-v2-en", tokens, types, bos_token_id=2, sep_token_id=3, unk_token_id=1)
+    if pre == "t5":
+        types[3] = TYPES["unknown"]
+        scores = [score for _, score in state["model"]["vocab"]] + [0.0]
+        return write_gguf(path, "t5", "default", tokens, types, scores, bos_token_id=0, eos_token_id=2, unk_token_id=3, add_bos_token=True,
+                          add_eos_token=True, add_space_prefix=True, remove_extra_whitespaces=True,
+                          precompiled_charsmap=base64.b64decode(state["normalizer"]["precompiled_charsmap"]))
     merges = [m if isinstance(m, str) else " ".join(m) for m in state["model"]["merges"]]
+    if pre == "gemma4":
+        types[:259] = [TYPES["unknown"], TYPES["control"], TYPES["control"]] + [TYPES["byte"]] * 256
+        return write_gguf(path, "gpt2", pre, tokens, types, merges=merges, bos_token_id=1)
     begin = tokenizer.token_to_id("<|begin_of_text|>")
     write_gguf(path, "gpt2", pre, tokens, types, merges=merges, **({"bos_token_id": begin} if begin else {}))
 
