@@ -4,6 +4,7 @@
 Prints the same rows: PyTorch in eager mode, and beside it the best other way that was tried, which is named. With a file both sides stand
 in one table, and the last columns divide Ignis by each. Sections: host mlp memory attention gpt llama gpt-xl"""
 import os
+import re
 import statistics
 import sys
 import time
@@ -495,9 +496,9 @@ def read_ignis(path):
     found = {}
     with open(path) as file:
         for line in file:
-            name, rest = line[:48].strip(), line[48:].split()
-            if name and len(rest) >= 2 and rest[1] in ("us", "ms", "TB/s", "TFLOP/s", "ktokens/s", "GiB"):
-                found[name] = float(rest[0])
+            cells = re.match(r"(\S.*?)\s+([\d.]+) (us|ms|TB/s|TFLOP/s|ktokens/s|GiB)\b", line)
+            if cells:
+                found[cells.group(1)] = float(cells.group(2))
     return found
 
 
