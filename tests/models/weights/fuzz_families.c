@@ -67,7 +67,7 @@ static void make_description(ignis_model_family number, bool gguf)
         const ignis__number_key *key = NULL;
         for (k = 0; k < ignis__common_key_count; k++)
             key = ignis__common_keys[k].number == (ignis__number)i ? &ignis__common_keys[k] : key;
-        for (k = 0; k < family->key_count; k++)
+        for (k = family->key_count - 1; k >= 0; k--) /* the first one; the others are names of other files */
             key = family->keys[k].number == (ignis__number)i ? &family->keys[k] : key;
         if (key && (gguf ? key->gguf : key->json) && (key->kind < 'a' || i <= IGNIS__NUMBER_EPS))
             add(gguf ? key->gguf : key->json, sound_value((ignis__number)i));
