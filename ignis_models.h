@@ -26733,10 +26733,8 @@ static bool ignis__model_read_heads(ignis__model_files *files, ignis__model *mod
     if (share > 0 && !files->is_gguf &&
         ignis__model_read_number(files, "rope_parameters.partial_rotary_factor", NULL, &share) == IGNIS__GGUF_BAD)
         return false;
-    if (share > 0 && share <= 1 && !files->is_gguf) /* rounded down, as in transformers */
-        model->rotary = (int)(model->head_dim * share);
-    else if (share > 1)
-        model->rotary = INT32_MAX;
+    if (share > 0 && !files->is_gguf) /* rounded down, as in transformers */
+        model->rotary = share < 65536 ? (int)(model->head_dim * share) : INT32_MAX;
     if (numbers[IGNIS__NUMBER_ROTARY] > 0)
         model->rotary = (int)numbers[IGNIS__NUMBER_ROTARY];
     if (model->rope && (model->rotary < 2 || model->rotary > model->head_dim || model->rotary % 2 != 0)) {
