@@ -9,6 +9,7 @@
         SAVED    1: the model is saved as the folder OUT/model
         CONTEXT  the most tokens of a text
         PROMPT   how many of its COUNT ids are fed at once; the others follow one by one
+        TOKENS   0: the model is an encoder, and the hidden states of all ids are written instead of logits
 
     OUT is a folder. It gets, for text 0, 1, ...: logits0, as raw f32; greedy0, the ids of all of the text and of the
     TOKENS likeliest ones behind it, as raw i32. */
@@ -71,6 +72,22 @@ static bool compute(ignis_sequence sequence, const char *folder, int number, tex
     return fclose(out) == 0 && good;
 }
 
+static bool write_hidden_states(ignis_model model, const char *folder, int number, const text *t, int hidden)
+{
+    const int64_t count = (int64_t)t->count * hidden;
+    float *states = (float *)malloc(sizeof *states * (size_t)count);
+    FILE *out = out_file(folder, "logits", number);
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor_desc desc = {.dtype = IGNIS_I32};
+    ignis_tensor ids = ignis_tensor_from_host(t->ids, IGNIS_SHAPE(t->count), &desc);
+    bool good = states && out &&
+                ignis_tensor_to_host(ignis_model_hidden(model, ids, NULL), states, IGNIS_F32, count) == IGNIS_OK &&
+                fwrite(states, sizeof *states, (size_t)count, out) == (size_t)count;
+    good = ignis_scope_end(scope) == IGNIS_OK && good;
+    free(states);
+    return out && fclose(out) == 0 && good;
+}
+
 /*  Does one job. False if something failed: Ignis has said what. */
 static bool work(const char *path, const char *dtype, const char *folder, int saved, int context, int texts)
 {
@@ -86,8 +103,11 @@ static bool work(const char *path, const char *dtype, const char *folder, int sa
     good = t.ids && model.id && ignis_model_query(model, &info) == IGNIS_OK &&
            (logits = (float *)malloc(sizeof *logits * (size_t)info.vocab)) != NULL;
     for (i = 0; t.ids && i < texts && read_text(&t, context); i++) { /* so that the next job begins where it has to */
-        ignis_sequence sequence = good ? ignis_sequence_begin(model) : (ignis_sequence){0};
-        good = good && sequence.id && compute(sequence, folder, i, &t, logits, info.vocab);
+        ignis_sequence sequence = good && t.tokens > 0 ? ignis_sequence_begin(model) : (ignis_sequence){0};
+        if (good && t.tokens == 0)
+            good = write_hidden_states(model, folder, i, &t, info.hidden);
+        else
+            good = good && sequence.id && compute(sequence, folder, i, &t, logits, info.vocab);
         if (sequence.id)
             good = ignis_sequence_free(sequence) == IGNIS_OK && good;
     }

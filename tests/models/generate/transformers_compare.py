@@ -4,6 +4,7 @@
 For each family makes a model with random weights, in the shape of a published one but with few layers (--tiny: of a few numbers, for machines without
 a GPU), rounds them to bf16, and saves it with transformers. generate_logits.c, built with cc, feeds a prompt and then a few tokens more, one by one,
 and goes on by the likeliest token. A model with a window, or with positions that are stretched behind some length, gets a second text that is longer.
+Of encoders the hidden states of a text are compared as logits are.
 The truth is transformers in f64 with the same weights. An error is the largest one of a logit, in units of the largest logit; for experts in bf16 it is
 that of the median row, as rounding can choose another expert for a row, in transformers or in Ignis. What has to be:
 
@@ -31,7 +32,7 @@ try:
     import transformers
     from safetensors import safe_open
     from safetensors.torch import save_file
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 except ImportError as error:
     print(f"PyTorch or transformers is not installed ({error})")
     raise SystemExit(0)
@@ -47,6 +48,11 @@ if hasattr(transformers.logging, "disable_progress_bar"):
 def shape(layers, vocab, hidden, inner, heads, kv_heads, context, **more):
     return dict(num_hidden_layers=layers, vocab_size=vocab, hidden_size=hidden, intermediate_size=inner, num_attention_heads=heads,
                 num_key_value_heads=kv_heads, max_position_embeddings=context, **more)
+
+
+def encoder(vocab, context, types, **more):
+    return dict(num_hidden_layers=12, vocab_size=vocab, hidden_size=768, intermediate_size=3072, num_attention_heads=12, max_position_embeddings=context,
+                type_vocab_size=types, layer_norm_eps=1e-12 if types == 2 else 1e-5, **more)
 
 
 LLAMA3 = dict(rope_type="llama3", factor=32.0, high_freq_factor=4.0, low_freq_factor=1.0, original_max_position_embeddings=8192)
@@ -119,6 +125,10 @@ MODELS = {
                                                 rope_theta=1000000.0, rms_norm_eps=1e-5, tie_word_embeddings=False)),
     "olmoe": ("olmoe", "OLMoE 1B-7B", shape(2, 50304, 2048, 1024, 16, 16, 4096, num_experts=64, num_experts_per_tok=8, norm_topk_prob=False,
                                            clip_qkv=None, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=False)),
+    "bert": ("bert", "BGE base", encoder(30522, 512, 2, hidden_act="gelu", position_embedding_type="absolute")),
+    "nomic_bert": ("nomic_bert", "Nomic Embed 1.5", encoder(30528, 2048, 2, hidden_act="silu", rope_theta=1000.0)),
+    "roberta": ("roberta", "RoBERTa base", encoder(50265, 514, 1, hidden_act="gelu", position_embedding_type="absolute")),
+    "xlm-roberta": ("xlm-roberta", "XLM-RoBERTa base", encoder(250002, 514, 1, hidden_act="gelu", position_embedding_type="absolute")),
 }
 
 TINY = dict(vocab_size=131, hidden_size=64, intermediate_size=96, max_position_embeddings=256, original_max_position_embeddings=32, sliding_window=24,
@@ -178,6 +188,7 @@ def name_as_internlm2(tensors, config):
 
 
 ARCHITECTURES = {"minicpm": "MiniCPMForCausalLM", "internlm2": "InternLM2ForCausalLM"}
+ONLY_PUBLISHED = [*ARCHITECTURES, "nomic_bert"]  # Ignis opens no other form of config.json
 ADDED = {"minicpm": scale_as_minicpm}
 RENAMED = {"internlm2": name_as_internlm2}
 
@@ -185,11 +196,26 @@ RENAMED = {"internlm2": name_as_internlm2}
 # --- models ------------------------------------------------------------------------------------------------------------------------------------------
 
 
+def is_encoder(config):
+    return "type_vocab_size" in config
+
+
+def name_as_nomic(config):
+    """The configuration as the remote code of its publisher has it."""
+    names = dict(num_hidden_layers="n_layer", hidden_size="n_embd", intermediate_size="n_inner", num_attention_heads="n_head",
+                 max_position_embeddings="n_positions", layer_norm_eps="layer_norm_epsilon", rope_theta="rotary_emb_base")
+    return dict({names.get(key, key): value for key, value in config.items() if key != "hidden_act"}, activation_function="swiglu", rotary_emb_fraction=1.0)
+
+
 def configure(kind, config):
     """What transformers makes of the published configuration."""
     own = {key: copy.deepcopy(value) for key, value in config.items() if kind not in ARCHITECTURES or not key.startswith(("scale_", "dim_model", "bias"))}
-    tokens = dict(bos_token_id=1, eos_token_id=2, pad_token_id=None)
+    tokens = dict(bos_token_id=1, eos_token_id=2, pad_token_id=None if not is_encoder(config) else 1 if "roberta" in kind else 0)
     return AutoConfig.for_model("llama" if kind in ARCHITECTURES else kind, **own, **tokens)
+
+
+def auto(config):
+    return AutoModel if is_encoder(config) else AutoModelForCausalLM
 
 
 def finish(model, kind, config):
@@ -209,7 +235,7 @@ def create(kind, config):
     """A model whose attention chooses, and whose norms and biases matter; its weights are rounded to bf16."""
     torch.manual_seed(1)
     with torch.device(DEVICE):
-        model = AutoModelForCausalLM.from_config(configure(kind, config), dtype=torch.float32, **kernels(config))
+        model = auto(config).from_config(configure(kind, config), dtype=torch.float32, **kernels(config))
     for name, parameter in model.named_parameters():
         if parameter.dim() == 1:
             parameter += 0.3 * torch.randn_like(parameter)
@@ -227,16 +253,19 @@ def tensors_of(folder):
     return found
 
 
-def same(one, other):
-    """Whether two folders have the same tensors, to the bit; the names of some that differ."""
+def different(one, other):
+    """The names of some tensors that two folders do not have to the same bits. Ignis has no use for RoBERTa's pooler, and does not save it."""
     one, other = tensors_of(one), tensors_of(other)
-    return [name for name in sorted(set(one) | set(other)) if name not in one or name not in other or not torch.equal(one[name], other[name])][:3]
+    names = sorted(name for name in set(one) | set(other) if not name.startswith("pooler."))
+    return [name for name in names if name not in one or name not in other or not torch.equal(one[name], other[name])][:3]
 
 
 @torch.no_grad()
 def scores(model, ids, keep):
-    """The logits behind the last `keep` tokens."""
+    """The logits behind the last `keep` tokens; of an encoder the hidden states of all."""
     ids = torch.tensor(ids, device=DEVICE).unsqueeze(0)
+    if is_encoder(model.config.to_dict()):
+        return model(input_ids=ids).last_hidden_state[0].double().cpu()
     return model(input_ids=ids, use_cache=False, logits_to_keep=keep).logits[0].double().cpu()
 
 
@@ -280,6 +309,7 @@ def publish(folder, kind, config):
         written = json.load(file)
     head = dict(model_type=kind, architectures=[ARCHITECTURES[kind]] if kind in ARCHITECTURES else written["architectures"])
     with open(os.path.join(folder, "config.json"), "w") as file:
+        config = name_as_nomic(config) if kind == "nomic_bert" else config
         json.dump(dict(head, bos_token_id=1, eos_token_id=2, torch_dtype="bfloat16", transformers_version="4.40.0", **config), file, indent=1)
 
 
@@ -301,14 +331,14 @@ def compare(ignis, name, top, options):
     """Rows of the table."""
     kind, published, config = MODELS[name]
     config = shrink(config) if options.tiny else config
-    tokens, saved = 8 if options.tiny else 32, options.tiny or options.saved
+    tokens, saved = 0 if is_encoder(config) else 8 if options.tiny else 32, options.tiny or options.saved
     folder = os.path.join(top, "model")
     model = create(kind, config)
     copy.deepcopy(model).bfloat16().save_pretrained(folder)
     torch.manual_seed(2)
     groups = texts_of(config, options.tiny)
     texts = {text: some for group in groups for text, some in group.items()}
-    peer = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, **kernels(config)).to(DEVICE)
+    peer = auto(config).from_pretrained(folder, dtype=torch.bfloat16, **kernels(config)).to(DEVICE)
     finish(peer, kind, config)
     theirs = {("bf16", text): scores(peer, ids, len(ids) - prompt + 1) for text, (ids, prompt) in texts.items()}
     del peer
@@ -318,7 +348,7 @@ def compare(ignis, name, top, options):
             os.remove(path)
         save_file(tensors, os.path.join(folder, "model.safetensors"), metadata={"format": "pt"})
     outs = {}
-    if kind in ARCHITECTURES:
+    if kind in ONLY_PUBLISHED:
         publish(folder, kind, config)
     for dtype in ("f32", "bf16"):
         if dtype == "bf16":
@@ -329,7 +359,7 @@ def compare(ignis, name, top, options):
             ignis.work(folder, dtype, out, saved and dtype == "bf16" and group is groups[0], list(group.values()), tokens)
             for number, text in enumerate(group):
                 outs[dtype, text] = os.path.join(out, f"logits{number}"), os.path.join(out, f"greedy{number}")
-    wrong = same(folder, glob.glob(os.path.join(top, "bf16-*", "model"))[0]) if saved else []
+    wrong = different(folder, glob.glob(os.path.join(top, "bf16-*", "model"))[0]) if saved else []
     finish(model, kind, config)
     theirs.update({("f32", text): scores(model, ids, len(ids) - prompt + 1) for text, (ids, prompt) in texts.items()})
     model.double()
@@ -337,17 +367,17 @@ def compare(ignis, name, top, options):
     for text, (ids, prompt) in texts.items():
         row, failed = dict(model=name, type=kind, shape=published.replace(" ", "-"), text=text, tokens=len(ids)), []
         for dtype in ("bf16", "f32"):
-            written = numpy.fromfile(outs[dtype, text][1], numpy.int32).tolist()
-            ours = torch.from_numpy(numpy.fromfile(outs[dtype, text][0], numpy.float32).reshape(-1, config["vocab_size"])).double()
+            written = numpy.fromfile(outs[dtype, text][1], numpy.int32).tolist() if tokens else ids
             truth = scores(model, written, len(written) - prompt + 1)
+            ours = torch.from_numpy(numpy.fromfile(outs[dtype, text][0], numpy.float32).reshape(-1, truth.shape[1])).double()
             truth, behind = truth[:len(ours)], truth[len(ours) - 1:-1]
             worst = "median" if dtype == "bf16" and "num_experts_per_tok" in config else "max"  # of rows
             error, peer_error = (error_of(x, truth, worst) for x in (ours, theirs[dtype, text]))
-            drawn = torch.tensor(written[len(ids):]).unsqueeze(1)
-            below = behind.max(-1).values - behind.gather(1, drawn)[:, 0]
+            drawn = torch.tensor(written[len(ids):], dtype=torch.int64).unsqueeze(1)
+            below = behind[:len(drawn)].max(-1).values - behind[:len(drawn)].gather(1, drawn)[:, 0]
             margin = 2 * (ours - truth).abs().max().item()
             failed += [f"logits-{dtype}"] if not error <= max(2 * peer_error, 0 if dtype == "bf16" else least_error(len(ids))) else []
-            failed += [f"greedy-{dtype}"] if written[:len(ids)] != ids or len(drawn) != tokens or below.max().item() > margin else []
+            failed += [f"greedy-{dtype}"] if tokens and (written[:len(ids)] != ids or len(drawn) != tokens or below.max().item() > margin) else []
             row.update({f"error_{dtype}": f"{error:.2e}", f"transformers_{dtype}": f"{peer_error:.2e}", f"ratio_{dtype}": f"{error / peer_error:.2f}",
                         f"greedy_{dtype}": f"{(below == 0).sum().item()}/{tokens}"})
         failed += [f"saved:{wrong[0]}"] if wrong else []
