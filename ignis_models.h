@@ -8593,6 +8593,7 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE bool ignis__gguf_open(const char 
 #define IGNIS__TEXT_LIMIT ((int64_t)1 << 29)  /* bytes of a text, and of tokenizer.json */
 #define IGNIS__TEXT_STEPS 16                  /* of a normalizer, and of each other part */
 #define IGNIS__ADDED_LIMIT 256                /* bytes of an added token, which is searched for at each place */
+#define IGNIS__SCORED_LIMIT 1024              /* bytes of a token with a score: each of its prefixes is looked up */
 #define IGNIS__PROBE_LIMIT 1000               /* probes of a hash table; only texts made to collide need more */
 #define IGNIS__LOW_LINE "\xE2\x96\x81"        /* U+2581, which encodes a space in vocabularies of SentencePiece */
 typedef enum ignis__splitter {
@@ -12832,6 +12833,12 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_unigram(ignis__tokenizer_
         texts[count].text = tokenizer->bytes + tokenizer->begin[id];
         texts[count].size = tokenizer->begin[id + 1] - tokenizer->begin[id];
         texts[count].id = id;
+        if (texts[count].size > IGNIS__SCORED_LIMIT) {
+            ignis__free(texts);
+            return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                          "token %d has %lld bytes; with scores at most %d are supported", (int)id,
+                                          (long long)texts[count].size, IGNIS__SCORED_LIMIT);
+        }
         nodes += texts[count++].size;
     }
     if (texts)
@@ -14734,8 +14741,6 @@ static const struct {
     {"solar-open", IGNIS__SPLIT_QWEN2, false, false, false, false},
     {"grok-2", IGNIS__SPLIT_QWEN2, false, false, false, false},
 };
-
-#define IGNIS__SCORED_LIMIT 1024 /* bytes of a token with a score: each of its prefixes is looked up */
 
 typedef struct ignis__scored_merge {
     double score;

@@ -8,6 +8,7 @@
 #define IGNIS__TEXT_LIMIT ((int64_t)1 << 29)  /* bytes of a text, and of tokenizer.json */
 #define IGNIS__TEXT_STEPS 16                  /* of a normalizer, and of each other part */
 #define IGNIS__ADDED_LIMIT 256                /* bytes of an added token, which is searched for at each place */
+#define IGNIS__SCORED_LIMIT 1024              /* bytes of a token with a score: each of its prefixes is looked up */
 #define IGNIS__PROBE_LIMIT 1000               /* probes of a hash table; only texts made to collide need more */
 #define IGNIS__LOW_LINE "\xE2\x96\x81"        /* U+2581, which encodes a space in vocabularies of SentencePiece */
 typedef enum ignis__splitter {

@@ -247,8 +247,6 @@ static const struct {
     {"grok-2", IGNIS__SPLIT_QWEN2, false, false, false, false},
 };
 
-#define IGNIS__SCORED_LIMIT 1024 /* bytes of a token with a score: each of its prefixes is looked up */
-
 typedef struct ignis__scored_merge {
     double score;
     int32_t id;

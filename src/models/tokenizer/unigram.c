@@ -73,6 +73,12 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_unigram(ignis__tokenizer_
         texts[count].text = tokenizer->bytes + tokenizer->begin[id];
         texts[count].size = tokenizer->begin[id + 1] - tokenizer->begin[id];
         texts[count].id = id;
+        if (texts[count].size > IGNIS__SCORED_LIMIT) {
+            ignis__free(texts);
+            return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                          "token %d has %lld bytes; with scores at most %d are supported", (int)id,
+                                          (long long)texts[count].size, IGNIS__SCORED_LIMIT);
+        }
         nodes += texts[count++].size;
     }
     if (texts)

@@ -700,7 +700,7 @@ TEST(unigram)
     static const int32_t decoded[] = {2, 5, 8, 1, 4};
     ignis_tokenizer tokenizer;
     ignis_tokenizer_info info;
-    char out[2048];
+    char out[2048], long_token[1026];
     int i;
     DRY();
     tokenizer = ignis_tokenizer_open(write_text("unigram.json", SMALL_UNIGRAM(SMALL_NORMALIZER, SMALL_SCORES)));
@@ -719,6 +719,14 @@ TEST(unigram)
                     IGNIS_DIAG_TOKENIZER_FORMAT);
         CHECK_MESSAGE_HAS(refused[i][1]);
     }
+    memset(long_token, 'a', sizeof long_token - 1);
+    long_token[sizeof long_token - 1] = 0;
+    snprintf(
+        out, sizeof out,
+        SMALL_UNIGRAM("null", "{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0],[\"<s>\",0],[\"%s\",0]]}"),
+        long_token);
+    CHECK_FAILS(ignis_tokenizer_open(write_text("unigram.json", out)), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
+    CHECK_MESSAGE_HAS("token 2 has 1025 bytes; with scores at most 1024");
     for (i = 0; i < (int)(sizeof maps / sizeof *maps); i++) {
         snprintf(out, sizeof out,
                  SMALL_UNIGRAM("{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"%s\"}", SMALL_SCORES), maps[i][0]);
