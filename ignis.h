@@ -26589,14 +26589,14 @@ enum {
     IGNIS__GEMM_SUMS_COLUMNS = 32 /* of a block of ignis_gemm_sums */
 };
 
+/*  Products of one result that do not wait for each other: the launch before this one is such a product, the next
+    launch may be one. */
+enum { IGNIS__BESIDE_LAST = 1, IGNIS__BESIDE_NEXT = 2 };
+
 /*  The patches of an array of images [image, height, width, pixel elements]: a row of the matrix is a pixel of a grid,
     a column is an element of a patch. The patch of grid pixel (r, c) has tap (i, j) at row
     first[0] + r * stride[0] + i * step[0] of the image, and the same for columns. Outside of the image it is zero.
     Volumes [image, depth, height, width, pixel elements] have planes as well, with -DIGNIS_VOLUMES=1. */
-/*  Products of one result that do not wait for each other: the launch before this one is such a product, the next launch
-    may be one. */
-enum { IGNIS__BESIDE_LAST = 1, IGNIS__BESIDE_NEXT = 2 };
-
 typedef struct ignis__patches {
     ignis__divisor rows, columns;     /* of the grid */
     ignis__divisor channels, across;  /* of a tap, and taps in a row of a patch */

@@ -228,7 +228,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xbd1200ee761e351bULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x34998892035e027bULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -16432,8 +16432,8 @@ static const char ignis__text_shared_gemm_h_0[] =
     "IGNIS__GEMM_FINISH_ROWS = 16,\n"
     "IGNIS__GEMM_APPLY_ROWS = 32,\n"
     "IGNIS__GEMM_SUMS_COLUMNS = 32\n"
-    "};\n\n\n\n\n\n\n\n"
-    "enum { IGNIS__BESIDE_LAST = 1, IGNIS__BESIDE_NEXT = 2 };\n\n"
+    "};\n\n\n\n"
+    "enum { IGNIS__BESIDE_LAST = 1, IGNIS__BESIDE_NEXT = 2 };\n\n\n\n\n\n"
     "typedef struct ignis__patches {\n"
     "ignis__divisor rows, columns;\n"
     "ignis__divisor channels, across;\n"
@@ -18403,7 +18403,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_collective_cu = {
 static const ignis__source *const ignis__includes_shared_gemm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_gemm_h = {
-    "shared/gemm.h", 0x6af6d3390919d24cULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 80};
+    "shared/gemm.h", 0x055ca6474274c96cULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 80};
 
 static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_ignis_cuh,
