@@ -419,6 +419,7 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_MIXTRAL, /* GGUF files of it say llama, and have experts */
     IGNIS_MODEL_OLMOE,
     IGNIS_MODEL_QWEN2_MOE, /* and Qwen1.5-MoE */
+    IGNIS_MODEL_GPT_OSS,
     /* encoders: their texts have hidden states and vectors, and no next token */
     IGNIS_MODEL_BERT, /* MiniLM, BGE, E5, cross-encoders */
     IGNIS_MODEL_NOMIC_BERT,
@@ -1159,6 +1160,7 @@ static inline ignis_status ignis_model_score(ignis_model model, const char *quer
     X(GENERATE_LOGITS, generate_cu, "ignis_generate_logits", WAITS)                    \
     X(GENERATE_GELU, generate_cu, "ignis_generate_gelu", WAITS)                        \
     X(GENERATE_GATE, generate_cu, "ignis_generate_gate", WAITS)                        \
+    X(GENERATE_SINKS, generate_cu, "ignis_generate_sinks", WAITS)                      \
     X(GENERATE_CACHE, generate_cu, "ignis_generate_cache", WAITS)                      \
     X(GENERATE_GATHER, generate_cu, "ignis_generate_gather", WAITS)                    \
     X(GENERATE_COPY, generate_cu, "ignis_generate_copy", PLAIN)                        \
@@ -1393,7 +1395,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xaa7ebc1faef47dc4ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x821e11ccbde072c8ULL /* of them all */
 
 static const char ignis__text_attention_paged_cu_0[] =
     "\n\n\n\n\n\n\n"
@@ -1576,7 +1578,7 @@ static const char ignis__text_attention_paged_cu_1[] =
     "}\n"
     "W *result = heads.found(p, g, split);\n"
     "if (splits.count == 1) {\n"
-    "heads.out(p)[at] = T(x / block_sum);\n"
+    "heads.out(p)[at] = T(x / with_sink(p, heads.first + g, block_sum, block_top));\n"
     "continue;\n"
     "}\n"
     "result[2 + d] = x;\n"
@@ -1643,6 +1645,10 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "{\n"
     "const F cap = F(softcap * LOG2_E);\n"
     "return softcap > 0 ? cap * F(tanh(score / cap)) : score;\n"
+    "}\n\n\n\n"
+    "__device__ inline W with_sink(const ignis__paged &p, int head, W sum, W top)\n"
+    "{\n"
+    "return WINDOW && p.sinks ? sum + power_of_2(W(p.sinks[head]) * W(LOG2_E) - top) : sum;\n"
     "}\n\n\n"
     "struct paged_heads {\n"
     "int kv, first, count, row;\n\n"
@@ -1662,7 +1668,7 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "__device__ T *out(const ignis__paged &p) const { return p.out + ((long long)row * p.heads + first) * p.head_dim; }\n"
     "};\n\n\n"
     "constexpr int SPLITS_AT_A_TIME = sizeof(W) == 8 ? 8 : 12;\n\n\n\n"
-    "template <typename Load> __device__ inline W2 combine_two(int splits, Load load)\n"
+    "template <typename Load> __device__ inline W2 combine_two(const ignis__paged &p, int head, int splits, Load load)\n"
     "{\n"
     "W top = -ignis_infinity<W>(), sum = 0, x = 0, y = 0;\n"
     "for (int from = 0; from < splits; from += SPLITS_AT_A_TIME) {\n"
@@ -1690,6 +1696,7 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "y += weight * found[i].y;\n"
     "}\n"
     "}\n"
+    "sum = with_sink(p, head, sum, top);\n"
     "W2 two;\n"
     "two.x = splits > 0 ? x / sum : W(0);\n"
     "two.y = splits > 0 ? y / sum : W(0);\n"
@@ -1701,7 +1708,7 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "for (int at = 2 * thread; at < heads.count * p.head_dim; at += 2 * threads) {\n"
     "const int d = at % p.head_dim;\n"
     "const W *found = heads.found(p, at / p.head_dim, 0);\n\n"
-    "const W2 two = combine_two(splits, [&](int split, W2 &tops, W2 &two) {\n"
+    "const W2 two = combine_two(p, heads.first + at / p.head_dim, splits, [&](int split, W2 &tops, W2 &two) {\n"
     "const W *part = found + split * (2 + p.head_dim);\n"
     "tops = __ldcg((const W2 *)part);\n"
     "two = __ldcg((const W2 *)(part + 2 + d));\n"
@@ -1712,7 +1719,8 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "}\n\n\n"
     "__device__ inline void combine_by_the_last(const ignis__paged &p, const paged_heads &heads, int splits)\n"
     "{\n"
-    "__shared__ bool is_last;\n"
+    "__shared__ bool is_last;\n";
+static const char ignis__text_attention_paged_cuh_1[] =
     "const int blocks = min(splits, (int)gridDim.x);\n"
     "__syncthreads();\n"
     "if (blocks > 1) {\n"
@@ -1724,8 +1732,7 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "}\n"
     "__syncthreads();\n"
     "if (!is_last)\n"
-    "return;\n";
-static const char ignis__text_attention_paged_cuh_1[] =
+    "return;\n"
     "}\n"
     "combine_heads(p, heads, splits, threadIdx.x, blockDim.x);\n"
     "}\n\n"
@@ -2232,6 +2239,7 @@ static const char ignis__text_attention_paged_mma_cu_0[] =
     "if (h >= heads.count)\n"
     "continue;\n"
     "float *const found = heads.found(p, h, split);\n"
+    "const float sum = with_sink(p, heads.first + h, team.sum[i], team.top[i]);\n"
     "if (CLUSTERED && team.warp == 0)\n"
     "send(&arrived.tops[split][h], team.g, team.top[i], team.sum[i]);\n"
     "else if (team.warp == 0 && team.g == 0 && splits.count > 1)\n"
@@ -2245,7 +2253,7 @@ static const char ignis__text_attention_paged_mma_cu_0[] =
     "else if (splits.count > 1)\n"
     "*(float2 *)(found + 2 + d) = make_float2(x, y);\n"
     "else\n"
-    "*(uint32_t *)(heads.out(p) + 2 * pair) = ignis_round_two<T>(x / team.sum[i], y / team.sum[i]);\n"
+    "*(uint32_t *)(heads.out(p) + 2 * pair) = ignis_round_two<T>(x / sum, y / sum);\n"
     "}\n"
     "}\n"
     "}\n\n"
@@ -2255,9 +2263,9 @@ static const char ignis__text_attention_paged_mma_cu_0[] =
     "for (int i = threadIdx.x; i < share; i += TEAMS * TEAM) {\n"
     "const int at = 2 * (blockIdx.x * share + i), h = at / p.head_dim;\n"
     "if (h >= heads.count)\n"
-    "break;\n"
-    "const float2 x = combine_two(splits.count, [&](int split, float2 &tops, float2 &two) {\n";
+    "break;\n";
 static const char ignis__text_attention_paged_mma_cu_1[] =
+    "const float2 x = combine_two(p, heads.first + h, splits.count, [&](int split, float2 &tops, float2 &two) {\n"
     "tops = arrived.tops[split][h];\n"
     "two = arrived.found[split][i];\n"
     "});\n"
@@ -2688,7 +2696,7 @@ static const char ignis__text_experts_cu_0[] =
     "return ignis_warp_sum(sum);\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(32 * WARPS)\n"
-    "ignis_experts_router(Wide *logits, const T *x, const T *w, int experts, int hidden)\n"
+    "ignis_experts_router(Wide *logits, const T *x, const T *w, const T *bias, int experts, int hidden)\n"
     "{\n"
     "const int expert = blockIdx.x * WARPS + threadIdx.x / 32;\n"
     "ignis_grid_dependency();\n"
@@ -2696,7 +2704,7 @@ static const char ignis__text_experts_cu_0[] =
     "return;\n"
     "const Wide sum = dot(x + (long long)blockIdx.y * hidden, w + (long long)expert * hidden, hidden);\n"
     "if (threadIdx.x % 32 == 0)\n"
-    "logits[(long long)blockIdx.y * experts + expert] = sum;\n"
+    "logits[(long long)blockIdx.y * experts + expert] = sum + (bias ? Wide(bias[expert]) : Wide(0));\n"
     "}\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(32)\n"
     "ignis_experts_choose(int32_t *chosen, Wide *shares, const Wide *logits, int experts, int slots, int normalises)\n"
@@ -4639,7 +4647,18 @@ static const char ignis__text_generate_cu_1[] =
     "const float x = row[i] * float(scale);\n"
     "row[i] = softcap > 0 ? float(softcap) * tanhf(x / float(softcap)) : x;\n"
     "}\n"
-    "}\n\n\n\n\n"
+    "}\n\n\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256)\n"
+    "ignis_generate_sinks(T *out, const W *lse, const T *sinks, int rows, int heads, int head_dim)\n"
+    "{\n"
+    "const long long all = (long long)rows * heads * head_dim;\n"
+    "ignis_grid_dependency();\n"
+    "for (long long i = blockIdx.x * 256 + threadIdx.x; i < all; i += 256ll * gridDim.x) {\n"
+    "const int head = (int)(i / head_dim % heads);\n"
+    "const long long row = i / head_dim / heads;\n"
+    "out[i] = T(W(out[i]) * sigmoid(lse[head * (long long)rows + row] - W(sinks[head])));\n"
+    "}\n"
+    "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, int half, int is_gelu)\n"
     "{\n"
     "constexpr int pack = 16 / sizeof(T);\n"
@@ -4664,7 +4683,8 @@ static const char ignis__text_generate_cu_1[] =
     "ignis_generate_cache(ignis__generate_cache p, const __grid_constant__ frequency_table<W> frequencies)\n"
     "{\n\n"
     "constexpr int N = sizeof(T) < 8 ? 4 : 2, HALF = 128, TOGETHER = 3;\n"
-    "extern __shared__ double memory[];\n"
+    "extern __shared__ double memory[];\n";
+static const char ignis__text_generate_cu_2[] =
     "W *const factors = (W *)memory;\n"
     "__shared__ W sines[HALF], cosines[HALF];\n"
     "const ignis__generate_row &row = p.rows[blockIdx.x];\n"
@@ -4673,8 +4693,7 @@ static const char ignis__text_generate_cu_1[] =
     "const int share = (all + gridDim.y - 1) / gridDim.y, first_head = blockIdx.y * share,\n"
     "end_head = min(all, first_head + share);\n"
     "T *const qkv = p.qkv + (long long)blockIdx.x * all * p.head_dim;\n"
-    "const bool normed = p.q_weight || p.k_weight;\n";
-static const char ignis__text_generate_cu_2[] =
+    "const bool normed = p.q_weight || p.k_weight;\n"
     "if (position >= 0 && threadIdx.x < half) {\n"
     "sines[threadIdx.x] = 0;\n"
     "cosines[threadIdx.x] = 1;\n"
@@ -6976,12 +6995,13 @@ static const char ignis__text_shared_models_kv_cache_h_0[] =
     "double scale;\n"
     "int heads, kv_heads, head_dim, splits;\n"
     "int settled;\n"
-    "int count;\n\n"
+    "int count;\n\n\n"
+    "IGNIS__POINTER(const T) sinks;\n"
     "double softcap;\n"
     "int window;\n"
     "int table;\n"
     "} ignis__paged;\n"
-    "IGNIS__ASSERT_SIZE(ignis__paged, 112);\n";
+    "IGNIS__ASSERT_SIZE(ignis__paged, 120);\n";
 static const char *const ignis__text_shared_models_kv_cache_h[] = {
     ignis__text_shared_models_kv_cache_h_0,
 };
@@ -7536,7 +7556,7 @@ static const ignis__source ignis__source_generate_cuh = {
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0x0e66957c7783f6fdULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 28};
+    "shared/models/kv_cache.h", 0xbc37ef8cfddcf6bcULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 28};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7548,7 +7568,7 @@ static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_cuh = {
-    "attention_paged.cuh", 0x52f48cac0294c296ULL, IGNIS__PIECES(attention_paged_cuh), ignis__includes_attention_paged_cuh, 1};
+    "attention_paged.cuh", 0x40c58fb06d4a1c32ULL, IGNIS__PIECES(attention_paged_cuh), ignis__includes_attention_paged_cuh, 1};
 
 static const ignis__source *const ignis__includes_attention_paged_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7561,7 +7581,7 @@ static const ignis__source *const ignis__includes_attention_paged_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_cu = {
-    "attention_paged.cu", 0x1ce47066990b4b38ULL, IGNIS__PIECES(attention_paged_cu), ignis__includes_attention_paged_cu, 0};
+    "attention_paged.cu", 0xe5a60fed4bf5951dULL, IGNIS__PIECES(attention_paged_cu), ignis__includes_attention_paged_cu, 0};
 
 static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7610,7 +7630,7 @@ static const ignis__source *const ignis__includes_attention_paged_mma_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_mma_cu = {
-    "attention_paged_mma.cu", 0x0ce25b0007b2968dULL, IGNIS__PIECES(attention_paged_mma_cu), ignis__includes_attention_paged_mma_cu, 3};
+    "attention_paged_mma.cu", 0xcd16d77d27846b10ULL, IGNIS__PIECES(attention_paged_mma_cu), ignis__includes_attention_paged_mma_cu, 3};
 
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
@@ -7640,7 +7660,7 @@ static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_f8_cuh,
     NULL};
 static const ignis__source ignis__source_experts_cu = {
-    "experts.cu", 0x0d82aefdcc385a12ULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 7};
+    "experts.cu", 0x96383d77ce47438fULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 7};
 
 static const ignis__source *const ignis__includes_shared_models_experts_h[] = {
     NULL};
@@ -7806,7 +7826,7 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0xee2e1a0d40c80349ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 16};
+    "generate.cu", 0xf138eb87d2d81d6dULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 16};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
@@ -23789,6 +23809,8 @@ typedef struct ignis__layer {
        before. */
     ignis_tensor router, gate_experts, up_experts, down_experts;
     ignis_tensor shared_gate; /* of an expert for all tokens, which is up and down */
+    ignis_tensor router_bias, gate_experts_bias, up_experts_bias, down_experts_bias;
+    ignis_tensor sinks; /* of heads: scores that the softmax has besides those of keys */
     /* of the results of attention and MLP, before they are added; of the sums, in encoders */
     ignis_tensor attn_norm_behind, mlp_norm_behind, attn_norm_behind_bias, mlp_norm_behind_bias;
     int window; /* keys that a token sees, its own included; 0: all */
@@ -23814,6 +23836,7 @@ typedef struct ignis__model {
     int layers, heads, kv_heads, head_dim, hidden, inner, vocab,
         context;                       /* heads, kv_heads, inner: of this rank's share */
     int experts, chosen, expert_inner; /* experts of a layer, those of a token, their inner elements; 0: no experts */
+    double expert_limit;               /* the gate of experts is that of gpt-oss, with this limit; 0: it is silu */
     bool normalises;                   /* the shares of a token's experts add up to 1 */
     ignis_model_parallel parallel;     /* size: at least 1 */
     double attention_scale;            /* without the factor of scaled frequencies, which not all layers have */
@@ -23921,7 +23944,7 @@ typedef struct ignis__packed_region {
 } ignis__packed_region;
 
 typedef struct ignis__packed_range {
-    int64_t first, rows, skip, columns;
+    int64_t first, every, rows, skip, columns; /* every: see ignis__model_part */
 } ignis__packed_range;
 
 typedef struct ignis__model_files {
@@ -23968,7 +23991,8 @@ enum {
     IGNIS__PARALLEL_CHOICE = 1048576,  /* the files say whether blocks are parallel; IGNIS__PARALLEL_BLOCKS: if not */
     /* the shares of a token's experts add up to 1: always, or in GGUF files, where folders say it */
     IGNIS__NORMALISED = 32768,
-    IGNIS__GGUF_NORMALISED = 65536
+    IGNIS__GGUF_NORMALISED = 65536,
+    IGNIS__UNCUT_YARN = 2097152 /* in GGUF files, which do not say it: see ignis__model */
 };
 
 /*  The layout of a tensor in the file, if it differs, and whether it exists. */
@@ -23985,9 +24009,13 @@ enum {
     IGNIS__MODEL_SERIAL = 512, /* only if the MLP's input is the sum after attention */
     /* only if heads of q and k have layer norms of their own; [heads, head_dim], or of each head, whose number is @ */
     IGNIS__MODEL_HEAD_NORM = 1024,
-    IGNIS__MODEL_FUSED = 2048, /* of a weight that files have whole or in parts: only if they have it whole */
-    IGNIS__MODEL_APART = 4096, /* only if they do not */
-    IGNIS__MODEL_OPTIONAL = 8  /* only if the files have it, or another part of its weight */
+    IGNIS__MODEL_FUSED = 2048,    /* of a weight that files have whole or in parts: only if they have it whole */
+    IGNIS__MODEL_APART = 4096,    /* only if they do not */
+    IGNIS__MODEL_TOGETHER = 8192, /* with IGNIS__MODEL_EXPERTS: one tensor in folders, too */
+    /* in a folder every second row, from the first or from the second one on */
+    IGNIS__MODEL_EVEN = 16384,
+    IGNIS__MODEL_ODD = 32768,
+    IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
 };
 
 /*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
@@ -24032,6 +24060,7 @@ typedef enum ignis__number {
     IGNIS__NUMBER_CHOSEN,       /* experts of a token */
     IGNIS__NUMBER_EXPERT_INNER, /* of an expert; missing: inner */
     IGNIS__NUMBER_SHARED_INNER, /* of the expert for all tokens */
+    IGNIS__NUMBER_EXPERT_LIMIT, /* see ignis__model */
     IGNIS__NUMBER_TYPES,        /* of tokens */
     IGNIS__NUMBER_POOLING,      /* as llama.cpp numbers them */
     IGNIS__NUMBERS
@@ -24093,6 +24122,7 @@ typedef struct ignis__model_part {
     int64_t file_rows, file_columns, run,
         stride; /* each group of `run` rows begins `stride` rows after the group before it in the file */
     int64_t skip_rows, skip_columns; /* before this rank's share in the file */
+    int64_t every;                   /* of the file's rows, the part has each `every`-th one */
     /* each head is a run of its own: of a part with q, k and v that ranks share, or whose heads are in groups */
     bool by_heads, grouped;
     bool moved; /* the file has elements of heads in another order: see ignis__model_moves_rows */
@@ -24843,6 +24873,46 @@ static const ignis__model_row ignis__olmoe_rows[] = {
     IGNIS__ROWS_OF_EXPERTS,
 };
 
+/* --- gpt-oss ------------------------------------------------------------------------------------------------------ */
+
+static const ignis__number_key ignis__gpt_oss_keys[] = {
+    {IGNIS__NUMBER_EXPERTS, 'W', "num_local_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
+    {IGNIS__NUMBER_EXPERT_INNER, 'w', NULL, "expert_feed_forward_length", 0, 1 << 26},
+    {IGNIS__NUMBER_EXPERT_LIMIT, 'r', "swiglu_limit", NULL, 7, 0},
+    {IGNIS__NUMBER_EPS, 'r', "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-5, 0},
+    {IGNIS__NUMBER_WINDOW, 'W', "sliding_window", "attention.sliding_window", 0, 1 << 30},
+    {IGNIS__NUMBER_WINDOW_PERIOD, 'w', NULL, NULL, 2, 65536},
+};
+
+static const char *const ignis__gpt_oss_harmless[] = {"experts_per_token",    "initial_context_length",
+                                                      "output_router_logits", "router_aux_loss_coef",
+                                                      "swiglu_limit",         NULL};
+
+#define IGNIS__TOGETHER (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_TOGETHER)
+
+static const ignis__model_row ignis__gpt_oss_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__ROWS_OF_QKV_BIAS(0),
+    IGNIS__NAMED_ROW(sinks, 'N', 0, 0, "self_attn.sinks", "attn_sinks.weight"),
+    IGNIS__ROWS_OF_O,
+    IGNIS__NAMED_ROW(mlp_norm, 'H', 0, 0, "post_attention_layernorm.weight", "post_attention_norm.weight"),
+    IGNIS__NAMED_ROW(router, 'E', 'H', IGNIS__MODEL_DENSE, "mlp.router.weight", "ffn_gate_inp.weight"),
+    IGNIS__NAMED_ROW(router_bias, 'E', 0, 0, "mlp.router.bias", "ffn_gate_inp.bias"),
+    IGNIS__NAMED_ROW(gate_experts, 'X', 'H', IGNIS__TOGETHER | IGNIS__MODEL_EVEN, "mlp.experts.gate_up_proj",
+                     "ffn_gate_exps.weight"),
+    IGNIS__NAMED_ROW(gate_experts_bias, 'X', 0, IGNIS__TOGETHER | IGNIS__MODEL_EVEN, "mlp.experts.gate_up_proj_bias",
+                     "ffn_gate_exps.bias"),
+    IGNIS__NAMED_ROW(up_experts, 'X', 'H', IGNIS__TOGETHER | IGNIS__MODEL_ODD, "mlp.experts.gate_up_proj",
+                     "ffn_up_exps.weight"),
+    IGNIS__NAMED_ROW(up_experts_bias, 'X', 0, IGNIS__TOGETHER | IGNIS__MODEL_ODD, "mlp.experts.gate_up_proj_bias",
+                     "ffn_up_exps.bias"),
+    IGNIS__NAMED_ROW(down_experts, 'H', 'X', IGNIS__TOGETHER, "mlp.experts.down_proj", "ffn_down_exps.weight"),
+    IGNIS__NAMED_ROW(down_experts_bias, 'H', 0, IGNIS__TOGETHER, "mlp.experts.down_proj_bias", "ffn_down_exps.bias"),
+};
+
 /* --- encoders: BERT, RoBERTa, Nomic ------------------------------------------------------------------------------- */
 
 static const ignis__number_key ignis__bert_keys[] = {
@@ -25084,6 +25154,9 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
      IGNIS__KEYS(ignis__olmoe_keys), ignis__no_musts, ignis__experts_harmless, ignis__rotary_unused},
     {"qwen2_moe", "qwen2moe", "Qwen2MoeForCausalLM", NULL, 0, IGNIS__ROWS(ignis__qwen2_moe_rows),
      IGNIS__KEYS(ignis__qwen2_moe_keys), ignis__qwen3_moe_musts, ignis__experts_harmless, ignis__rotary_unused},
+    {"gpt_oss", "gpt-oss", "GptOssForCausalLM", NULL, IGNIS__NORMALISED | IGNIS__UNCUT_YARN,
+     IGNIS__ROWS(ignis__gpt_oss_rows), IGNIS__KEYS(ignis__gpt_oss_keys), ignis__window_musts, ignis__gpt_oss_harmless,
+     ignis__rotary_unused},
     {"bert", "bert", "BertModel", "bert.", IGNIS__BERT, IGNIS__ROWS(ignis__bert_rows), IGNIS__KEYS(ignis__bert_keys),
      ignis__bert_musts, ignis__bert_harmless, ignis__bert_unused},
     {"nomic_bert", "nomic-bert", "NomicBertModel", NULL, IGNIS__ENCODER | IGNIS__LAYER_NORMS,
@@ -26191,6 +26264,7 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
         if (!ignis__model_read_real(files, NULL, "rope.scaling.attn_factor", 1, &model->attention_factor))
             return false;
         model->attention_factor *= usual;
+        model->uncut = ignis__families[files->family].features & IGNIS__UNCUT_YARN;
         return true;
     }
     if (!ignis__model_read_yarn_factor(files, model, group))
@@ -26386,6 +26460,7 @@ static int64_t ignis__model_size_of_letter(const ignis__model *model, char lette
     case 'F': return (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
     case 'G': return (int64_t)2 * model->inner;
     case 'E': return model->experts;
+    case 'N': return model->heads;
     case 'X': return model->expert_inner;
     default: return 1;
     }
@@ -26405,9 +26480,11 @@ static void ignis__model_select_share(const ignis__model_files *files, const ign
     const ignis__model_row *row = part->row;
     int64_t ranks = model->parallel.size, rank = model->parallel.rank;
     part->rows = ignis__model_size_of_letter(model, row->rows);
-    if (row->how & IGNIS__MODEL_EXPERTS && files && files->is_gguf)
+    if (row->how & IGNIS__MODEL_TOGETHER || (row->how & IGNIS__MODEL_EXPERTS && files && files->is_gguf))
         part->rows *= model->experts;
-    part->file_rows = part->run = part->rows;
+    part->every = row->how & (IGNIS__MODEL_EVEN | IGNIS__MODEL_ODD) && !(files && files->is_gguf) ? 2 : 1;
+    part->run = part->rows;
+    part->file_rows = part->rows * part->every;
     part->columns = part->file_columns = ignis__model_size_of_letter(model, row->columns);
     if (row->how & IGNIS__MODEL_HEAD) {
         part->skip_rows = rank * ignis__model_head_rows(model);
@@ -26424,6 +26501,8 @@ static void ignis__model_select_share(const ignis__model_files *files, const ign
         part->heads = model->heads, part->kv_heads = model->kv_heads;
         part->rank = (int)rank, part->ranks = (int)ranks;
     }
+    if (row->how & IGNIS__MODEL_ODD)
+        part->skip_rows = part->every - 1;
     part->stride = part->run * ranks;
     if (row->columns == 'Q' || row->columns == 'I') {
         part->file_columns = part->columns * ranks;
@@ -26437,7 +26516,7 @@ IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int6
     int64_t head = row / part->run, heads = (int64_t)part->heads * part->ranks, kv_heads = part->kv_heads,
             group = part->by_heads ? part->heads / part->kv_heads : 0, which, kv;
     if (!part->by_heads)
-        return part->skip_rows + head * part->stride + row % part->run;
+        return part->skip_rows + head * part->stride + row % part->run * part->every;
     if (head < part->heads) { /* of q; then of k and v */
         head += (int64_t)part->rank * part->heads;
         head = part->grouped ? head / group * (group + 2) + head % group : head;
@@ -26979,6 +27058,7 @@ static bool ignis__model_read_experts(ignis__model_files *files, ignis__model *m
     const ignis__config_item *item = ignis__config_find(&files->config, "norm_topk_prob");
     model->experts = (int)numbers[IGNIS__NUMBER_EXPERTS];
     model->chosen = (int)numbers[IGNIS__NUMBER_CHOSEN];
+    model->expert_limit = numbers[IGNIS__NUMBER_EXPERT_LIMIT];
     model->normalises = features & (files->is_gguf ? IGNIS__NORMALISED | IGNIS__GGUF_NORMALISED : IGNIS__NORMALISED) ||
                         (item && item->kind == 'b' && item->number != 0);
     if (!model->experts)
@@ -27493,11 +27573,12 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__packed_join(ignis__model_files *files)
     return count == 0 || ignis__model_sort_sources(files);
 }
 
-/*  Lists the bytes of the files from which rows `first` to first + rows and columns `skip` to skip + columns are made:
-    numbers, scales, zeros, order. Returns their sum. */
-IGNIS__PRIVATE int64_t ignis__packed_regions(const ignis__packed *p, int64_t first, int64_t rows, int64_t skip,
-                                             int64_t columns, ignis__packed_region region[4])
+/*  Lists the bytes of the files from which rows from `first` on and columns `skip` to skip + columns are made: numbers,
+    scales, zeros, order. Only MXFP4 has rows apart. Returns their sum. */
+IGNIS__PRIVATE int64_t ignis__packed_regions(const ignis__packed *p, const ignis__packed_range *range,
+                                             ignis__packed_region region[4])
 {
+    const int64_t first = range->first, rows = range->rows, skip = range->skip, columns = range->columns;
     const ignis__packed_tensor *of[4];
     const int64_t per = 32 / p->bits, group = p->any_order ? 0 : skip / p->group;
     const int64_t groups = p->any_order ? p->columns / p->group : (skip + columns - 1) / p->group - group + 1;
@@ -27515,8 +27596,8 @@ IGNIS__PRIVATE int64_t ignis__packed_regions(const ignis__packed *p, int64_t fir
                       ((first + rows - 1) / p->block_rows - first / p->block_rows + 1) * scale, 1);
         break;
     case IGNIS__PACKED_MXFP4:
-        IGNIS__REGION(0, (first * p->columns + skip) / 2, p->columns / 2, columns / 2, rows);
-        IGNIS__REGION(1, (first * p->columns + skip) / 32, p->columns / 32, columns / 32, rows);
+        IGNIS__REGION(0, (first * p->columns + skip) / 2, range->every * p->columns / 2, columns / 2, rows);
+        IGNIS__REGION(1, (first * p->columns + skip) / 32, range->every * p->columns / 32, columns / 32, rows);
         break;
     default:
         if (p->kind == IGNIS__PACKED_AWQ)
@@ -27738,11 +27819,11 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
             wanted.dim[0] = part->file_rows / model->head_dim;
             wanted.dim[1] = model->head_dim;
         }
-        if (files->is_gguf && part->row->how & IGNIS__MODEL_EXPERTS) {
-            wanted.ndim = 3;
-            wanted.dim[0] = model->experts;
+        if (part->row->how & IGNIS__MODEL_EXPERTS && (files->is_gguf || part->row->how & IGNIS__MODEL_TOGETHER)) {
+            wanted.ndim++;
+            wanted.dim[2] = wanted.dim[1];
             wanted.dim[1] = part->file_rows / model->experts;
-            wanted.dim[2] = part->file_columns;
+            wanted.dim[0] = model->experts;
         }
         if (!files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
             wanted.dim[0] = part->file_columns;
@@ -27779,7 +27860,16 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
                         model->parallel.size, (long long)part->columns, (long long)part->file_columns);
             return false;
         }
-        if (source->packed && (part->row->how & IGNIS__MODEL_IN_OUT || part->skip_rows % 8 || part->run % 8)) {
+        if (!files->is_gguf && part->row->how & IGNIS__MODEL_TOGETHER && part->row->columns &&
+            source->quant != IGNIS__GGUF_MXFP4) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                        "tensor %s of '%s' is %s; Ignis reads the experts of %s as MXFP4 only",
+                        ignis__name_write(name.text).text, files->path, ignis__model_type_write(source).text,
+                        ignis__families[model->family].model_type);
+            return false;
+        }
+        if (source->packed &&
+            (part->row->how & IGNIS__MODEL_IN_OUT || (part->skip_rows % 8 && part->every == 1) || part->run % 8)) {
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                         "tensor %s of '%s' is quantised: its rows %lld to %lld would be read, or its columns; expected "
                         "rows in groups of eight",
@@ -28915,7 +29005,8 @@ static bool ignis__model_fill_packed(ignis__model_loading *loading, ignis__model
     range.rows = chunk->rows;
     range.skip = part->skip_columns;
     range.columns = part->columns;
-    (void)ignis__packed_regions(packed, range.first, range.rows, range.skip, range.columns, region);
+    range.every = part->every;
+    (void)ignis__packed_regions(packed, &range, region);
     for (i = 0; i < 4; i++)
         for (k = 0; k < region[i].count; k++, to += region[i].size)
             if (!ignis__model_read_at(loading, reader, region[i].file, region[i].begin + k * region[i].step, to,
@@ -28949,14 +29040,18 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
             ignis__model_pack_rows(part, NULL, reader->values + row * part->columns, reader, row, chunk->rows, out);
         return true;
     }
-    direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs && !larger && !source->packed;
+    direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs && !larger && !source->packed &&
+             part->every == 1;
     read = direct ? (unsigned char *)out : source->packed ? reader->unpacked : reader->bytes;
     if (source->packed) {
         if (!ignis__model_fill_packed(loading, reader, chunk))
             return false;
     } else if (file_row == row_bytes) {
-        if (!ignis__model_read_at(loading, reader, source->file, begin, read, chunk->rows * row_bytes))
+        if (!ignis__model_read_at(loading, reader, source->file, begin, read,
+                                  ((chunk->rows - 1) * part->every + 1) * row_bytes))
             return false;
+        for (row = 1; part->every > 1 && row < chunk->rows; row++)
+            memmove(read + row * row_bytes, read + row * part->every * row_bytes, (size_t)row_bytes);
     } else {
         for (row = 0; row < chunk->rows; row++)
             if (!ignis__model_read_at(loading, reader, source->file, begin + row * file_row, read + row * row_bytes,
@@ -29068,12 +29163,14 @@ static int64_t ignis__model_list_chunks(ignis__model_loading *loading, int count
             here = left < rows ? left : rows;
             bytes = transposed ? here * part->from->bytes
                                : here * (part->columns / part->from->elements) * part->from->bytes;
+            bytes *= part->every;
             if (part->from->packed) {
                 ignis__packed_region region[4];
                 loading->unpacked_bytes = bytes > loading->unpacked_bytes ? bytes : loading->unpacked_bytes;
-                bytes = ignis__packed_regions(&loading->files->packed[part->from->packed - 1],
-                                              ignis__model_file_row(part, first), here, part->skip_columns,
-                                              part->columns, region);
+                ignis__packed_range range;
+                range.first = ignis__model_file_row(part, first), range.every = part->every, range.rows = here;
+                range.skip = part->skip_columns, range.columns = part->columns;
+                bytes = ignis__packed_regions(&loading->files->packed[part->from->packed - 1], &range, region);
             }
             packed = part->blocks ? ignis__blocks_bytes_of(part->blocks, here, part->columns, true) : here * row;
             values = part->blocks ? (transposed ? here : 1) * part->columns * 4 : 0;
@@ -29704,6 +29801,8 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
     for (i = 0; i < count; i++) {
         const ignis__model_row *row = parts[i].row;
         ignis__model_name full = ignis__model_weight_name(NULL, model, row, parts[i].layer, parts[i].expert);
+        if (row->how & (IGNIS__MODEL_EVEN | IGNIS__MODEL_ODD)) /* not a tensor of a folder */
+            continue;
         *whole = !row->whole && !strchr(row->hf, '@');
         if (strcmp(full.text, name) == 0 || (*prefix && strcmp(full.text + strlen(prefix), name) == 0 &&
                                              !(row->how & (IGNIS__MODEL_HEAD | IGNIS__MODEL_OUTSIDE))))
@@ -30006,12 +30105,14 @@ typedef struct ignis__paged {
     int heads, kv_heads, head_dim, splits;
     int settled; /* earlier kernels write no keys and values of the row's sequence, except those of the row itself */
     int count;   /* rows */
-    /* with -DIGNIS_WINDOW=1. softcap: of the scores, or 0; window: keys that a row sees, its own included, or 0: all */
+    /* with -DIGNIS_WINDOW=1. sinks: [heads], scores that the softmax has besides those of keys, or null; softcap: of
+       the scores, or 0; window: keys that a row sees, its own included, or 0: all */
+    IGNIS__POINTER(const T) sinks;
     double softcap;
     int window;
     int table; /* see ignis__generate_row */
 } ignis__paged;
-IGNIS__ASSERT_SIZE(ignis__paged, 112);
+IGNIS__ASSERT_SIZE(ignis__paged, 120);
 
 /*  Params of the kernels that sample tokens. */
 
@@ -30265,7 +30366,7 @@ typedef struct ignis__gemv_desc {
 typedef struct ignis__engine_layer {
     ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias,
         *up, *up_bias, *down, *down_bias, *attn_norm_behind, *mlp_norm_behind, *router, *gate_experts, *up_experts,
-        *down_experts, *shared_gate;
+        *down_experts, *shared_gate, *router_bias, *gate_experts_bias, *up_experts_bias, *down_experts_bias, *sinks;
 } ignis__engine_layer;
 
 typedef struct ignis__sequence ignis__sequence;
@@ -30310,11 +30411,11 @@ typedef struct ignis__engine {
        result: of attention or MLP before it is added, if it is scaled or normalised first; else NULL. router_logits to
        expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their shares and their
        inner elements; else NULL. shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has
-       adapters. */
+       adapters. lse: of the scores of a chunk, if heads have sinks; else NULL. */
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
         *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner, *shrunk,
-        *delta, *agreement;
+        *delta, *lse, *agreement;
     int context, step_rows, splits, step_types;
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
@@ -30478,6 +30579,41 @@ static ignis_tensor ignis__model_rest(const ignis__model *model, const ignis__la
     ignis__lora_add(lora, layer, offsetof(ignis__layer, weight), x, \
                     ignis__model_linear(model, x, (layer)->weight, (layer)->weight##_bias))
 
+/*  Computes attention with a sink for each head, from all scores: of q, k and v. */
+static ignis_tensor ignis__model_sink_attention(const ignis__model *model, const ignis__layer *layer,
+                                                const ignis_tensor part[3])
+{
+    static const ignis_reduce_desc keys = {{-1}, 1, true};
+    const ignis_shape shape = ignis_tensor_shape(part[0]);
+    const ignis_dtype wide = ignis__wide_dtype(model->dtype);
+    const int64_t tokens = shape.ndim > 1 ? shape.dim[shape.ndim - 2] : 1, kv_heads = model->kv_heads,
+                  group = model->heads / model->kv_heads;
+    ignis_tensor of[2], v, s, sink, top, total;
+    char formula[128], window[48] = "";
+    if (layer->window)
+        snprintf(window, sizeof window, " && index(3) - index(4) < %d", layer->window);
+    snprintf(formula, sizeof formula, "index(4) <= index(3)%s ? s*%.17g : -1e30", window, layer->attention_scale);
+    of[0] = ignis_reshape(part[0], IGNIS_SHAPE(-1, tokens, kv_heads, group, model->head_dim));
+    of[1] = ignis_reshape(part[1], IGNIS_SHAPE(-1, tokens, kv_heads, model->head_dim));
+    v = ignis_reshape(part[2], IGNIS_SHAPE(-1, tokens, kv_heads, model->head_dim));
+    s = ignis_einsum("btkgd,bukd->bkgtu", of, 2);
+    if (wide != model->dtype)
+        s = ignis_cast(s, wide);
+    s = ignis_map(formula, IGNIS_INPUTS(s));
+    sink = ignis_reshape(layer->sinks, IGNIS_SHAPE(kv_heads, group, 1, 1));
+    if (wide != model->dtype)
+        sink = ignis_cast(sink, wide);
+    top = ignis_map_reduce(IGNIS_REDUCE_MAX, "detach(s)", IGNIS_INPUTS(s), &keys);
+    top = ignis_map("detach(max(top, sink))", IGNIS_INPUTS(top, sink));
+    s = ignis_map("exp(s - top)", IGNIS_INPUTS(s, top));
+    total = ignis_map_reduce(IGNIS_REDUCE_SUM, "s", IGNIS_INPUTS(s), &keys);
+    of[0] = ignis_map("s/(total + exp(sink - top))", IGNIS_INPUTS(s, total, sink, top));
+    if (wide != model->dtype)
+        of[0] = ignis_cast(of[0], model->dtype);
+    of[1] = v;
+    return ignis_reshape(ignis_einsum("bkgtu,bukd->btkgd", of, 2), shape);
+}
+
 static ignis_tensor ignis__model_attention(const ignis__model *model, const struct ignis__lora *lora,
                                            const ignis__layer *layer, ignis_tensor h, ignis_tensor lengths)
 {
@@ -30497,7 +30633,7 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     attention.lengths = lengths;
     rope.inv_freq_f64 = layer->rope == IGNIS__ROPE_LOCAL ? model->local_frequencies : model->frequencies;
     rope.inv_freq_count = model->head_dim / 2;
-    if (!layer->q_norm.id && !(layer->rest_scale > 0)) {
+    if (!layer->q_norm.id && !layer->sinks.id && !(layer->rest_scale > 0)) {
         h = ignis_sdpa_packed(qkv, &attention, turns ? &rope : NULL);
         return IGNIS__MODEL_LINEAR(h, layer, o);
     }
@@ -30511,7 +30647,8 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     rope.num_heads = model->kv_heads;
     part[1] = ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads);
     part[1] = turns ? ignis__model_rest(model, layer, ignis_rope(part[1], &rope), model->kv_heads) : part[1];
-    h = ignis_sdpa(part[0], part[1], part[2], &attention);
+    h = layer->sinks.id ? ignis__model_sink_attention(model, layer, part)
+                        : ignis_sdpa(part[0], part[1], part[2], &attention);
     return IGNIS__MODEL_LINEAR(h, layer, o);
 }
 
@@ -30551,28 +30688,43 @@ static ignis_tensor ignis__model_experts_product(const ignis_tensor *inputs, int
     return ignis_grouped_linear(inputs[0], weight, inputs[2]);
 }
 
-/*  As ignis_grouped_linear, with a weight of experts. Of a quantised one the tape keeps only the blocks. */
-static ignis_tensor ignis__model_experts_linear(ignis_tensor x, ignis_tensor weight, ignis_tensor offsets)
+/*  As ignis_grouped_linear, with a weight of experts and their biases, or no tensor. Of a quantised weight the tape
+    keeps only the blocks. experts: of the rows. */
+static ignis_tensor ignis__model_experts_linear(ignis_tensor x, ignis_tensor weight, ignis_tensor bias,
+                                                ignis_tensor experts, ignis_tensor offsets)
 {
+    const ignis_shape groups = ignis_tensor_shape(offsets);
     ignis_tensor inputs[3];
     inputs[0] = x;
     inputs[1] = weight;
     inputs[2] = offsets;
-    return ignis__blocks_of("ignis_model_forward", weight).count
-               ? ignis_checkpoint(ignis__model_experts_product, NULL, inputs, 3)
-               : ignis__model_experts_product(inputs, 3, NULL);
+    x = ignis__blocks_of("ignis_model_forward", weight).count
+            ? ignis_checkpoint(ignis__model_experts_product, NULL, inputs, 3)
+            : ignis__model_experts_product(inputs, 3, NULL);
+    if (!bias.id || !groups.ndim)
+        return x;
+    bias = ignis_embedding(ignis_reshape(bias, IGNIS_SHAPE(groups.dim[0] - 1, -1)), experts);
+    return ignis_add(x, bias);
+}
+
+/*  Gates the inner elements of experts as gpt-oss does. */
+static ignis_tensor ignis__model_clamped_gate(const ignis__model *model, ignis_tensor gate, ignis_tensor up)
+{
+    char formula[160];
+    snprintf(formula, sizeof formula, "min(gate, %.9g)*sigmoid(1.702*min(gate, %.9g))*(max(min(up, %.9g), -%.9g) + 1)",
+             model->expert_limit, model->expert_limit, model->expert_limit, model->expert_limit);
+    return ignis_map(formula, IGNIS_INPUTS(gate, up));
 }
 
 /*  Computes a mixture of experts. A token is in as many rows as it has experts, and rows are sorted by expert. */
 static ignis_tensor ignis__model_experts(const ignis__model *model, const ignis__layer *layer, ignis_tensor h)
 {
     const ignis_shape shape = ignis_tensor_shape(h);
-    const ignis_tensor none = ignis__no_tensor();
     ignis_tensor x = ignis_reshape(h, IGNIS_SHAPE(-1, model->hidden)), shares, ids, sorted, order, place, offsets,
-                 token, total;
+                 token, total, gate, up;
     static const ignis_reduce_desc rows = {{-1}, 1, true};
     char formula[32];
-    shares = ignis_softmax(ignis_linear(x, layer->router, none));
+    shares = ignis_softmax(ignis_linear(x, layer->router, layer->router_bias));
     shares = ignis_topk(shares, model->chosen, 1, true, &ids);
     if (model->normalises) {
         total = ignis_map_reduce(IGNIS_REDUCE_SUM, "shares", IGNIS_INPUTS(shares), &rows);
@@ -30583,9 +30735,10 @@ static ignis_tensor ignis__model_experts(const ignis__model *model, const ignis_
     snprintf(formula, sizeof formula, "floor(order/%d)", model->chosen); /* of integers */
     token = ignis_map(formula, IGNIS_INPUTS(order));
     x = ignis_index_select(x, 0, token);
-    x = ignis_silu_mul(ignis__model_experts_linear(x, layer->gate_experts, offsets),
-                       ignis__model_experts_linear(x, layer->up_experts, offsets));
-    x = ignis__model_experts_linear(x, layer->down_experts, offsets);
+    gate = ignis__model_experts_linear(x, layer->gate_experts, layer->gate_experts_bias, sorted, offsets);
+    up = ignis__model_experts_linear(x, layer->up_experts, layer->up_experts_bias, sorted, offsets);
+    x = model->expert_limit > 0 ? ignis__model_clamped_gate(model, gate, up) : ignis_silu_mul(gate, up);
+    x = ignis__model_experts_linear(x, layer->down_experts, layer->down_experts_bias, sorted, offsets);
     (void)ignis_sort(order, 0, false, &place); /* where each token's experts are */
     x = ignis_reshape(ignis_index_select(x, 0, place), IGNIS_SHAPE(-1, model->chosen, model->hidden));
     shares = ignis_reshape(shares, IGNIS_SHAPE(-1, model->chosen, 1));
@@ -31003,6 +31156,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "a %s model that was opened from a GGUF file has no config.json to be written with",
                     ignis__families[model->family].model_type);
+    else if (model->family == IGNIS_MODEL_GPT_OSS)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the experts of a gpt_oss model cannot be written");
     else if (model->rope_scaling == IGNIS__ROPE_SCALING_TABLE)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the frequencies of the model are a GGUF file's own, which config.json has no words for");
@@ -32643,7 +32798,7 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
                              : heads == 1 ? IGNIS__BUILTIN(PAGED_1)
                                           : IGNIS__BUILTIN(PAGED_2);
     size_t arrivals, tiles = 2 * ELEMENTS * (2 * IGNIS__SPLIT + HEADS);
-    const bool ranged = p.window > 0 || p.softcap > 0; /* programs of their own */
+    const bool ranged = p.window > 0 || p.softcap > 0 || p.sinks; /* programs of their own */
     char plain[48], with_clusters[80];
     void *params[] = {&p};
     arrivals = 8 * IGNIS__SPLITS * (size_t)(HEADS + HEADS * head_dim / CLUSTER / 2);
@@ -32695,11 +32850,22 @@ IGNIS__PRIVATE void ignis__sampling_launch(ignis__op *op, int count, ignis__samp
                      params);
 }
 
+/*  Gives sinks their share of the softmax of a chunk. */
+static void ignis__chunk_sinks(ignis__op *op, ignis_dtype dtype, ignis__attention *p, ignis__address sinks)
+{
+    ignis__address out = p->params.out.data, lse = p->params.lse;
+    int rows = p->params.sq, heads = p->params.heads, head_dim = p->params.head_dim;
+    void *params[] = {&out, &lse, &sinks, &rows, &heads, &head_dim};
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_SINKS), dtype,
+                         ignis__clamp(ignis__ceil_div((int64_t)rows * heads * head_dim, 1024), 1, 4096), 256, params);
+}
+
 /*  Launches attention of a chunk's rows by the kernels of ignis_sdpa. end: tokens of the sequence up to the end of
     the chunk. gathered: [2, tokens, kv_heads * head_dim]; the chunk's own keys and values are there already. Of those
-    before the chunk it gathers what the first row sees: no kernel uses values before the windows of all rows. */
+    before the chunk it gathers what the first row sees: no kernel uses values before the windows of all rows. lse: with
+    sinks; or NULL. */
 IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, const ignis__paged *paged,
-                                           ignis__array *gathered)
+                                           ignis__array *gathered, ignis__array *lse)
 {
     const ignis_dtype dtype = gathered->dtype;
     int64_t width = (int64_t)paged->kv_heads * paged->head_dim, size = ignis__dtypes[dtype].size;
@@ -32731,7 +32897,10 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
     p.params.softcap = paged->softcap;
     p.params.causal = 1;
     p.params.scale = paged->scale;
+    p.params.lse = paged->sinks ? ignis__op_write(op, lse) : 0;
     ignis__sdpa_run(op, dtype, &p);
+    if (paged->sinks)
+        ignis__chunk_sinks(op, dtype, &p, paged->sinks);
 }
 
 /*  models/generate/engine.c - what all sequences of a model share: its buffers, and the arrays of its weights
@@ -32866,6 +33035,11 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_hold_weights(const char *call, ign
         to->up_experts = ignis__engine_hold_weight(call, from->up_experts, &ok);
         to->down_experts = ignis__engine_hold_weight(call, from->down_experts, &ok);
         to->shared_gate = ignis__engine_hold_weight(call, from->shared_gate, &ok);
+        to->router_bias = ignis__engine_hold_weight(call, from->router_bias, &ok);
+        to->gate_experts_bias = ignis__engine_hold_weight(call, from->gate_experts_bias, &ok);
+        to->up_experts_bias = ignis__engine_hold_weight(call, from->up_experts_bias, &ok);
+        to->down_experts_bias = ignis__engine_hold_weight(call, from->down_experts_bias, &ok);
+        to->sinks = ignis__engine_hold_weight(call, from->sinks, &ok);
         to->attn_norm_behind = ignis__engine_hold_weight(call, from->attn_norm_behind, &ok);
         to->mlp_norm_behind = ignis__engine_hold_weight(call, from->mlp_norm_behind, &ok);
     }
@@ -33373,8 +33547,9 @@ IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, con
         types[2];
     ignis__address x = ignis__op_write(op, engine->normed), logits = ignis__op_write(op, engine->router_logits),
                    chosen = ignis__op_write(op, engine->chosen), shares = ignis__op_write(op, engine->shares),
-                   router = ignis__op_read(op, layer->router);
-    void *of_router[] = {&logits, &x, &router, &experts, &hidden};
+                   router = ignis__op_read(op, layer->router),
+                   bias = layer->router_bias ? ignis__op_read(op, layer->router_bias) : 0;
+    void *of_router[] = {&logits, &x, &router, &bias, &experts, &hidden};
     void *of_choice[] = {&chosen, &shares, &logits, &experts, &slot_count, &normalises};
     ignis__experts p;
     ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_ROUTER), model->dtype, experts, count, of_router);
@@ -33386,12 +33561,16 @@ IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, con
     p.shares = shares;
     p.slot_count = slot_count;
     p.n = model->expert_inner;
+    p.bias[0] = layer->gate_experts_bias ? ignis__op_read(op, layer->gate_experts_bias) : 0;
+    p.bias[1] = layer->up_experts_bias ? ignis__op_read(op, layer->up_experts_bias) : 0;
+    p.limit = model->expert_limit;
     types[0] = ignis__experts_weight(op, layer->gate_experts, &p.weights[0]);
     types[1] = ignis__experts_weight(op, layer->up_experts, &p.weights[1]);
     ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_UP), model->dtype, (int64_t)count * slot_count, &p, types);
     p.x = p.out;
     p.out = engine->result ? ignis__op_write(op, engine->result) : 0;
     p.sum = ignis__op_write(op, engine->sum);
+    p.bias[0] = layer->down_experts_bias ? ignis__op_read(op, layer->down_experts_bias) : 0;
     p.n = hidden;
     types[0] = types[1] = ignis__experts_weight(op, layer->down_experts, &p.weights[0]);
     ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_DOWN), model->dtype, count, &p, types);
@@ -33539,6 +33718,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          ignis__engine_alloc(call, engine, &engine->qkv, chunk, width, model->dtype) &&
          ignis__engine_alloc(call, engine, &engine->attended, chunk, (int64_t)model->heads * model->head_dim,
                              model->dtype) &&
+         (!model->layer[0].sinks.id || ignis__engine_alloc(call, engine, &engine->lse, model->heads, chunk, wide)) &&
          ignis__engine_alloc(call, engine, &engine->inner, chunk, model->inner, model->dtype) &&
          ignis__engine_alloc(call, engine, &engine->gate_up, chunk,
                              model->hidden > 2 * model->inner ? model->hidden : 2 * model->inner, model->dtype) &&
@@ -33919,12 +34099,13 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
         at[g] = pass.values + (ignis__address)(engine->groups[g].pages * page);
         pass.cache.table = pass.direct.table = pass.paged.table = g * ignis__engine_context_pages(engine);
         pass.paged.window = model->layer[i].window;
+        pass.paged.sinks = layer->sinks ? ignis__op_read(op, layer->sinks) : 0;
         norm->weight = layer->attn_norm;
         norm->bias = layer->attn_norm_bias;
         ignis__layers_project(&pass, i);
         norm->other = NULL; /* it has been added */
         if (is_chunk)
-            ignis__chunk_attention(op, count, end, &pass.paged, engine->gathered);
+            ignis__chunk_attention(op, count, end, &pass.paged, engine->gathered, engine->lse);
         else
             ignis__paged_attention(op, count, engine->step_rows, model->dtype, &pass.paged);
         if (!model->parallel_blocks)

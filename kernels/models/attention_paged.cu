@@ -201,7 +201,7 @@ template <int G> __device__ inline void walk(const ignis__paged &p, findings<G> 
             }
             W *result = heads.found(p, g, split);
             if (splits.count == 1) { /* no other split contributes */
-                heads.out(p)[at] = T(x / block_sum);
+                heads.out(p)[at] = T(x / with_sink(p, heads.first + g, block_sum, block_top));
                 continue;
             }
             result[2 + d] = x;

@@ -16,7 +16,7 @@
 #ifndef IGNIS_HEAD_DIM
 #define IGNIS_HEAD_DIM 64
 #endif
-/*  1: rows may see a window of keys, and scores may have a softcap */
+/*  1: rows may see a window of keys, scores may have a softcap, and heads sinks */
 #ifndef IGNIS_WINDOW
 #define IGNIS_WINDOW 0
 #endif
@@ -59,6 +59,13 @@ template <typename F> __device__ inline F with_softcap(F score, double softcap)
     return softcap > 0 ? cap * F(tanh(score / cap)) : score;
 }
 
+/*  Adds the sink of a head (Xiao et al. 2024) to the sum of weights 2^(score - top): it takes a share of the softmax,
+    and has no value. */
+__device__ inline W with_sink(const ignis__paged &p, int head, W sum, W top)
+{
+    return WINDOW && p.sinks ? sum + power_of_2(W(p.sinks[head]) * W(LOG2_E) - top) : sum;
+}
+
 /*  The query heads of a block, at most `most`, which share a key head. */
 struct paged_heads {
     int kv, first, count, row;
@@ -86,7 +93,7 @@ constexpr int SPLITS_AT_A_TIME = sizeof(W) == 8 ? 8 : 12;
 
 /*  Combines the results of all splits for two elements of a head. load(split, tops, two): reads the greatest score
     and the sum, and the two elements. */
-template <typename Load> __device__ inline W2 combine_two(int splits, Load load)
+template <typename Load> __device__ inline W2 combine_two(const ignis__paged &p, int head, int splits, Load load)
 {
     W top = -ignis_infinity<W>(), sum = 0, x = 0, y = 0;
     for (int from = 0; from < splits; from += SPLITS_AT_A_TIME) {
@@ -115,6 +122,7 @@ template <typename Load> __device__ inline W2 combine_two(int splits, Load load)
                 y += weight * found[i].y;
             }
     }
+    sum = with_sink(p, head, sum, top);
     W2 two;
     two.x = splits > 0 ? x / sum : W(0);
     two.y = splits > 0 ? y / sum : W(0);
@@ -129,7 +137,7 @@ __device__ inline void combine_heads(const ignis__paged &p, const paged_heads &h
         const int d = at % p.head_dim;
         const W *found = heads.found(p, at / p.head_dim, 0);
         /* not by L1: other blocks have written it */
-        const W2 two = combine_two(splits, [&](int split, W2 &tops, W2 &two) {
+        const W2 two = combine_two(p, heads.first + at / p.head_dim, splits, [&](int split, W2 &tops, W2 &two) {
             const W *part = found + split * (2 + p.head_dim);
             tops = __ldcg((const W2 *)part);
             two = __ldcg((const W2 *)(part + 2 + d));

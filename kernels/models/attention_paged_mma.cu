@@ -114,6 +114,7 @@ __cluster_dims__(CLUSTER, 1, 1)
             if (h >= heads.count)
                 continue;
             float *const found = heads.found(p, h, split);
+            const float sum = with_sink(p, heads.first + h, team.sum[i], team.top[i]);
             if (CLUSTERED && team.warp == 0)
                 send(&arrived.tops[split][h], team.g, team.top[i], team.sum[i]);
             else if (team.warp == 0 && team.g == 0 && splits.count > 1)
@@ -127,7 +128,7 @@ __cluster_dims__(CLUSTER, 1, 1)
                 else if (splits.count > 1)
                     *(float2 *)(found + 2 + d) = make_float2(x, y);
                 else /* no other split contributes */
-                    *(uint32_t *)(heads.out(p) + 2 * pair) = ignis_round_two<T>(x / team.sum[i], y / team.sum[i]);
+                    *(uint32_t *)(heads.out(p) + 2 * pair) = ignis_round_two<T>(x / sum, y / sum);
             }
         }
     }
@@ -139,7 +140,7 @@ __cluster_dims__(CLUSTER, 1, 1)
             const int at = 2 * (blockIdx.x * share + i), h = at / p.head_dim;
             if (h >= heads.count)
                 break;
-            const float2 x = combine_two(splits.count, [&](int split, float2 &tops, float2 &two) {
+            const float2 x = combine_two(p, heads.first + h, splits.count, [&](int split, float2 &tops, float2 &two) {
                 tops = arrived.tops[split][h];
                 two = arrived.found[split][i];
             });

@@ -32,9 +32,9 @@ __device__ inline Wide dot(const T *a, const T *b, int n)
     return ignis_warp_sum(sum);
 }
 
-/*  Computes logits [rows, experts] = x w^T. grid = blocks of experts, rows. */
+/*  Computes logits [rows, experts] = x w^T + bias; bias: or null. grid = blocks of experts, rows. */
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    ignis_experts_router(Wide *logits, const T *x, const T *w, int experts, int hidden)
+    ignis_experts_router(Wide *logits, const T *x, const T *w, const T *bias, int experts, int hidden)
 {
     const int expert = blockIdx.x * WARPS + threadIdx.x / 32;
     ignis_grid_dependency();
@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
         return;
     const Wide sum = dot(x + (long long)blockIdx.y * hidden, w + (long long)expert * hidden, hidden);
     if (threadIdx.x % 32 == 0)
-        logits[(long long)blockIdx.y * experts + expert] = sum;
+        logits[(long long)blockIdx.y * experts + expert] = sum + (bias ? Wide(bias[expert]) : Wide(0));
 }
 
 /*  Chooses the `slots` experts with the largest logits, of equal ones the first, and their shares: of the softmax over

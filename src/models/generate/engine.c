@@ -132,6 +132,11 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_hold_weights(const char *call, ign
         to->up_experts = ignis__engine_hold_weight(call, from->up_experts, &ok);
         to->down_experts = ignis__engine_hold_weight(call, from->down_experts, &ok);
         to->shared_gate = ignis__engine_hold_weight(call, from->shared_gate, &ok);
+        to->router_bias = ignis__engine_hold_weight(call, from->router_bias, &ok);
+        to->gate_experts_bias = ignis__engine_hold_weight(call, from->gate_experts_bias, &ok);
+        to->up_experts_bias = ignis__engine_hold_weight(call, from->up_experts_bias, &ok);
+        to->down_experts_bias = ignis__engine_hold_weight(call, from->down_experts_bias, &ok);
+        to->sinks = ignis__engine_hold_weight(call, from->sinks, &ok);
         to->attn_norm_behind = ignis__engine_hold_weight(call, from->attn_norm_behind, &ok);
         to->mlp_norm_behind = ignis__engine_hold_weight(call, from->mlp_norm_behind, &ok);
     }

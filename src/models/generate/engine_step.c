@@ -330,12 +330,13 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
         at[g] = pass.values + (ignis__address)(engine->groups[g].pages * page);
         pass.cache.table = pass.direct.table = pass.paged.table = g * ignis__engine_context_pages(engine);
         pass.paged.window = model->layer[i].window;
+        pass.paged.sinks = layer->sinks ? ignis__op_read(op, layer->sinks) : 0;
         norm->weight = layer->attn_norm;
         norm->bias = layer->attn_norm_bias;
         ignis__layers_project(&pass, i);
         norm->other = NULL; /* it has been added */
         if (is_chunk)
-            ignis__chunk_attention(op, count, end, &pass.paged, engine->gathered);
+            ignis__chunk_attention(op, count, end, &pass.paged, engine->gathered, engine->lse);
         else
             ignis__paged_attention(op, count, engine->step_rows, model->dtype, &pass.paged);
         if (!model->parallel_blocks)

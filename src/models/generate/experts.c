@@ -62,8 +62,9 @@ IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, con
         types[2];
     ignis__address x = ignis__op_write(op, engine->normed), logits = ignis__op_write(op, engine->router_logits),
                    chosen = ignis__op_write(op, engine->chosen), shares = ignis__op_write(op, engine->shares),
-                   router = ignis__op_read(op, layer->router);
-    void *of_router[] = {&logits, &x, &router, &experts, &hidden};
+                   router = ignis__op_read(op, layer->router),
+                   bias = layer->router_bias ? ignis__op_read(op, layer->router_bias) : 0;
+    void *of_router[] = {&logits, &x, &router, &bias, &experts, &hidden};
     void *of_choice[] = {&chosen, &shares, &logits, &experts, &slot_count, &normalises};
     ignis__experts p;
     ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_ROUTER), model->dtype, experts, count, of_router);
@@ -75,12 +76,16 @@ IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, con
     p.shares = shares;
     p.slot_count = slot_count;
     p.n = model->expert_inner;
+    p.bias[0] = layer->gate_experts_bias ? ignis__op_read(op, layer->gate_experts_bias) : 0;
+    p.bias[1] = layer->up_experts_bias ? ignis__op_read(op, layer->up_experts_bias) : 0;
+    p.limit = model->expert_limit;
     types[0] = ignis__experts_weight(op, layer->gate_experts, &p.weights[0]);
     types[1] = ignis__experts_weight(op, layer->up_experts, &p.weights[1]);
     ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_UP), model->dtype, (int64_t)count * slot_count, &p, types);
     p.x = p.out;
     p.out = engine->result ? ignis__op_write(op, engine->result) : 0;
     p.sum = ignis__op_write(op, engine->sum);
+    p.bias[0] = layer->down_experts_bias ? ignis__op_read(op, layer->down_experts_bias) : 0;
     p.n = hidden;
     types[0] = types[1] = ignis__experts_weight(op, layer->down_experts, &p.weights[0]);
     ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_DOWN), model->dtype, count, &p, types);

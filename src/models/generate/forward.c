@@ -88,6 +88,41 @@ static ignis_tensor ignis__model_rest(const ignis__model *model, const ignis__la
     ignis__lora_add(lora, layer, offsetof(ignis__layer, weight), x, \
                     ignis__model_linear(model, x, (layer)->weight, (layer)->weight##_bias))
 
+/*  Computes attention with a sink for each head, from all scores: of q, k and v. */
+static ignis_tensor ignis__model_sink_attention(const ignis__model *model, const ignis__layer *layer,
+                                                const ignis_tensor part[3])
+{
+    static const ignis_reduce_desc keys = {{-1}, 1, true};
+    const ignis_shape shape = ignis_tensor_shape(part[0]);
+    const ignis_dtype wide = ignis__wide_dtype(model->dtype);
+    const int64_t tokens = shape.ndim > 1 ? shape.dim[shape.ndim - 2] : 1, kv_heads = model->kv_heads,
+                  group = model->heads / model->kv_heads;
+    ignis_tensor of[2], v, s, sink, top, total;
+    char formula[128], window[48] = "";
+    if (layer->window)
+        snprintf(window, sizeof window, " && index(3) - index(4) < %d", layer->window);
+    snprintf(formula, sizeof formula, "index(4) <= index(3)%s ? s*%.17g : -1e30", window, layer->attention_scale);
+    of[0] = ignis_reshape(part[0], IGNIS_SHAPE(-1, tokens, kv_heads, group, model->head_dim));
+    of[1] = ignis_reshape(part[1], IGNIS_SHAPE(-1, tokens, kv_heads, model->head_dim));
+    v = ignis_reshape(part[2], IGNIS_SHAPE(-1, tokens, kv_heads, model->head_dim));
+    s = ignis_einsum("btkgd,bukd->bkgtu", of, 2);
+    if (wide != model->dtype)
+        s = ignis_cast(s, wide);
+    s = ignis_map(formula, IGNIS_INPUTS(s));
+    sink = ignis_reshape(layer->sinks, IGNIS_SHAPE(kv_heads, group, 1, 1));
+    if (wide != model->dtype)
+        sink = ignis_cast(sink, wide);
+    top = ignis_map_reduce(IGNIS_REDUCE_MAX, "detach(s)", IGNIS_INPUTS(s), &keys);
+    top = ignis_map("detach(max(top, sink))", IGNIS_INPUTS(top, sink));
+    s = ignis_map("exp(s - top)", IGNIS_INPUTS(s, top));
+    total = ignis_map_reduce(IGNIS_REDUCE_SUM, "s", IGNIS_INPUTS(s), &keys);
+    of[0] = ignis_map("s/(total + exp(sink - top))", IGNIS_INPUTS(s, total, sink, top));
+    if (wide != model->dtype)
+        of[0] = ignis_cast(of[0], model->dtype);
+    of[1] = v;
+    return ignis_reshape(ignis_einsum("bkgtu,bukd->btkgd", of, 2), shape);
+}
+
 static ignis_tensor ignis__model_attention(const ignis__model *model, const struct ignis__lora *lora,
                                            const ignis__layer *layer, ignis_tensor h, ignis_tensor lengths)
 {
@@ -107,7 +142,7 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     attention.lengths = lengths;
     rope.inv_freq_f64 = layer->rope == IGNIS__ROPE_LOCAL ? model->local_frequencies : model->frequencies;
     rope.inv_freq_count = model->head_dim / 2;
-    if (!layer->q_norm.id && !(layer->rest_scale > 0)) {
+    if (!layer->q_norm.id && !layer->sinks.id && !(layer->rest_scale > 0)) {
         h = ignis_sdpa_packed(qkv, &attention, turns ? &rope : NULL);
         return IGNIS__MODEL_LINEAR(h, layer, o);
     }
@@ -121,7 +156,8 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     rope.num_heads = model->kv_heads;
     part[1] = ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads);
     part[1] = turns ? ignis__model_rest(model, layer, ignis_rope(part[1], &rope), model->kv_heads) : part[1];
-    h = ignis_sdpa(part[0], part[1], part[2], &attention);
+    h = layer->sinks.id ? ignis__model_sink_attention(model, layer, part)
+                        : ignis_sdpa(part[0], part[1], part[2], &attention);
     return IGNIS__MODEL_LINEAR(h, layer, o);
 }
 
@@ -161,28 +197,43 @@ static ignis_tensor ignis__model_experts_product(const ignis_tensor *inputs, int
     return ignis_grouped_linear(inputs[0], weight, inputs[2]);
 }
 
-/*  As ignis_grouped_linear, with a weight of experts. Of a quantised one the tape keeps only the blocks. */
-static ignis_tensor ignis__model_experts_linear(ignis_tensor x, ignis_tensor weight, ignis_tensor offsets)
+/*  As ignis_grouped_linear, with a weight of experts and their biases, or no tensor. Of a quantised weight the tape
+    keeps only the blocks. experts: of the rows. */
+static ignis_tensor ignis__model_experts_linear(ignis_tensor x, ignis_tensor weight, ignis_tensor bias,
+                                                ignis_tensor experts, ignis_tensor offsets)
 {
+    const ignis_shape groups = ignis_tensor_shape(offsets);
     ignis_tensor inputs[3];
     inputs[0] = x;
     inputs[1] = weight;
     inputs[2] = offsets;
-    return ignis__blocks_of("ignis_model_forward", weight).count
-               ? ignis_checkpoint(ignis__model_experts_product, NULL, inputs, 3)
-               : ignis__model_experts_product(inputs, 3, NULL);
+    x = ignis__blocks_of("ignis_model_forward", weight).count
+            ? ignis_checkpoint(ignis__model_experts_product, NULL, inputs, 3)
+            : ignis__model_experts_product(inputs, 3, NULL);
+    if (!bias.id || !groups.ndim)
+        return x;
+    bias = ignis_embedding(ignis_reshape(bias, IGNIS_SHAPE(groups.dim[0] - 1, -1)), experts);
+    return ignis_add(x, bias);
+}
+
+/*  Gates the inner elements of experts as gpt-oss does. */
+static ignis_tensor ignis__model_clamped_gate(const ignis__model *model, ignis_tensor gate, ignis_tensor up)
+{
+    char formula[160];
+    snprintf(formula, sizeof formula, "min(gate, %.9g)*sigmoid(1.702*min(gate, %.9g))*(max(min(up, %.9g), -%.9g) + 1)",
+             model->expert_limit, model->expert_limit, model->expert_limit, model->expert_limit);
+    return ignis_map(formula, IGNIS_INPUTS(gate, up));
 }
 
 /*  Computes a mixture of experts. A token is in as many rows as it has experts, and rows are sorted by expert. */
 static ignis_tensor ignis__model_experts(const ignis__model *model, const ignis__layer *layer, ignis_tensor h)
 {
     const ignis_shape shape = ignis_tensor_shape(h);
-    const ignis_tensor none = ignis__no_tensor();
     ignis_tensor x = ignis_reshape(h, IGNIS_SHAPE(-1, model->hidden)), shares, ids, sorted, order, place, offsets,
-                 token, total;
+                 token, total, gate, up;
     static const ignis_reduce_desc rows = {{-1}, 1, true};
     char formula[32];
-    shares = ignis_softmax(ignis_linear(x, layer->router, none));
+    shares = ignis_softmax(ignis_linear(x, layer->router, layer->router_bias));
     shares = ignis_topk(shares, model->chosen, 1, true, &ids);
     if (model->normalises) {
         total = ignis_map_reduce(IGNIS_REDUCE_SUM, "shares", IGNIS_INPUTS(shares), &rows);
@@ -193,9 +244,10 @@ static ignis_tensor ignis__model_experts(const ignis__model *model, const ignis_
     snprintf(formula, sizeof formula, "floor(order/%d)", model->chosen); /* of integers */
     token = ignis_map(formula, IGNIS_INPUTS(order));
     x = ignis_index_select(x, 0, token);
-    x = ignis_silu_mul(ignis__model_experts_linear(x, layer->gate_experts, offsets),
-                       ignis__model_experts_linear(x, layer->up_experts, offsets));
-    x = ignis__model_experts_linear(x, layer->down_experts, offsets);
+    gate = ignis__model_experts_linear(x, layer->gate_experts, layer->gate_experts_bias, sorted, offsets);
+    up = ignis__model_experts_linear(x, layer->up_experts, layer->up_experts_bias, sorted, offsets);
+    x = model->expert_limit > 0 ? ignis__model_clamped_gate(model, gate, up) : ignis_silu_mul(gate, up);
+    x = ignis__model_experts_linear(x, layer->down_experts, layer->down_experts_bias, sorted, offsets);
     (void)ignis_sort(order, 0, false, &place); /* where each token's experts are */
     x = ignis_reshape(ignis_index_select(x, 0, place), IGNIS_SHAPE(-1, model->chosen, model->hidden));
     shares = ignis_reshape(shares, IGNIS_SHAPE(-1, model->chosen, 1));

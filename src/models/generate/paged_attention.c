@@ -68,7 +68,7 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
                              : heads == 1 ? IGNIS__BUILTIN(PAGED_1)
                                           : IGNIS__BUILTIN(PAGED_2);
     size_t arrivals, tiles = 2 * ELEMENTS * (2 * IGNIS__SPLIT + HEADS);
-    const bool ranged = p.window > 0 || p.softcap > 0; /* programs of their own */
+    const bool ranged = p.window > 0 || p.softcap > 0 || p.sinks; /* programs of their own */
     char plain[48], with_clusters[80];
     void *params[] = {&p};
     arrivals = 8 * IGNIS__SPLITS * (size_t)(HEADS + HEADS * head_dim / CLUSTER / 2);
@@ -120,11 +120,22 @@ IGNIS__PRIVATE void ignis__sampling_launch(ignis__op *op, int count, ignis__samp
                      params);
 }
 
+/*  Gives sinks their share of the softmax of a chunk. */
+static void ignis__chunk_sinks(ignis__op *op, ignis_dtype dtype, ignis__attention *p, ignis__address sinks)
+{
+    ignis__address out = p->params.out.data, lse = p->params.lse;
+    int rows = p->params.sq, heads = p->params.heads, head_dim = p->params.head_dim;
+    void *params[] = {&out, &lse, &sinks, &rows, &heads, &head_dim};
+    ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_SINKS), dtype,
+                         ignis__clamp(ignis__ceil_div((int64_t)rows * heads * head_dim, 1024), 1, 4096), 256, params);
+}
+
 /*  Launches attention of a chunk's rows by the kernels of ignis_sdpa. end: tokens of the sequence up to the end of
     the chunk. gathered: [2, tokens, kv_heads * head_dim]; the chunk's own keys and values are there already. Of those
-    before the chunk it gathers what the first row sees: no kernel uses values before the windows of all rows. */
+    before the chunk it gathers what the first row sees: no kernel uses values before the windows of all rows. lse: with
+    sinks; or NULL. */
 IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, const ignis__paged *paged,
-                                           ignis__array *gathered)
+                                           ignis__array *gathered, ignis__array *lse)
 {
     const ignis_dtype dtype = gathered->dtype;
     int64_t width = (int64_t)paged->kv_heads * paged->head_dim, size = ignis__dtypes[dtype].size;
@@ -156,5 +167,8 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
     p.params.softcap = paged->softcap;
     p.params.causal = 1;
     p.params.scale = paged->scale;
+    p.params.lse = paged->sinks ? ignis__op_write(op, lse) : 0;
     ignis__sdpa_run(op, dtype, &p);
+    if (paged->sinks)
+        ignis__chunk_sinks(op, dtype, &p, paged->sinks);
 }

@@ -699,6 +699,46 @@ static const ignis__model_row ignis__olmoe_rows[] = {
     IGNIS__ROWS_OF_EXPERTS,
 };
 
+/* --- gpt-oss ------------------------------------------------------------------------------------------------------ */
+
+static const ignis__number_key ignis__gpt_oss_keys[] = {
+    {IGNIS__NUMBER_EXPERTS, 'W', "num_local_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
+    {IGNIS__NUMBER_EXPERT_INNER, 'w', NULL, "expert_feed_forward_length", 0, 1 << 26},
+    {IGNIS__NUMBER_EXPERT_LIMIT, 'r', "swiglu_limit", NULL, 7, 0},
+    {IGNIS__NUMBER_EPS, 'r', "rms_norm_eps", "attention.layer_norm_rms_epsilon", 1e-5, 0},
+    {IGNIS__NUMBER_WINDOW, 'W', "sliding_window", "attention.sliding_window", 0, 1 << 30},
+    {IGNIS__NUMBER_WINDOW_PERIOD, 'w', NULL, NULL, 2, 65536},
+};
+
+static const char *const ignis__gpt_oss_harmless[] = {"experts_per_token",    "initial_context_length",
+                                                      "output_router_logits", "router_aux_loss_coef",
+                                                      "swiglu_limit",         NULL};
+
+#define IGNIS__TOGETHER (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_TOGETHER)
+
+static const ignis__model_row ignis__gpt_oss_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__ROWS_OF_QKV_BIAS(0),
+    IGNIS__NAMED_ROW(sinks, 'N', 0, 0, "self_attn.sinks", "attn_sinks.weight"),
+    IGNIS__ROWS_OF_O,
+    IGNIS__NAMED_ROW(mlp_norm, 'H', 0, 0, "post_attention_layernorm.weight", "post_attention_norm.weight"),
+    IGNIS__NAMED_ROW(router, 'E', 'H', IGNIS__MODEL_DENSE, "mlp.router.weight", "ffn_gate_inp.weight"),
+    IGNIS__NAMED_ROW(router_bias, 'E', 0, 0, "mlp.router.bias", "ffn_gate_inp.bias"),
+    IGNIS__NAMED_ROW(gate_experts, 'X', 'H', IGNIS__TOGETHER | IGNIS__MODEL_EVEN, "mlp.experts.gate_up_proj",
+                     "ffn_gate_exps.weight"),
+    IGNIS__NAMED_ROW(gate_experts_bias, 'X', 0, IGNIS__TOGETHER | IGNIS__MODEL_EVEN, "mlp.experts.gate_up_proj_bias",
+                     "ffn_gate_exps.bias"),
+    IGNIS__NAMED_ROW(up_experts, 'X', 'H', IGNIS__TOGETHER | IGNIS__MODEL_ODD, "mlp.experts.gate_up_proj",
+                     "ffn_up_exps.weight"),
+    IGNIS__NAMED_ROW(up_experts_bias, 'X', 0, IGNIS__TOGETHER | IGNIS__MODEL_ODD, "mlp.experts.gate_up_proj_bias",
+                     "ffn_up_exps.bias"),
+    IGNIS__NAMED_ROW(down_experts, 'H', 'X', IGNIS__TOGETHER, "mlp.experts.down_proj", "ffn_down_exps.weight"),
+    IGNIS__NAMED_ROW(down_experts_bias, 'H', 0, IGNIS__TOGETHER, "mlp.experts.down_proj_bias", "ffn_down_exps.bias"),
+};
+
 /* --- encoders: BERT, RoBERTa, Nomic ------------------------------------------------------------------------------- */
 
 static const ignis__number_key ignis__bert_keys[] = {
@@ -940,6 +980,9 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
      IGNIS__KEYS(ignis__olmoe_keys), ignis__no_musts, ignis__experts_harmless, ignis__rotary_unused},
     {"qwen2_moe", "qwen2moe", "Qwen2MoeForCausalLM", NULL, 0, IGNIS__ROWS(ignis__qwen2_moe_rows),
      IGNIS__KEYS(ignis__qwen2_moe_keys), ignis__qwen3_moe_musts, ignis__experts_harmless, ignis__rotary_unused},
+    {"gpt_oss", "gpt-oss", "GptOssForCausalLM", NULL, IGNIS__NORMALISED | IGNIS__UNCUT_YARN,
+     IGNIS__ROWS(ignis__gpt_oss_rows), IGNIS__KEYS(ignis__gpt_oss_keys), ignis__window_musts, ignis__gpt_oss_harmless,
+     ignis__rotary_unused},
     {"bert", "bert", "BertModel", "bert.", IGNIS__BERT, IGNIS__ROWS(ignis__bert_rows), IGNIS__KEYS(ignis__bert_keys),
      ignis__bert_musts, ignis__bert_harmless, ignis__bert_unused},
     {"nomic_bert", "nomic-bert", "NomicBertModel", NULL, IGNIS__ENCODER | IGNIS__LAYER_NORMS,

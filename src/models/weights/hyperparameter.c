@@ -356,6 +356,7 @@ static bool ignis__model_read_experts(ignis__model_files *files, ignis__model *m
     const ignis__config_item *item = ignis__config_find(&files->config, "norm_topk_prob");
     model->experts = (int)numbers[IGNIS__NUMBER_EXPERTS];
     model->chosen = (int)numbers[IGNIS__NUMBER_CHOSEN];
+    model->expert_limit = numbers[IGNIS__NUMBER_EXPERT_LIMIT];
     model->normalises = features & (files->is_gguf ? IGNIS__NORMALISED | IGNIS__GGUF_NORMALISED : IGNIS__NORMALISED) ||
                         (item && item->kind == 'b' && item->number != 0);
     if (!model->experts)

@@ -169,7 +169,8 @@ static bool ignis__model_fill_packed(ignis__model_loading *loading, ignis__model
     range.rows = chunk->rows;
     range.skip = part->skip_columns;
     range.columns = part->columns;
-    (void)ignis__packed_regions(packed, range.first, range.rows, range.skip, range.columns, region);
+    range.every = part->every;
+    (void)ignis__packed_regions(packed, &range, region);
     for (i = 0; i < 4; i++)
         for (k = 0; k < region[i].count; k++, to += region[i].size)
             if (!ignis__model_read_at(loading, reader, region[i].file, region[i].begin + k * region[i].step, to,
@@ -203,14 +204,18 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
             ignis__model_pack_rows(part, NULL, reader->values + row * part->columns, reader, row, chunk->rows, out);
         return true;
     }
-    direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs && !larger && !source->packed;
+    direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs && !larger && !source->packed &&
+             part->every == 1;
     read = direct ? (unsigned char *)out : source->packed ? reader->unpacked : reader->bytes;
     if (source->packed) {
         if (!ignis__model_fill_packed(loading, reader, chunk))
             return false;
     } else if (file_row == row_bytes) {
-        if (!ignis__model_read_at(loading, reader, source->file, begin, read, chunk->rows * row_bytes))
+        if (!ignis__model_read_at(loading, reader, source->file, begin, read,
+                                  ((chunk->rows - 1) * part->every + 1) * row_bytes))
             return false;
+        for (row = 1; part->every > 1 && row < chunk->rows; row++)
+            memmove(read + row * row_bytes, read + row * part->every * row_bytes, (size_t)row_bytes);
     } else {
         for (row = 0; row < chunk->rows; row++)
             if (!ignis__model_read_at(loading, reader, source->file, begin + row * file_row, read + row * row_bytes,
@@ -322,12 +327,14 @@ static int64_t ignis__model_list_chunks(ignis__model_loading *loading, int count
             here = left < rows ? left : rows;
             bytes = transposed ? here * part->from->bytes
                                : here * (part->columns / part->from->elements) * part->from->bytes;
+            bytes *= part->every;
             if (part->from->packed) {
                 ignis__packed_region region[4];
                 loading->unpacked_bytes = bytes > loading->unpacked_bytes ? bytes : loading->unpacked_bytes;
-                bytes = ignis__packed_regions(&loading->files->packed[part->from->packed - 1],
-                                              ignis__model_file_row(part, first), here, part->skip_columns,
-                                              part->columns, region);
+                ignis__packed_range range;
+                range.first = ignis__model_file_row(part, first), range.every = part->every, range.rows = here;
+                range.skip = part->skip_columns, range.columns = part->columns;
+                bytes = ignis__packed_regions(&loading->files->packed[part->from->packed - 1], &range, region);
             }
             packed = part->blocks ? ignis__blocks_bytes_of(part->blocks, here, part->columns, true) : here * row;
             values = part->blocks ? (transposed ? here : 1) * part->columns * 4 : 0;

@@ -32,6 +32,7 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_MIXTRAL, /* GGUF files of it say llama, and have experts */
     IGNIS_MODEL_OLMOE,
     IGNIS_MODEL_QWEN2_MOE, /* and Qwen1.5-MoE */
+    IGNIS_MODEL_GPT_OSS,
     /* encoders: their texts have hidden states and vectors, and no next token */
     IGNIS_MODEL_BERT, /* MiniLM, BGE, E5, cross-encoders */
     IGNIS_MODEL_NOMIC_BERT,

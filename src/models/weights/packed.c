@@ -285,11 +285,12 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__packed_join(ignis__model_files *files)
     return count == 0 || ignis__model_sort_sources(files);
 }
 
-/*  Lists the bytes of the files from which rows `first` to first + rows and columns `skip` to skip + columns are made:
-    numbers, scales, zeros, order. Returns their sum. */
-IGNIS__PRIVATE int64_t ignis__packed_regions(const ignis__packed *p, int64_t first, int64_t rows, int64_t skip,
-                                             int64_t columns, ignis__packed_region region[4])
+/*  Lists the bytes of the files from which rows from `first` on and columns `skip` to skip + columns are made: numbers,
+    scales, zeros, order. Only MXFP4 has rows apart. Returns their sum. */
+IGNIS__PRIVATE int64_t ignis__packed_regions(const ignis__packed *p, const ignis__packed_range *range,
+                                             ignis__packed_region region[4])
 {
+    const int64_t first = range->first, rows = range->rows, skip = range->skip, columns = range->columns;
     const ignis__packed_tensor *of[4];
     const int64_t per = 32 / p->bits, group = p->any_order ? 0 : skip / p->group;
     const int64_t groups = p->any_order ? p->columns / p->group : (skip + columns - 1) / p->group - group + 1;
@@ -307,8 +308,8 @@ IGNIS__PRIVATE int64_t ignis__packed_regions(const ignis__packed *p, int64_t fir
                       ((first + rows - 1) / p->block_rows - first / p->block_rows + 1) * scale, 1);
         break;
     case IGNIS__PACKED_MXFP4:
-        IGNIS__REGION(0, (first * p->columns + skip) / 2, p->columns / 2, columns / 2, rows);
-        IGNIS__REGION(1, (first * p->columns + skip) / 32, p->columns / 32, columns / 32, rows);
+        IGNIS__REGION(0, (first * p->columns + skip) / 2, range->every * p->columns / 2, columns / 2, rows);
+        IGNIS__REGION(1, (first * p->columns + skip) / 32, range->every * p->columns / 32, columns / 32, rows);
         break;
     default:
         if (p->kind == IGNIS__PACKED_AWQ)

@@ -33,6 +33,8 @@ typedef struct ignis__layer {
        before. */
     ignis_tensor router, gate_experts, up_experts, down_experts;
     ignis_tensor shared_gate; /* of an expert for all tokens, which is up and down */
+    ignis_tensor router_bias, gate_experts_bias, up_experts_bias, down_experts_bias;
+    ignis_tensor sinks; /* of heads: scores that the softmax has besides those of keys */
     /* of the results of attention and MLP, before they are added; of the sums, in encoders */
     ignis_tensor attn_norm_behind, mlp_norm_behind, attn_norm_behind_bias, mlp_norm_behind_bias;
     int window; /* keys that a token sees, its own included; 0: all */
@@ -58,6 +60,7 @@ typedef struct ignis__model {
     int layers, heads, kv_heads, head_dim, hidden, inner, vocab,
         context;                       /* heads, kv_heads, inner: of this rank's share */
     int experts, chosen, expert_inner; /* experts of a layer, those of a token, their inner elements; 0: no experts */
+    double expert_limit;               /* the gate of experts is that of gpt-oss, with this limit; 0: it is silu */
     bool normalises;                   /* the shares of a token's experts add up to 1 */
     ignis_model_parallel parallel;     /* size: at least 1 */
     double attention_scale;            /* without the factor of scaled frequencies, which not all layers have */
@@ -165,7 +168,7 @@ typedef struct ignis__packed_region {
 } ignis__packed_region;
 
 typedef struct ignis__packed_range {
-    int64_t first, rows, skip, columns;
+    int64_t first, every, rows, skip, columns; /* every: see ignis__model_part */
 } ignis__packed_range;
 
 typedef struct ignis__model_files {
@@ -212,7 +215,8 @@ enum {
     IGNIS__PARALLEL_CHOICE = 1048576,  /* the files say whether blocks are parallel; IGNIS__PARALLEL_BLOCKS: if not */
     /* the shares of a token's experts add up to 1: always, or in GGUF files, where folders say it */
     IGNIS__NORMALISED = 32768,
-    IGNIS__GGUF_NORMALISED = 65536
+    IGNIS__GGUF_NORMALISED = 65536,
+    IGNIS__UNCUT_YARN = 2097152 /* in GGUF files, which do not say it: see ignis__model */
 };
 
 /*  The layout of a tensor in the file, if it differs, and whether it exists. */
@@ -229,9 +233,13 @@ enum {
     IGNIS__MODEL_SERIAL = 512, /* only if the MLP's input is the sum after attention */
     /* only if heads of q and k have layer norms of their own; [heads, head_dim], or of each head, whose number is @ */
     IGNIS__MODEL_HEAD_NORM = 1024,
-    IGNIS__MODEL_FUSED = 2048, /* of a weight that files have whole or in parts: only if they have it whole */
-    IGNIS__MODEL_APART = 4096, /* only if they do not */
-    IGNIS__MODEL_OPTIONAL = 8  /* only if the files have it, or another part of its weight */
+    IGNIS__MODEL_FUSED = 2048,    /* of a weight that files have whole or in parts: only if they have it whole */
+    IGNIS__MODEL_APART = 4096,    /* only if they do not */
+    IGNIS__MODEL_TOGETHER = 8192, /* with IGNIS__MODEL_EXPERTS: one tensor in folders, too */
+    /* in a folder every second row, from the first or from the second one on */
+    IGNIS__MODEL_EVEN = 16384,
+    IGNIS__MODEL_ODD = 32768,
+    IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
 };
 
 /*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
@@ -276,6 +284,7 @@ typedef enum ignis__number {
     IGNIS__NUMBER_CHOSEN,       /* experts of a token */
     IGNIS__NUMBER_EXPERT_INNER, /* of an expert; missing: inner */
     IGNIS__NUMBER_SHARED_INNER, /* of the expert for all tokens */
+    IGNIS__NUMBER_EXPERT_LIMIT, /* see ignis__model */
     IGNIS__NUMBER_TYPES,        /* of tokens */
     IGNIS__NUMBER_POOLING,      /* as llama.cpp numbers them */
     IGNIS__NUMBERS
@@ -337,6 +346,7 @@ typedef struct ignis__model_part {
     int64_t file_rows, file_columns, run,
         stride; /* each group of `run` rows begins `stride` rows after the group before it in the file */
     int64_t skip_rows, skip_columns; /* before this rank's share in the file */
+    int64_t every;                   /* of the file's rows, the part has each `every`-th one */
     /* each head is a run of its own: of a part with q, k and v that ranks share, or whose heads are in groups */
     bool by_heads, grouped;
     bool moved; /* the file has elements of heads in another order: see ignis__model_moves_rows */
@@ -452,8 +462,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
 
 /* packed.c */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__packed_join(ignis__model_files *files);
-IGNIS__PRIVATE int64_t ignis__packed_regions(const ignis__packed *p, int64_t first, int64_t rows, int64_t skip,
-                                             int64_t columns, ignis__packed_region region[4]);
+IGNIS__PRIVATE int64_t ignis__packed_regions(const ignis__packed *p, const ignis__packed_range *range,
+                                             ignis__packed_region region[4]);
 IGNIS__PRIVATE bool ignis__packed_rows(const ignis__packed *p, const unsigned char *bytes,
                                        const ignis__packed_region region[4], const ignis__packed_range *range,
                                        unsigned char *to, char why[200]);

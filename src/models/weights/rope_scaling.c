@@ -210,6 +210,7 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
         if (!ignis__model_read_real(files, NULL, "rope.scaling.attn_factor", 1, &model->attention_factor))
             return false;
         model->attention_factor *= usual;
+        model->uncut = ignis__families[files->family].features & IGNIS__UNCUT_YARN;
         return true;
     }
     if (!ignis__model_read_yarn_factor(files, model, group))

@@ -195,6 +195,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "a %s model that was opened from a GGUF file has no config.json to be written with",
                     ignis__families[model->family].model_type);
+    else if (model->family == IGNIS_MODEL_GPT_OSS)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the experts of a gpt_oss model cannot be written");
     else if (model->rope_scaling == IGNIS__ROPE_SCALING_TABLE)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the frequencies of the model are a GGUF file's own, which config.json has no words for");

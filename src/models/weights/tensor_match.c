@@ -66,11 +66,11 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
             wanted.dim[0] = part->file_rows / model->head_dim;
             wanted.dim[1] = model->head_dim;
         }
-        if (files->is_gguf && part->row->how & IGNIS__MODEL_EXPERTS) {
-            wanted.ndim = 3;
-            wanted.dim[0] = model->experts;
+        if (part->row->how & IGNIS__MODEL_EXPERTS && (files->is_gguf || part->row->how & IGNIS__MODEL_TOGETHER)) {
+            wanted.ndim++;
+            wanted.dim[2] = wanted.dim[1];
             wanted.dim[1] = part->file_rows / model->experts;
-            wanted.dim[2] = part->file_columns;
+            wanted.dim[0] = model->experts;
         }
         if (!files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
             wanted.dim[0] = part->file_columns;
@@ -107,7 +107,16 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
                         model->parallel.size, (long long)part->columns, (long long)part->file_columns);
             return false;
         }
-        if (source->packed && (part->row->how & IGNIS__MODEL_IN_OUT || part->skip_rows % 8 || part->run % 8)) {
+        if (!files->is_gguf && part->row->how & IGNIS__MODEL_TOGETHER && part->row->columns &&
+            source->quant != IGNIS__GGUF_MXFP4) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                        "tensor %s of '%s' is %s; Ignis reads the experts of %s as MXFP4 only",
+                        ignis__name_write(name.text).text, files->path, ignis__model_type_write(source).text,
+                        ignis__families[model->family].model_type);
+            return false;
+        }
+        if (source->packed &&
+            (part->row->how & IGNIS__MODEL_IN_OUT || (part->skip_rows % 8 && part->every == 1) || part->run % 8)) {
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                         "tensor %s of '%s' is quantised: its rows %lld to %lld would be read, or its columns; expected "
                         "rows in groups of eight",

@@ -34,6 +34,7 @@ static int64_t ignis__model_size_of_letter(const ignis__model *model, char lette
     case 'F': return (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
     case 'G': return (int64_t)2 * model->inner;
     case 'E': return model->experts;
+    case 'N': return model->heads;
     case 'X': return model->expert_inner;
     default: return 1;
     }
@@ -53,9 +54,11 @@ static void ignis__model_select_share(const ignis__model_files *files, const ign
     const ignis__model_row *row = part->row;
     int64_t ranks = model->parallel.size, rank = model->parallel.rank;
     part->rows = ignis__model_size_of_letter(model, row->rows);
-    if (row->how & IGNIS__MODEL_EXPERTS && files && files->is_gguf)
+    if (row->how & IGNIS__MODEL_TOGETHER || (row->how & IGNIS__MODEL_EXPERTS && files && files->is_gguf))
         part->rows *= model->experts;
-    part->file_rows = part->run = part->rows;
+    part->every = row->how & (IGNIS__MODEL_EVEN | IGNIS__MODEL_ODD) && !(files && files->is_gguf) ? 2 : 1;
+    part->run = part->rows;
+    part->file_rows = part->rows * part->every;
     part->columns = part->file_columns = ignis__model_size_of_letter(model, row->columns);
     if (row->how & IGNIS__MODEL_HEAD) {
         part->skip_rows = rank * ignis__model_head_rows(model);
@@ -72,6 +75,8 @@ static void ignis__model_select_share(const ignis__model_files *files, const ign
         part->heads = model->heads, part->kv_heads = model->kv_heads;
         part->rank = (int)rank, part->ranks = (int)ranks;
     }
+    if (row->how & IGNIS__MODEL_ODD)
+        part->skip_rows = part->every - 1;
     part->stride = part->run * ranks;
     if (row->columns == 'Q' || row->columns == 'I') {
         part->file_columns = part->columns * ranks;
@@ -85,7 +90,7 @@ IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int6
     int64_t head = row / part->run, heads = (int64_t)part->heads * part->ranks, kv_heads = part->kv_heads,
             group = part->by_heads ? part->heads / part->kv_heads : 0, which, kv;
     if (!part->by_heads)
-        return part->skip_rows + head * part->stride + row % part->run;
+        return part->skip_rows + head * part->stride + row % part->run * part->every;
     if (head < part->heads) { /* of q; then of k and v */
         head += (int64_t)part->rank * part->heads;
         head = part->grouped ? head / group * (group + 2) + head % group : head;

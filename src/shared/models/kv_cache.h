@@ -39,9 +39,11 @@ typedef struct ignis__paged {
     int heads, kv_heads, head_dim, splits;
     int settled; /* earlier kernels write no keys and values of the row's sequence, except those of the row itself */
     int count;   /* rows */
-    /* with -DIGNIS_WINDOW=1. softcap: of the scores, or 0; window: keys that a row sees, its own included, or 0: all */
+    /* with -DIGNIS_WINDOW=1. sinks: [heads], scores that the softmax has besides those of keys, or null; softcap: of
+       the scores, or 0; window: keys that a row sees, its own included, or 0: all */
+    IGNIS__POINTER(const T) sinks;
     double softcap;
     int window;
     int table; /* see ignis__generate_row */
 } ignis__paged;
-IGNIS__ASSERT_SIZE(ignis__paged, 112);
+IGNIS__ASSERT_SIZE(ignis__paged, 120);
