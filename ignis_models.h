@@ -788,8 +788,8 @@ IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
     Each sequence of a model can have its own, also over quantised weights. One decode step computes all of them: the
     weights are read once, and a text has the same bits alone and in any batch. A step takes the values that A and B
     have then; keys and values of earlier tokens stay. Forks have the same adapters. The first adapters of a model take
-    memory: 4 bytes, or 8 in f64, for 786432 elements, and for each row of a step and each column of its widest
-    product. Steps with adapters are graphs of their own, and not the single launches of ignis_sequence_next.
+    memory: 4 bytes, or 8 in f64, for 786432 elements, and for 64 rows of the widest product. Steps with adapters are
+    graphs of their own, and not the single launches of ignis_sequence_next.
     Returns: IGNIS_OK, or the reason; then the sequence is as it was.
     Errors: FREED, ARGUMENT (adapters of another model, or merged ones; the sequence has tokens and other adapters),
     UNSUPPORTED (this thread captures a graph; a rank above 512), MEMORY, LIBRARY, COMPILE, CUDA.
@@ -33146,7 +33146,7 @@ IGNIS__COLD static bool ignis__engine_alloc_for_lora(const char *call, ignis__en
     return (engine->shrunk || ignis__engine_alloc(call, engine, &engine->shrunk, IGNIS__CHUNK,
                                                   (int64_t)IGNIS__LORA_PAIRS * IGNIS__LORA_SEQUENCE_RANK, wide)) &&
            (engine->delta ||
-            ignis__engine_alloc(call, engine, &engine->delta, engine->step_rows, width > up ? width : up, wide));
+            ignis__engine_alloc(call, engine, &engine->delta, IGNIS__STEP_ROWS, width > up ? width : up, wide));
 }
 
 /*  Returns the product of an adapter; IGNIS__LORA_PRODUCTS if sequences do not support it. */

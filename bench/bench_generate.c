@@ -13,7 +13,8 @@
         sequences, path/MODEL-SEQUENCES.json, and of a prompt weights=q4_0,q8_0,q4_k,q6_k,q5_0,iq4_xs,mxfp4
         among the words: those of a GGUF file whose matrices are random blocks drawn among the words: ignis_generate
         with ways of sampling, and with a grammar, for which the vocabulary has made up words start among the words: the
-        time from a program's start to its first token behind 16, with kernels compiled before
+        time from a program's start to its first token behind 16, with kernels compiled before adapters=8 rank=16 among
+        the words: sequences have adapters (LoRA) of all products, one of 8 sets after the other, of rank 16 (16)
 
     On several GPUs each has its part of the model: sh examples/launch.sh 2 ./bench_generate llama-8b. Weights, and
     shares, are those of one then.
@@ -31,6 +32,9 @@
 #include <sys/stat.h>
 
 enum { PROMPT = 512, STEPS = 48, ROUNDS = 5, MOST = 64, BLOCK = 1 << 22 };
+
+static int adapter_count, adapter_rank = 16;
+static ignis_lora adapters[MOST];
 
 typedef struct shape {
     const char *name;
@@ -511,6 +515,22 @@ static bool write_prompt_trace(ignis_sequence sequence, const int32_t *ids, int 
                      ignis_profile_end(path, NULL) == IGNIS_OK);
 }
 
+/*  Makes the sets of adapters that adapters= asks for. */
+static bool make_adapters(ignis_model model)
+{
+    const char *const all[] = {"all-linear"};
+    ignis_lora_desc desc;
+    int i;
+    memset(&desc, 0, sizeof desc);
+    desc.rank = adapter_rank;
+    desc.targets = all;
+    desc.target_count = 1;
+    for (i = 0; i < adapter_count; i++)
+        if (!ok_or_say((adapters[i] = ignis_lora_create(model, &desc)).id != 0))
+            return false;
+    return true;
+}
+
 static bool run(const shape *s, const blocks *type, const char *folder, const char *batches, const char *traces,
                 ignis_dtype dtype, bool tiny)
 {
@@ -544,6 +564,8 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     model = ignis_model_open(&desc);
     if (!ok_or_say(model.id && ignis_model_query(model, &info) == IGNIS_OK))
         return false;
+    if (!make_adapters(model))
+        return false;
     weights = (double)info.weight_bytes -
               (s->tied ? 0 : (double)s->vocab * s->hidden * (double)info.weight_bytes / (double)info.parameters);
     token = (double)info.cache_bytes_of_token * (prompt + steps / 2);
@@ -557,6 +579,9 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
         for (; count < batch && count < MOST; count++) {
             sequences[count] = ignis_sequence_begin(model);
             ids[0] = count;
+            if (adapter_count &&
+                !ok_or_say(ignis_sequence_set_lora(sequences[count], adapters[count % adapter_count]) == IGNIS_OK))
+                return false;
             if (!ok_or_say(sequences[count].id && ignis_sequence_feed(sequences[count], ids, prompt) == IGNIS_OK))
                 return false;
         }
@@ -601,6 +626,8 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     fflush(stdout);
     for (i = 0; i < count; i++)
         ignis_sequence_free(sequences[i]);
+    for (i = 0; i < adapter_count; i++)
+        ignis_lora_free(adapters[i]);
     ignis_model_free(model);
     if (type && ranks.rank == 0)
         remove(path);
@@ -632,6 +659,8 @@ int main(int argc, char **argv)
         dtype = strcmp(argv[i], "dtype=f32") == 0 ? IGNIS_F32 : strcmp(argv[i], "dtype=f16") == 0 ? IGNIS_F16 : dtype;
         weights = strncmp(argv[i], "weights=", 8) == 0 ? argv[i] + 8 : weights;
         traces = strncmp(argv[i], "trace=", 6) == 0 ? argv[i] + 6 : traces;
+        adapter_count = strncmp(argv[i], "adapters=", 9) == 0 ? atoi(argv[i] + 9) : adapter_count;
+        adapter_rank = strncmp(argv[i], "rank=", 5) == 0 ? atoi(argv[i] + 5) : adapter_rank;
         if (strcmp(argv[i], "plain") == 0)
             ignis__cuda.cuLaunchKernelEx = NULL;
         else if (strcmp(argv[i], "drawn") == 0)
@@ -640,6 +669,10 @@ int main(int argc, char **argv)
             timed_program = argv[0];
         else
             named = named || !strchr(argv[i], '=');
+    }
+    if (adapter_count < 0 || adapter_count > MOST) {
+        fprintf(stderr, "adapters=%d: 0 to %d are possible\n", adapter_count, MOST);
+        return 2;
     }
     if (strstr(info.name, "imulat")) {
         printf("on the simulator these figures mean nothing\n");

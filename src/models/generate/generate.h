@@ -61,8 +61,8 @@ IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
     Each sequence of a model can have its own, also over quantised weights. One decode step computes all of them: the
     weights are read once, and a text has the same bits alone and in any batch. A step takes the values that A and B
     have then; keys and values of earlier tokens stay. Forks have the same adapters. The first adapters of a model take
-    memory: 4 bytes, or 8 in f64, for 786432 elements, and for each row of a step and each column of its widest
-    product. Steps with adapters are graphs of their own, and not the single launches of ignis_sequence_next.
+    memory: 4 bytes, or 8 in f64, for 786432 elements, and for 64 rows of the widest product. Steps with adapters are
+    graphs of their own, and not the single launches of ignis_sequence_next.
     Returns: IGNIS_OK, or the reason; then the sequence is as it was.
     Errors: FREED, ARGUMENT (adapters of another model, or merged ones; the sequence has tokens and other adapters),
     UNSUPPORTED (this thread captures a graph; a rank above 512), MEMORY, LIBRARY, COMPILE, CUDA.

@@ -60,7 +60,7 @@ IGNIS__COLD static bool ignis__engine_alloc_for_lora(const char *call, ignis__en
     return (engine->shrunk || ignis__engine_alloc(call, engine, &engine->shrunk, IGNIS__CHUNK,
                                                   (int64_t)IGNIS__LORA_PAIRS * IGNIS__LORA_SEQUENCE_RANK, wide)) &&
            (engine->delta ||
-            ignis__engine_alloc(call, engine, &engine->delta, engine->step_rows, width > up ? width : up, wide));
+            ignis__engine_alloc(call, engine, &engine->delta, IGNIS__STEP_ROWS, width > up ? width : up, wide));
 }
 
 /*  Returns the product of an adapter; IGNIS__LORA_PRODUCTS if sequences do not support it. */

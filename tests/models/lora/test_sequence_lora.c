@@ -25,7 +25,7 @@ enum { MOST = 64, PROMPT = 80, DRAWN = 2 };
 static const char *const all_linear[] = {"all-linear"}, *const some_linear[] = {"v_proj", "up_proj"},
                          *const some_gpt2[] = {"attn.c_proj"};
 
-static ignis_model open_as(ck_model *m, ignis_dtype dtype, ignis_weights weights)
+static ignis_model open_as(ck_model *m, ignis_dtype dtype, ignis_weights weights, int sequences)
 {
     ignis_model_desc desc;
     ck_free(m);
@@ -35,7 +35,7 @@ static ignis_model open_as(ck_model *m, ignis_dtype dtype, ignis_weights weights
     desc.path = test_path("model");
     desc.dtype = dtype;
     desc.weights = weights;
-    desc.sequences = 32;
+    desc.sequences = sequences;
     return ignis_model_open(&desc);
 }
 
@@ -94,7 +94,8 @@ static void check_logits(int line, const float *a, const double *b, int count, d
     }
     if (!(worst <= tolerance * most)) {
         char text[96];
-        snprintf(text, sizeof text, "logits are off by %g of their largest, %g", worst / most, most);
+        snprintf(text, sizeof text, "logits are off by %g of their largest, %g; %g is allowed", worst / most, most,
+                 tolerance);
         test__fail(__FILE__, line, text);
     }
 }
@@ -110,8 +111,8 @@ static void forward_of(ignis_model model, const ck_model *m, const int32_t *ids,
     CHECK_OK(ignis_scope_end(scope));
 }
 
-/*  A step has 7 rows, a chunk 80. In f32 the tolerance is that of sums in another order; bf16 and f16 round each
-    result of some ten products. */
+/*  A step has 22 rows, more than steps of the model's few sequences have; a chunk has 80. In f32 the tolerance is that
+    of sums in another order; bf16 and f16 round each result of some ten products. */
 TEST(logits_are_those_of_merged_weights)
 {
     static const struct {
@@ -125,19 +126,19 @@ TEST(logits_are_those_of_merged_weights)
         {&gpt2, IGNIS_F32, IGNIS_F32, IGNIS_WEIGHTS_NUMBERS, 3, 1e-5, 2},
         {&llama, IGNIS_F32, IGNIS_F64, IGNIS_WEIGHTS_NUMBERS, 8, 1e-5, 2},
         /* the forward rounds to the adapters' bf16 */
-        {&qwen3, IGNIS_F32, IGNIS_BF16, IGNIS_WEIGHTS_NUMBERS, 64, 2e-2, 1},
+        {&qwen3, IGNIS_F32, IGNIS_BF16, IGNIS_WEIGHTS_NUMBERS, 64, 4e-2, 1},
         {&qwen3, IGNIS_F64, IGNIS_F64, IGNIS_WEIGHTS_NUMBERS, 1, 1e-6, 1}, /* logits are f32 */
         {&llama, IGNIS_BF16, IGNIS_F32, IGNIS_WEIGHTS_NUMBERS, 4, 4e-2, 2},
         {&gpt2, IGNIS_F16, IGNIS_F16, IGNIS_WEIGHTS_NUMBERS, 16, 6e-3, 1},
         {&llama, IGNIS_F32, IGNIS_F32, IGNIS_WEIGHTS_Q4_0, 8, 1e-5, 1},
         {&qwen3, IGNIS_BF16, IGNIS_F32, IGNIS_WEIGHTS_Q8_0, 8, 4e-2, 1},
     };
-    static const int counts[] = {7, PROMPT};
+    static const int counts[] = {23, PROMPT};
     int k, c, i;
     SETUP(NULL);
     for (k = 0; k < COUNT_OF(cases); k++) {
         ck_model *m = cases[k].m;
-        ignis_model model = open_as(m, cases[k].dtype, cases[k].weights);
+        ignis_model model = open_as(m, cases[k].dtype, cases[k].weights, 2);
         ignis_lora lora = lora_of(model, cases[k].rank, cases[k].adapters, all_linear, 1);
         float logits[2][64];
         double expected[64];
@@ -193,7 +194,7 @@ TEST(texts_are_the_same_in_any_batch)
     SETUP(NULL);
     for (k = 0; k < COUNT_OF(cases); k++) {
         ck_model small = *cases[k].m, *m = &small;
-        ignis_model model = (small.layers = 1, open_as(m, cases[k].dtype, cases[k].weights));
+        ignis_model model = (small.layers = 1, open_as(m, cases[k].dtype, cases[k].weights, 32));
         ignis_sequence sequences[COUNT], sequence;
         ignis_sampling_desc sampling[COUNT];
         ignis_lora lora[3] = {{0}, lora_of(model, 3, IGNIS_F32, all_linear, 1), {0}};
@@ -270,7 +271,7 @@ TEST(sequences_keep_their_adapters)
     SETUP(NULL);
     memset(&few, 0, sizeof few);
     few.max_tokens = 4, few.end_count = -1;
-    model = open_as(&llama, IGNIS_F32, IGNIS_WEIGHTS_Q8_0);
+    model = open_as(&llama, IGNIS_F32, IGNIS_WEIGHTS_Q8_0, 4);
     lora = lora_of(model, 4, IGNIS_F32, all_linear, 1);
     ids_fill(&llama, ids, 8, 3);
     CHECK_OK(ignis_model_set_lora(model, lora));
@@ -323,7 +324,7 @@ TEST(sequences_keep_their_adapters)
     CHECK_OK(ignis_lora_free(other));
     CHECK_OK(ignis_sequence_free(sequence));
 
-    second = open_as(&llama, IGNIS_F32, IGNIS_WEIGHTS_NUMBERS);
+    second = open_as(&llama, IGNIS_F32, IGNIS_WEIGHTS_NUMBERS, 4);
     lora = lora_of(second, 4, IGNIS_F32, all_linear, 1);
     sequence = ignis_sequence_begin(model);
     CHECK_STATUS(ignis_sequence_set_lora(sequence, lora), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LORA_STATE);
@@ -372,7 +373,7 @@ TEST(what_fails_leaves_nothing_behind)
     ignis_lora lora;
     SETUP(&setup);
     ids_fill(&llama, ids, 8, 1);
-    model = open_as(&llama, IGNIS_F32, IGNIS_WEIGHTS_NUMBERS);
+    model = open_as(&llama, IGNIS_F32, IGNIS_WEIGHTS_NUMBERS, 4);
     lora = lora_of(model, 4, IGNIS_F32, all_linear, 1);
     sequence = ignis_sequence_begin(model);
     CHECK_OK(ignis_sequence_set_lora(sequence, lora));
