@@ -420,6 +420,8 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_OLMOE,
     IGNIS_MODEL_QWEN2_MOE, /* and Qwen1.5-MoE */
     IGNIS_MODEL_GPT_OSS,
+    IGNIS_MODEL_GRANITE_MOE,
+    IGNIS_MODEL_GLM4_MOE, /* GLM-4.5, GLM-4.6 */
     /* encoders: their texts have hidden states and vectors, and no next token */
     IGNIS_MODEL_BERT, /* MiniLM, BGE, E5, cross-encoders */
     IGNIS_MODEL_NOMIC_BERT,
@@ -1195,6 +1197,7 @@ static inline ignis_status ignis_model_score(ignis_model model, const char *quer
     X(PAGED_MANY, attention_paged_many_cu, "ignis_attention_paged_many", WAITS)        \
     X(EXPERTS_ROUTER, experts_cu, "ignis_experts_router", WAITS)                       \
     X(EXPERTS_CHOOSE, experts_cu, "ignis_experts_choose", WAITS)                       \
+    X(EXPERTS_CHOOSE_SIGMOID, experts_cu, "ignis_experts_choose_sigmoid", WAITS)       \
     X(EXPERTS_SHARED, experts_cu, "ignis_experts_shared", WAITS)                       \
     X(EXPERTS_UP, experts_product_cu, "ignis_experts_up", WAITS)                       \
     X(EXPERTS_DOWN, experts_product_cu, "ignis_experts_down", WAITS)                   \
@@ -1382,6 +1385,7 @@ enum {
     IGNIS__SOURCE_GENERATE_STEP_BLOCKS_CUH,
     IGNIS__SOURCE_GENERATE_STEP_DENSE_CUH,
     IGNIS__SOURCE_LORA_CU,
+    IGNIS__SOURCE_SHARED_MODELS_EXPERT_CHOICE_H,
     IGNIS__SOURCE_SHARED_MODELS_EXPERTS_H,
     IGNIS__SOURCE_SHARED_MODELS_FUSED_STEP_H,
     IGNIS__SOURCE_SHARED_MODELS_GEMV_H,
@@ -1395,7 +1399,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x821e11ccbde072c8ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xb5cdb7d65ffc85c7ULL /* of them all */
 
 static const char ignis__text_attention_paged_cu_0[] =
     "\n\n\n\n\n\n\n"
@@ -2675,7 +2679,8 @@ static const char ignis__text_experts_cu_0[] =
     "#include \"ignis.cuh\"\n"
     "#include \"activation.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
-    "typedef ignis_wide<T> Wide;\n\n"
+    "typedef ignis_wide<T> Wide;\n"
+    "#include \"shared/models/expert_choice.h\"\n\n"
     "constexpr int WARPS = 8, N = 16 / sizeof(T);\n\n\n"
     "__device__ inline Wide dot(const T *a, const T *b, int n)\n"
     "{\n"
@@ -2705,20 +2710,13 @@ static const char ignis__text_experts_cu_0[] =
     "const Wide sum = dot(x + (long long)blockIdx.y * hidden, w + (long long)expert * hidden, hidden);\n"
     "if (threadIdx.x % 32 == 0)\n"
     "logits[(long long)blockIdx.y * experts + expert] = sum + (bias ? Wide(bias[expert]) : Wide(0));\n"
-    "}\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(32)\n"
-    "ignis_experts_choose(int32_t *chosen, Wide *shares, const Wide *logits, int experts, int slots, int normalises)\n"
+    "}\n\n\n\n"
+    "__device__ inline int take_largest(const Wide *row, int n, uint32_t &taken, Wide &value)\n"
     "{\n"
     "const int lane = threadIdx.x;\n"
-    "const Wide *const row = logits + (long long)blockIdx.x * experts;\n"
-    "uint32_t taken = 0;\n"
-    "int own_expert = 0;\n"
-    "Wide own = 0, first = 0, sum = 0;\n"
-    "ignis_grid_dependency();\n"
-    "for (int slot = 0; slot < slots; slot++) {\n"
     "int best = -1;\n"
-    "Wide value = 0;\n"
-    "for (int i = lane, j = 0; i < experts; i += 32, j++)\n"
+    "value = 0;\n"
+    "for (int i = lane, j = 0; i < n; i += 32, j++)\n"
     "if (!(taken >> j & 1) && (best < 0 || row[i] > value)) {\n"
     "best = i;\n"
     "value = row[i];\n"
@@ -2734,21 +2732,77 @@ static const char ignis__text_experts_cu_0[] =
     "}\n"
     "if (best % 32 == lane)\n"
     "taken |= 1u << best / 32;\n"
+    "return best;\n"
+    "}\n\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(32) ignis_experts_choose(ignis__expert_choice p)\n"
+    "{\n"
+    "const int lane = threadIdx.x;\n"
+    "const Wide *const row = p.logits + (long long)blockIdx.x * p.experts;\n"
+    "uint32_t taken = 0;\n"
+    "int own_expert = 0;\n"
+    "Wide own = 0, first = 0, sum = 0, value;\n"
+    "ignis_grid_dependency();\n"
+    "for (int slot = 0; slot < p.slot_count; slot++) {\n"
+    "const int best = take_largest(row, p.experts, taken, value);\n"
     "first = slot == 0 ? value : first;\n"
     "if (slot == lane) {\n"
     "own_expert = best;\n"
     "own = exp(value - first);\n"
     "}\n"
     "}\n"
-    "if (normalises)\n"
-    "sum = lane < slots ? own : Wide(0);\n"
+    "if (p.normalises)\n"
+    "sum = lane < p.slot_count ? own : Wide(0);\n"
     "else\n"
-    "for (int i = lane; i < experts; i += 32)\n"
+    "for (int i = lane; i < p.experts; i += 32)\n"
     "sum += exp(row[i] - first);\n"
     "sum = ignis_warp_sum(sum);\n"
-    "if (lane < slots) {\n"
-    "chosen[blockIdx.x * slots + lane] = own_expert;\n"
-    "shares[blockIdx.x * slots + lane] = own / sum;\n"
+    "if (lane < p.slot_count) {\n"
+    "p.chosen[blockIdx.x * p.slot_count + lane] = own_expert;\n"
+    "p.shares[blockIdx.x * p.slot_count + lane] = own / sum;\n"
+    "}\n"
+    "}\n\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(32) ignis_experts_choose_sigmoid(ignis__expert_choice p)\n"
+    "{\n"
+    "__shared__ Wide scores[1024], sums[512];\n"
+    "const int lane = threadIdx.x, size = p.experts / p.groups;\n"
+    "const Wide *const row = p.logits + (long long)blockIdx.x * p.experts;\n"
+    "uint32_t taken = 0, used = 0;\n"
+    "int own_expert = 0;\n"
+    "Wide own = 0, value;\n"
+    "ignis_grid_dependency();\n"
+    "for (int i = lane; i < p.experts; i += 32)\n"
+    "scores[i] = sigmoid(row[i]) + p.bias[i];\n"
+    "__syncwarp();\n"
+    "if (p.used_groups < p.groups) {\n"
+    "for (int group = lane; group < p.groups; group += 32) {\n"
+    "Wide first = -ignis_infinity<Wide>(), second = first;\n"
+    "for (int i = group * size; i < group * size + size; i++) {\n"
+    "second = scores[i] > first ? first : scores[i] > second ? scores[i] : second;\n"
+    "first = scores[i] > first ? scores[i] : first;\n"
+    "}\n"
+    "sums[group] = first + second;\n"
+    "}\n"
+    "__syncwarp();\n"
+    "for (int i = 0; i < p.used_groups; i++)\n"
+    "take_largest(sums, p.groups, used, value);\n"
+    "for (int group = lane, j = 0; group < p.groups; group += 32, j++)\n"
+    "for (int i = 0; i < (used >> j & 1 ? 0 : size); i++)\n"
+    "scores[group * size + i] = -ignis_infinity<Wide>();\n"
+    "__syncwarp();\n"
+    "}\n"
+    "for (int slot = 0; slot < p.slot_count; slot++) {\n"
+    "const int best = take_largest(scores, p.experts, taken, value);\n"
+    "if (slot == lane) {\n"
+    "own_expert = best;\n"
+    "own = sigmoid(row[best]);\n"
+    "}\n"
+    "}\n"
+    "if (p.normalises)\n"
+    "own /= ignis_warp_sum(own) + Wide(1e-20);\n";
+static const char ignis__text_experts_cu_1[] =
+    "if (lane < p.slot_count) {\n"
+    "p.chosen[blockIdx.x * p.slot_count + lane] = own_expert;\n"
+    "p.shares[blockIdx.x * p.slot_count + lane] = own * Wide(p.scale);\n"
     "}\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(32 * WARPS)\n"
@@ -2761,6 +2815,7 @@ static const char ignis__text_experts_cu_0[] =
     "}\n";
 static const char *const ignis__text_experts_cu[] = {
     ignis__text_experts_cu_0,
+    ignis__text_experts_cu_1,
 };
 
 static const char ignis__text_experts_product_cu_0[] =
@@ -6795,6 +6850,23 @@ static const char *const ignis__text_lora_cu[] = {
     ignis__text_lora_cu_1,
 };
 
+static const char ignis__text_shared_models_expert_choice_h_0[] =
+    "#pragma once\n\n"
+    "typedef struct ignis__expert_choice {\n"
+    "IGNIS__POINTER(int32_t) chosen;\n"
+    "IGNIS__POINTER(Wide) shares;\n"
+    "IGNIS__POINTER(const Wide) logits;\n"
+    "IGNIS__POINTER(const Wide) bias;\n"
+    "double scale;\n"
+    "int experts, slot_count, normalises;\n"
+    "int groups, used_groups;\n"
+    "int unused;\n"
+    "} ignis__expert_choice;\n"
+    "IGNIS__ASSERT_SIZE(ignis__expert_choice, 64);\n";
+static const char *const ignis__text_shared_models_expert_choice_h[] = {
+    ignis__text_shared_models_expert_choice_h_0,
+};
+
 static const char ignis__text_shared_models_experts_h_0[] =
     "#pragma once\n\n"
     "typedef struct ignis__experts {\n\n"
@@ -7545,7 +7617,7 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0xe344c714bfce94b7ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 27};
+    "shared/models/generate.h", 0xe344c714bfce94b7ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 28};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
@@ -7556,7 +7628,7 @@ static const ignis__source ignis__source_generate_cuh = {
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0xbc37ef8cfddcf6bcULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 28};
+    "shared/models/kv_cache.h", 0xbc37ef8cfddcf6bcULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 29};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7635,7 +7707,7 @@ static const ignis__source ignis__source_attention_paged_mma_cu = {
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_weights_h = {
-    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 31};
+    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 32};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
@@ -7654,18 +7726,24 @@ static const ignis__source *const ignis__includes_blocks_cu[] = {
 static const ignis__source ignis__source_blocks_cu = {
     "blocks.cu", 0xdd84da279470fc4cULL, IGNIS__PIECES(blocks_cu), ignis__includes_blocks_cu, 5};
 
+static const ignis__source *const ignis__includes_shared_models_expert_choice_h[] = {
+    NULL};
+static const ignis__source ignis__source_shared_models_expert_choice_h = {
+    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 24};
+
 static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_activation_cuh,
     &ignis__source_f8_cuh,
+    &ignis__source_shared_models_expert_choice_h,
     NULL};
 static const ignis__source ignis__source_experts_cu = {
-    "experts.cu", 0x96383d77ce47438fULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 7};
+    "experts.cu", 0xaf4949015144396fULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 7};
 
 static const ignis__source *const ignis__includes_shared_models_experts_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_h = {
-    "shared/models/experts.h", 0x5bfb161ff9a7b236ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 24};
+    "shared/models/experts.h", 0x5bfb161ff9a7b236ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 25};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -7673,7 +7751,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 33};
+    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 34};
 
 static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7691,7 +7769,7 @@ static const ignis__source ignis__source_experts_product_cu = {
 static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_gemv_h = {
-    "shared/models/gemv.h", 0xdfd86c37d120f017ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 26};
+    "shared/models/gemv.h", 0xdfd86c37d120f017ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 27};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7755,7 +7833,7 @@ static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
     NULL};
 static const ignis__source ignis__source_weights_cuh = {
-    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 32};
+    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 33};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7831,7 +7909,7 @@ static const ignis__source ignis__source_generate_cu = {
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_sampling_h = {
-    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 30};
+    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 31};
 
 static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7846,7 +7924,7 @@ static const ignis__source ignis__source_generate_draw_cu = {
 static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_fused_step_h = {
-    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 25};
+    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 26};
 
 static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7942,7 +8020,7 @@ static const ignis__source ignis__source_generate_step_cu = {
 static const ignis__source *const ignis__includes_shared_models_lora_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_lora_h = {
-    "shared/models/lora.h", 0xfe318eddc7348f40ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 29};
+    "shared/models/lora.h", 0xfe318eddc7348f40ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 30};
 
 static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7983,6 +8061,7 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_generate_step_blocks_cuh,
     &ignis__source_generate_step_dense_cuh,
     &ignis__source_lora_cu,
+    &ignis__source_shared_models_expert_choice_h,
     &ignis__source_shared_models_experts_h,
     &ignis__source_shared_models_fused_step_h,
     &ignis__source_shared_models_gemv_h,
@@ -23808,6 +23887,7 @@ typedef struct ignis__layer {
     /* Of a mixture of experts, instead of up and down or besides them. The rows of an expert follow those of the one
        before. */
     ignis_tensor router, gate_experts, up_experts, down_experts;
+    ignis_tensor choice_bias; /* is added to the sigmoids of the router's logits for the choice */
     ignis_tensor shared_gate; /* of an expert for all tokens, which is up and down */
     ignis_tensor router_bias, gate_experts_bias, up_experts_bias, down_experts_bias;
     ignis_tensor sinks; /* of heads: scores that the softmax has besides those of keys */
@@ -23838,6 +23918,12 @@ typedef struct ignis__model {
     int experts, chosen, expert_inner; /* experts of a layer, those of a token, their inner elements; 0: no experts */
     double expert_limit;               /* the gate of experts is that of gpt-oss, with this limit; 0: it is silu */
     bool normalises;                   /* the shares of a token's experts add up to 1 */
+    bool sigmoid;                      /* shares are sigmoids of the router's logits, not of their softmax */
+    int groups, used_groups;           /* of experts with sigmoids: a token's experts are from the used groups */
+    double routed_scale;               /* of the shares of such experts */
+    int dense_layers;                  /* the first layers, which have no experts */
+    int shared_inner;                  /* of the expert for all tokens; 0: inner */
+    int more_layers;                   /* in the files after the model's own, to predict further tokens; unused */
     ignis_model_parallel parallel;     /* size: at least 1 */
     double attention_scale;            /* without the factor of scaled frequencies, which not all layers have */
     bool rms, rope, gelu;              /* otherwise: layer norms, learned positions, an MLP with a gate */
@@ -23992,7 +24078,8 @@ enum {
     /* the shares of a token's experts add up to 1: always, or in GGUF files, where folders say it */
     IGNIS__NORMALISED = 32768,
     IGNIS__GGUF_NORMALISED = 65536,
-    IGNIS__UNCUT_YARN = 2097152 /* in GGUF files, which do not say it: see ignis__model */
+    IGNIS__UNCUT_YARN = 2097152, /* in GGUF files, which do not say it: see ignis__model */
+    IGNIS__SIGMOID = 4194304     /* shares of experts are sigmoids */
 };
 
 /*  The layout of a tensor in the file, if it differs, and whether it exists. */
@@ -24005,8 +24092,12 @@ enum {
     IGNIS__MODEL_HEAD = 4,      /* only if the head is not tied */
     /* of each expert, whose number is @ in the name; in a GGUF file one tensor [experts, rows, columns] */
     IGNIS__MODEL_EXPERTS = 64,
-    IGNIS__MODEL_DENSE = 128,  /* never quantised on the device */
-    IGNIS__MODEL_SERIAL = 512, /* only if the MLP's input is the sum after attention */
+    IGNIS__MODEL_LEADING = 2097152, /* only in the first layers, which have no experts */
+    IGNIS__MODEL_SPARSE = 65536,    /* only in layers with experts */
+    IGNIS__MODEL_WIDE = 131072,     /* f32, or f64 in a model of that */
+    IGNIS__MODEL_SAID = 262144,     /* only if use_qk_norm of config.json is true, or the GGUF file has it */
+    IGNIS__MODEL_DENSE = 128,       /* never quantised on the device */
+    IGNIS__MODEL_SERIAL = 512,      /* only if the MLP's input is the sum after attention */
     /* only if heads of q and k have layer norms of their own; [heads, head_dim], or of each head, whose number is @ */
     IGNIS__MODEL_HEAD_NORM = 1024,
     IGNIS__MODEL_FUSED = 2048,    /* of a weight that files have whole or in parts: only if they have it whole */
@@ -24015,13 +24106,18 @@ enum {
     /* in a folder every second row, from the first or from the second one on */
     IGNIS__MODEL_EVEN = 16384,
     IGNIS__MODEL_ODD = 32768,
+    /* with IGNIS__MODEL_TOGETHER: in folders the first or the second half of each expert's rows. Both rows of the table
+       follow each other. */
+    IGNIS__MODEL_FIRST_HALF = 1048576,
+    IGNIS__MODEL_SECOND_HALF = 524288,
     IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
 };
 
 /*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
     same member. # is the layer. Letters of sizes: V vocabulary, P positions, H hidden, Q and K heads of
     queries and keys, D a head, I inner, 3 three times hidden, F queries, keys and values, G twice inner,
-    E experts, X the inner elements of an expert, T types of tokens, C classes. hf or gguf
+    E experts, X the inner elements of an expert, S those
+    of an expert for all tokens, T types of tokens, C classes. hf or gguf
     is NULL if such files do not have the tensor. */
 typedef struct ignis__model_row {
     bool in_layer;
@@ -24061,8 +24157,14 @@ typedef enum ignis__number {
     IGNIS__NUMBER_EXPERT_INNER, /* of an expert; missing: inner */
     IGNIS__NUMBER_SHARED_INNER, /* of the expert for all tokens */
     IGNIS__NUMBER_EXPERT_LIMIT, /* see ignis__model */
-    IGNIS__NUMBER_TYPES,        /* of tokens */
-    IGNIS__NUMBER_POOLING,      /* as llama.cpp numbers them */
+    IGNIS__NUMBER_SHARED_COUNT, /* the same, in inner elements of an expert */
+    IGNIS__NUMBER_GROUPS,       /* of experts */
+    IGNIS__NUMBER_USED_GROUPS,  /* of a token */
+    IGNIS__NUMBER_ROUTED_SCALE,
+    IGNIS__NUMBER_DENSE_LAYERS,
+    IGNIS__NUMBER_MORE_LAYERS, /* GGUF files count them with the layers */
+    IGNIS__NUMBER_TYPES,       /* of tokens */
+    IGNIS__NUMBER_POOLING,     /* as llama.cpp numbers them */
     IGNIS__NUMBERS
 } ignis__number;
 
@@ -24782,9 +24884,10 @@ static const ignis__unused_tensor ignis__neox_unused[] = {
 /* --- mixtures of experts: Qwen2-MoE and others --------------------------------------------------------------- */
 
 #define IGNIS__EXPERT_ROW(member, rows, columns, hf, gguf) \
-    IGNIS__NAMED_ROW(member, rows, columns, IGNIS__MODEL_EXPERTS, hf, gguf)
+    IGNIS__NAMED_ROW(member, rows, columns, IGNIS__MODEL_EXPERTS | IGNIS__MODEL_SPARSE, hf, gguf)
 #define IGNIS__ROWS_OF_EXPERTS                                                                               \
-    IGNIS__NAMED_ROW(router, 'E', 'H', IGNIS__MODEL_DENSE, "mlp.gate.weight", "ffn_gate_inp.weight"),        \
+    IGNIS__NAMED_ROW(router, 'E', 'H', IGNIS__MODEL_DENSE | IGNIS__MODEL_SPARSE, "mlp.gate.weight",          \
+                     "ffn_gate_inp.weight"),                                                                 \
         IGNIS__EXPERT_ROW(gate_experts, 'X', 'H', "mlp.experts.@.gate_proj.weight", "ffn_gate_exps.weight"), \
         IGNIS__EXPERT_ROW(up_experts, 'X', 'H', "mlp.experts.@.up_proj.weight", "ffn_up_exps.weight"),       \
         IGNIS__EXPERT_ROW(down_experts, 'H', 'X', "mlp.experts.@.down_proj.weight", "ffn_down_exps.weight")
@@ -24823,8 +24926,33 @@ static const ignis__number_key ignis__olmoe_keys[] = {
     {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
 };
 
+static const ignis__number_key ignis__granite_moe_keys[] = {
+    {IGNIS__NUMBER_EXPERTS, 'W', "num_local_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
+    {IGNIS__NUMBER_ATTENTION_SCALE, 'R', "attention_multiplier", "attention.scale", 0, 0},
+    {IGNIS__NUMBER_EMBEDDING_SCALE, 'R', "embedding_multiplier", "embedding_scale", 0, 0},
+    {IGNIS__NUMBER_RESIDUAL_SCALE, 'R', "residual_multiplier", "residual_scale", 0, 0},
+    {IGNIS__NUMBER_LOGIT_SCALE, 'R', "logits_scaling", "logit_scale", 0, 0},
+};
+
+static const ignis__number_key ignis__glm4_moe_keys[] = {
+    {IGNIS__NUMBER_ROTARY_SHARE, 'r', "partial_rotary_factor", NULL, 0.5, 0},
+    {IGNIS__NUMBER_ROTARY, 'w', NULL, "rope.dimension_count", 0, 65536},
+    {IGNIS__NUMBER_EXPERTS, 'W', "n_routed_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
+    {IGNIS__NUMBER_EXPERT_INNER, 'W', "moe_intermediate_size", "expert_feed_forward_length", 0, 1 << 26},
+    {IGNIS__NUMBER_SHARED_COUNT, 'W', "n_shared_experts", "expert_shared_count", 0, 1024},
+    {IGNIS__NUMBER_GROUPS, 'w', "n_group", "expert_group_count", 1, 1024},
+    {IGNIS__NUMBER_USED_GROUPS, 'w', "topk_group", "expert_group_used_count", 1, 1024},
+    {IGNIS__NUMBER_ROUTED_SCALE, 'r', "routed_scaling_factor", "expert_weights_scale", 1, 0},
+    {IGNIS__NUMBER_DENSE_LAYERS, 'p', "first_k_dense_replace", "leading_dense_block_count", 1, 0},
+    {IGNIS__NUMBER_MORE_LAYERS, 'p', "num_nextn_predict_layers", "nextn_predict_layers", 0, 0},
+};
+
 static const char *const ignis__experts_harmless[] = {
     "mlp_only_layers", "norm_topk_prob", "output_router_logits", "router_aux_loss_coef", "router_jitter_noise", NULL};
+
+static const char *const ignis__glm4_moe_harmless[] = {"norm_topk_prob", "output_router_logits", "use_qk_norm", NULL};
 
 static const ignis__model_row ignis__qwen2_moe_rows[] = {
     IGNIS__ROWS_OF_MODEL,
@@ -24911,6 +25039,53 @@ static const ignis__model_row ignis__gpt_oss_rows[] = {
                      "ffn_up_exps.bias"),
     IGNIS__NAMED_ROW(down_experts, 'H', 'X', IGNIS__TOGETHER, "mlp.experts.down_proj", "ffn_down_exps.weight"),
     IGNIS__NAMED_ROW(down_experts_bias, 'H', 0, IGNIS__TOGETHER, "mlp.experts.down_proj_bias", "ffn_down_exps.bias"),
+};
+
+/* --- GLM-4.5, Granite-MoE ----------------------------------------------------------------------------------------- */
+
+#define IGNIS__GLM_NORM (IGNIS__MODEL_PAIRS | IGNIS__MODEL_OPTIONAL | IGNIS__MODEL_SAID)
+
+static const ignis__model_row ignis__glm4_moe_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__NAMED_ROW(q_norm, 'D', 0, IGNIS__GLM_NORM, "self_attn.q_norm.weight", "attn_q_norm.weight"),
+    IGNIS__NAMED_ROW(k_norm, 'D', 0, IGNIS__GLM_NORM, "self_attn.k_norm.weight", "attn_k_norm.weight"),
+    IGNIS__ROWS_OF_O,
+    IGNIS__NAMED_ROW(mlp_norm, 'H', 0, 0, "post_attention_layernorm.weight", "post_attention_norm.weight"),
+    IGNIS__PART_ROW(up, 'I', 'H', IGNIS__MODEL_LEADING, "mlp.gate_proj.weight", "ffn_gate.weight",
+                    "mlp.gate_up_proj.weight"),
+    IGNIS__PART_ROW(up, 'I', 'H', IGNIS__MODEL_LEADING, "mlp.up_proj.weight", "ffn_up.weight",
+                    "mlp.gate_up_proj.weight"),
+    IGNIS__NAMED_ROW(down, 'H', 'I', IGNIS__MODEL_LEADING, "mlp.down_proj.weight", "ffn_down.weight"),
+    IGNIS__ROWS_OF_EXPERTS,
+    IGNIS__NAMED_ROW(choice_bias, 'E', 0, IGNIS__MODEL_SPARSE | IGNIS__MODEL_WIDE, "mlp.gate.e_score_correction_bias",
+                     "exp_probs_b.bias"),
+    IGNIS__PART_ROW(up, 'S', 'H', IGNIS__MODEL_SPARSE, "mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight",
+                    "mlp.shared_experts.gate_up_proj.weight"),
+    IGNIS__PART_ROW(up, 'S', 'H', IGNIS__MODEL_SPARSE, "mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight",
+                    "mlp.shared_experts.gate_up_proj.weight"),
+    IGNIS__NAMED_ROW(down, 'H', 'S', IGNIS__MODEL_SPARSE, "mlp.shared_experts.down_proj.weight",
+                     "ffn_down_shexp.weight"),
+};
+
+#define IGNIS__GRANITE_ROW(member, rows, columns, how, hf, gguf)                                  \
+    IGNIS__NAMED_ROW(member, rows, columns, IGNIS__MODEL_EXPERTS | IGNIS__MODEL_TOGETHER | (how), \
+                     "block_sparse_moe." hf, gguf)
+
+static const ignis__model_row ignis__granite_moe_rows[] = {
+    IGNIS__ROWS_OF_MODEL,
+    IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,
+    IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_O,
+    IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__NAMED_ROW(router, 'E', 'H', IGNIS__MODEL_DENSE, "block_sparse_moe.router.layer.weight",
+                     "ffn_gate_inp.weight"),
+    IGNIS__GRANITE_ROW(gate_experts, 'X', 'H', IGNIS__MODEL_FIRST_HALF, "input_linear.weight", "ffn_gate_exps.weight"),
+    IGNIS__GRANITE_ROW(up_experts, 'X', 'H', IGNIS__MODEL_SECOND_HALF, "input_linear.weight", "ffn_up_exps.weight"),
+    IGNIS__GRANITE_ROW(down_experts, 'H', 'X', 0, "output_linear.weight", "ffn_down_exps.weight"),
 };
 
 /* --- encoders: BERT, RoBERTa, Nomic ------------------------------------------------------------------------------- */
@@ -25157,6 +25332,11 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
     {"gpt_oss", "gpt-oss", "GptOssForCausalLM", NULL, IGNIS__NORMALISED | IGNIS__UNCUT_YARN,
      IGNIS__ROWS(ignis__gpt_oss_rows), IGNIS__KEYS(ignis__gpt_oss_keys), ignis__window_musts, ignis__gpt_oss_harmless,
      ignis__rotary_unused},
+    {"granitemoe", "granitemoe", "GraniteMoeForCausalLM", NULL,
+     IGNIS__NORMALISED | IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED, IGNIS__ROWS(ignis__granite_moe_rows),
+     IGNIS__KEYS(ignis__granite_moe_keys), ignis__no_musts, ignis__experts_harmless, ignis__rotary_unused},
+    {"glm4_moe", "glm4moe", "Glm4MoeForCausalLM", NULL, IGNIS__SIGMOID, IGNIS__ROWS(ignis__glm4_moe_rows),
+     IGNIS__KEYS(ignis__glm4_moe_keys), ignis__no_musts, ignis__glm4_moe_harmless, ignis__rotary_unused},
     {"bert", "bert", "BertModel", "bert.", IGNIS__BERT, IGNIS__ROWS(ignis__bert_rows), IGNIS__KEYS(ignis__bert_keys),
      ignis__bert_musts, ignis__bert_harmless, ignis__bert_unused},
     {"nomic_bert", "nomic-bert", "NomicBertModel", NULL, IGNIS__ENCODER | IGNIS__LAYER_NORMS,
@@ -25933,9 +26113,10 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_keys(const ignis__model_files *f
 /*  Numbers of a GGUF file that have to be 0 or their usual value. */
 static const struct {
     const char *name;
-    int wanted; /* below 0: head_dim */
+    int wanted; /* -1: head_dim; -2: 1, softmax, or 2, sigmoid */
 } ignis__gguf_musts[] = {{"expert_count", 0},
                          {"expert_used_count", 0},
+                         {"expert_gating_func", -2},
                          {"attention.sliding_window", 0},
                          {"rope.dimension_count", -1},
                          {"attention.value_length", -1},
@@ -25959,6 +26140,7 @@ static bool ignis__model_knows_gguf(const ignis__model_files *files, const ignis
     static const char *const elsewhere[] = {"attention.causal",
                                             "attention.head_count_kv",
                                             "attention.key_length",
+                                            "expert_weights_norm",
                                             "tensor_data_layout",
                                             "vocab_size",
                                             "use_parallel_residual",
@@ -26023,7 +26205,8 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
     for (i = 0; i < IGNIS__COUNT(ignis__gguf_musts); i++) {
         if (ignis__model_has_gguf_key(family, ignis__gguf_musts[i].name))
             continue;
-        wanted = ignis__gguf_musts[i].wanted < 0 ? model->head_dim : ignis__gguf_musts[i].wanted;
+        wanted = ignis__gguf_musts[i].wanted;
+        wanted = wanted == -1 ? model->head_dim : wanted == -2 ? (model->sigmoid ? 2 : 1) : wanted;
         value = wanted;
         if (ignis__model_read_number(files, NULL, ignis__gguf_musts[i].name, &value) == IGNIS__GGUF_BAD)
             return false;
@@ -26462,8 +26645,15 @@ static int64_t ignis__model_size_of_letter(const ignis__model *model, char lette
     case 'E': return model->experts;
     case 'N': return model->heads;
     case 'X': return model->expert_inner;
+    case 'S': return model->shared_inner ? model->shared_inner : model->inner;
     default: return 1;
     }
+}
+
+/*  Returns the dtype of a part that is not quantised. */
+IGNIS__PRIVATE ignis_dtype ignis__model_part_dtype(const ignis__model *model, const ignis__model_part *part)
+{
+    return part->row->how & IGNIS__MODEL_WIDE ? ignis__wide_dtype(model->dtype) : model->dtype;
 }
 
 /*  Returns the rows of the vocabulary that each rank multiplies with; the last ranks may have fewer. */
@@ -26504,6 +26694,12 @@ static void ignis__model_select_share(const ignis__model_files *files, const ign
     if (row->how & IGNIS__MODEL_ODD)
         part->skip_rows = part->every - 1;
     part->stride = part->run * ranks;
+    if (row->how & (IGNIS__MODEL_FIRST_HALF | IGNIS__MODEL_SECOND_HALF) && !(files && files->is_gguf)) {
+        part->run = part->rows / model->experts;
+        part->stride = 2 * part->run;
+        part->file_rows = 2 * part->rows;
+        part->skip_rows = row->how & IGNIS__MODEL_SECOND_HALF ? part->run : 0;
+    }
     if (row->columns == 'Q' || row->columns == 'I') {
         part->file_columns = part->columns * ranks;
         part->skip_columns = part->columns * rank;
@@ -26626,6 +26822,12 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
     if (row->how & (IGNIS__MODEL_FUSED | IGNIS__MODEL_APART) &&
         ignis__model_is_fused(files, model, row, layer) != ((row->how & IGNIS__MODEL_FUSED) != 0))
         return false;
+    if (row->how & (layer < model->dense_layers ? IGNIS__MODEL_SPARSE : IGNIS__MODEL_LEADING))
+        return false;
+    if (row->how & IGNIS__MODEL_SAID && files && !files->is_gguf) {
+        const ignis__config_item *said = ignis__config_find(&files->config, "use_qk_norm");
+        return said && said->kind == 'b' && said->number != 0;
+    }
     if (!(row->how & IGNIS__MODEL_OPTIONAL))
         return true;
     if (!files)
@@ -27051,32 +27253,93 @@ static void ignis__model_set_attention_scale(const ignis__model_files *files, ig
                                  : 1 / ignis__square_root(scalar > 0 ? scalar : model->head_dim);
 }
 
-/*  Reads the sizes of a mixture of experts. False, and reported, if they contradict each other. */
-static bool ignis__model_read_experts(ignis__model_files *files, ignis__model *model, const double *numbers)
+/*  Tells whether the experts of a layer are separate tensors in the files. */
+static bool ignis__model_experts_apart(const ignis__model_files *files)
+{
+    const ignis__family *family = &ignis__families[files->family];
+    bool apart = false;
+    int i;
+    for (i = 0; i < family->row_count; i++)
+        apart |= (family->rows[i].how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_TOGETHER)) == IGNIS__MODEL_EXPERTS;
+    return apart && !files->is_gguf;
+}
+
+/*  Reads how many layers the files have, those without experts, and those after the model's own. False, and reported,
+    if they contradict each other. */
+static bool ignis__model_read_depth(ignis__model_files *files, ignis__model *model, const double *numbers)
+{
+    const double all = numbers[IGNIS__NUMBER_LAYERS], more = numbers[IGNIS__NUMBER_MORE_LAYERS],
+                 own = files->is_gguf ? all - more : all, dense = numbers[IGNIS__NUMBER_DENSE_LAYERS];
+    if (!(own >= 1 && more <= 65536 && dense <= own) || more != (double)(int)more || dense != (double)(int)dense)
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' contradicts itself: of %g layers, %g have no experts, and %g "
+                                 "are after the others",
+                                 files->path, all, dense, more);
+    model->layers = (int)own;
+    model->more_layers = (int)more;
+    model->dense_layers = (int)dense;
+    return true;
+}
+
+/*  Reads how shares of experts are computed. False, and reported, if that is not possible. */
+static bool ignis__model_read_shares(ignis__model_files *files, ignis__model *model, const double *numbers)
 {
     const unsigned features = ignis__families[model->family].features;
     const ignis__config_item *item = ignis__config_find(&files->config, "norm_topk_prob");
+    int size;
+    char name[96];
+    model->sigmoid = features & IGNIS__SIGMOID;
+    model->normalises = features & (files->is_gguf ? IGNIS__NORMALISED | IGNIS__GGUF_NORMALISED : IGNIS__NORMALISED) ||
+                        (item ? item->kind == 'b' && item->number != 0 : model->sigmoid);
+    snprintf(name, sizeof name, "%s.expert_weights_norm", ignis__families[model->family].architecture);
+    if (files->is_gguf && ignis__gguf_find_bool(&files->gguf, name, &model->normalises) == IGNIS__GGUF_BAD)
+        return false;
+    model->routed_scale = numbers[IGNIS__NUMBER_ROUTED_SCALE];
+    model->groups = (int)numbers[IGNIS__NUMBER_GROUPS];
+    model->used_groups = (int)numbers[IGNIS__NUMBER_USED_GROUPS];
+    if (!model->groups)
+        return true;
+    size = model->experts / model->groups;
+    if (model->experts % model->groups == 0 && model->used_groups <= model->groups &&
+        (size > 1 || model->used_groups == model->groups) && model->chosen <= model->used_groups * size)
+        return true;
+    return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                             "the description of '%s' contradicts itself: %d experts are in %d groups, and a token has "
+                             "%d experts of %d groups",
+                             files->path, model->experts, model->groups, model->chosen, model->used_groups);
+}
+
+/*  Reads the sizes of a mixture of experts. False, and reported, if they contradict each other. */
+static bool ignis__model_read_experts(ignis__model_files *files, ignis__model *model, const double *numbers)
+{
+    double shared = numbers[IGNIS__NUMBER_SHARED_INNER];
+    model->expert_limit = numbers[IGNIS__NUMBER_EXPERT_LIMIT];
     model->experts = (int)numbers[IGNIS__NUMBER_EXPERTS];
     model->chosen = (int)numbers[IGNIS__NUMBER_CHOSEN];
-    model->expert_limit = numbers[IGNIS__NUMBER_EXPERT_LIMIT];
-    model->normalises = features & (files->is_gguf ? IGNIS__NORMALISED | IGNIS__GGUF_NORMALISED : IGNIS__NORMALISED) ||
-                        (item && item->kind == 'b' && item->number != 0);
     if (!model->experts)
         return true;
-    if (numbers[IGNIS__NUMBER_EXPERT_INNER] > 0)
-        model->inner = (int)numbers[IGNIS__NUMBER_EXPERT_INNER];
-    model->expert_inner = model->inner;
-    if (numbers[IGNIS__NUMBER_SHARED_INNER] > 0)
-        model->inner = (int)numbers[IGNIS__NUMBER_SHARED_INNER];
+    model->expert_inner =
+        numbers[IGNIS__NUMBER_EXPERT_INNER] > 0 ? (int)numbers[IGNIS__NUMBER_EXPERT_INNER] : model->inner;
+    shared = shared > 0 ? shared : numbers[IGNIS__NUMBER_SHARED_COUNT] * model->expert_inner;
+    if (shared > 1 << 26)
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' has an expert for all tokens of %g inner elements, above %d",
+                                 files->path, shared, 1 << 26);
+    if (model->dense_layers > 0)
+        model->shared_inner = (int)shared;
+    else
+        model->inner = shared > 0 ? (int)shared : model->expert_inner;
     if (model->chosen > model->experts)
         return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
                                  "the description of '%s' contradicts itself: a token has %d of %d experts",
                                  files->path, model->chosen, model->experts);
-    if (!files->is_gguf && (int64_t)model->layers * model->experts > files->source_count)
+    if (ignis__model_experts_apart(files) &&
+        (int64_t)(model->layers - model->dense_layers) * model->experts > files->source_count)
         return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
                                  "the description of '%s' has %d layers of %d experts, but there are %lld tensors",
-                                 files->path, model->layers, model->experts, (long long)files->source_count);
-    return true;
+                                 files->path, model->layers - model->dense_layers, model->experts,
+                                 (long long)files->source_count);
+    return ignis__model_read_shares(files, model, numbers);
 }
 
 /*  Sets the family of a GGUF file of Llama with experts, which is Mixtral. */
@@ -27140,7 +27403,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
         return false;
     if (!ignis__model_read_numbers(files, numbers))
         return false;
-    model->layers = (int)numbers[IGNIS__NUMBER_LAYERS];
+    if (!ignis__model_read_depth(files, model, numbers))
+        return false;
     model->hidden = (int)numbers[IGNIS__NUMBER_HIDDEN];
     model->inner = numbers[IGNIS__NUMBER_INNER] > 0 ? (int)numbers[IGNIS__NUMBER_INNER] : 4 * model->hidden;
     model->context = (int)numbers[IGNIS__NUMBER_CONTEXT];
@@ -27272,7 +27536,7 @@ IGNIS__PRIVATE void ignis__model_choose_types(ignis__model *model, ignis__model_
     for (first = 0; first < count; first = end) {
         bool all = true, aligned = true; /* groups of eight rows stay together */
         for (end = first; end == first || (end < count && !parts[end].total); end++) {
-            const bool one_type = parts[end].row->rows == 'I' || parts[end].row->how & IGNIS__MODEL_EXPERTS;
+            const bool one_type = strchr("IS", parts[end].row->rows) || parts[end].row->how & IGNIS__MODEL_EXPERTS;
             parts[end].blocks = ignis__model_wanted_type(model, &parts[end]);
             all = all && parts[end].blocks && (!one_type || parts[end].blocks == parts[first].blocks);
             aligned = aligned && parts[end].rows % 8 == 0 && parts[end].run % 8 == 0;
@@ -27284,7 +27548,8 @@ IGNIS__PRIVATE void ignis__model_choose_types(ignis__model *model, ignis__model_
         }
         blocks = ignis__model_describe_blocks(&parts[first], count - first);
         model->weight_bytes += all ? ignis__blocks_bytes(&blocks, blocks.count)
-                                   : parts[first].total * parts[first].columns * ignis__dtypes[model->dtype].size;
+                                   : parts[first].total * parts[first].columns *
+                                         ignis__dtypes[ignis__model_part_dtype(model, &parts[first])].size;
     }
 }
 
@@ -27758,6 +28023,16 @@ IGNIS__PRIVATE int64_t ignis__model_source_bytes(const ignis__model_files *files
     A tensor that no weight uses is refused, with the exceptions that ignis_model_inspect documents.
     May use: weight_map.c, checkpoint.c. Locks: none. */
 
+/*  Tells whether a tensor is of a layer after the model's own, which predicts further tokens. */
+static bool ignis__model_is_of_more_layers(const ignis__model_files *files, const ignis__model *model,
+                                           const ignis__model_source *source)
+{
+    const char *prefix = files->is_gguf ? "blk." : "model.layers.";
+    const size_t size = strlen(prefix);
+    const int layer = strncmp(source->name, prefix, size) == 0 ? atoi(source->name + size) : -1;
+    return layer >= model->layers && layer < model->layers + model->more_layers;
+}
+
 /*  Tells whether an unused tensor changes nothing: tables that older versions of transformers have written
     and that follow from the description, and the head of a tied model. */
 static bool ignis__model_is_redundant(const ignis__model_files *files, const ignis__model *model,
@@ -27765,6 +28040,8 @@ static bool ignis__model_is_redundant(const ignis__model_files *files, const ign
 {
     const ignis__unused_tensor *unused = ignis__families[model->family].unused;
     size_t size = strlen(source->name), end;
+    if (ignis__model_is_of_more_layers(files, model, source))
+        return true;
     if (files->is_gguf)
         return false;
     for (; unused->suffix; unused++) {
@@ -27861,7 +28138,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
             return false;
         }
         if (!files->is_gguf && part->row->how & IGNIS__MODEL_TOGETHER && part->row->columns &&
-            source->quant != IGNIS__GGUF_MXFP4) {
+            model->expert_limit > 0 && source->quant != IGNIS__GGUF_MXFP4) { /* gpt-oss: 16-bit ones are transposed */
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                         "tensor %s of '%s' is %s; Ignis reads the experts of %s as MXFP4 only",
                         ignis__name_write(name.text).text, files->path, ignis__model_type_write(source).text,
@@ -29022,7 +29299,7 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
 {
     const ignis__model_part *part = &loading->parts[chunk->part];
     const ignis__model_source *source = part->from;
-    ignis_dtype dtype = part->blocks ? IGNIS_F32 : loading->model->dtype;
+    ignis_dtype dtype = part->blocks ? IGNIS_F32 : ignis__model_part_dtype(loading->model, part);
     char *to = part->blocks ? (char *)reader->values : out;
     int64_t size = ignis__dtypes[dtype].size, row, row_bytes = part->columns / source->elements * source->bytes;
     int64_t file_row = part->file_columns / source->elements * source->bytes,
@@ -29146,11 +29423,12 @@ static IGNIS__THREAD_RESULT ignis__model_reader_run(void *pointer)
     if the order of rows changes. */
 static int64_t ignis__model_list_chunks(ignis__model_loading *loading, int count, ignis__model_chunk *chunks)
 {
-    int64_t made = 0, size = ignis__dtypes[loading->model->dtype].size;
+    int64_t made = 0;
     int i;
     for (i = 0; i < count; i++) {
         const ignis__model_part *part = &loading->parts[i];
         bool transposed = !loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT;
+        int64_t size = ignis__dtypes[ignis__model_part_dtype(loading->model, part)].size;
         int64_t row = part->columns * size, rows = IGNIS__CONVERT_CHUNK / row,
                 unit = part->row->how & IGNIS__MODEL_PAIRS ? loading->model->head_dim : 1;
         int64_t first, bytes, packed, values, columns, here;
@@ -29213,7 +29491,7 @@ static ignis__pooled_event *ignis__model_copy_chunk(ignis__model_loading *loadin
 {
     const ignis__model_part *part = &loading->parts[chunk->part];
     ignis__array *array = ignis__borrow_array(loading->call, *part->to);
-    int64_t row = part->columns * ignis__dtypes[loading->model->dtype].size;
+    int64_t row = part->columns * ignis__dtypes[ignis__model_part_dtype(loading->model, part)].size;
     ignis__pooled_event *event = NULL;
     ignis__address address;
     ignis__work work;
@@ -29440,7 +29718,7 @@ static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__
         ignis__array *made;
         if (!parts[i].total)
             continue;
-        array.dtype = blocks.count ? IGNIS_U8 : model->dtype;
+        array.dtype = blocks.count ? IGNIS_U8 : ignis__model_part_dtype(model, &parts[i]);
         array.shape.ndim = parts[i].row->columns && !blocks.count ? 2 : 1;
         array.shape.dim[0] = blocks.count ? ignis__blocks_bytes(&blocks, blocks.count) : parts[i].total;
         array.shape.dim[1] = array.shape.ndim == 2 ? parts[i].columns : 0;
@@ -29624,15 +29902,21 @@ IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
     return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
+/*  Returns the inner elements of the widest dense MLP. */
+IGNIS__PRIVATE int ignis__model_widest_inner(const ignis__model *model)
+{
+    return model->shared_inner > model->inner ? model->shared_inner : model->inner;
+}
+
 /*  Returns the elements of scratch for products with quantised weights: for one weight converted to the
     dtype, or for the rows of a step. 0 if no weight is quantised. */
 IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
 {
     int64_t heads = (int64_t)model->heads * model->head_dim,
             qkv = heads + (int64_t)2 * model->kv_heads * model->head_dim;
-    int64_t up = (int64_t)(model->gelu ? 1 : 2) * model->inner, rows = qkv > up ? qkv : up,
+    int64_t inner = ignis__model_widest_inner(model), up = (model->gelu ? 1 : 2) * inner, rows = qkv > up ? qkv : up,
             k = heads > model->hidden ? heads : model->hidden;
-    int64_t scratch = ignis__blocks_scratch_elements(model->inner > k ? model->inner : k);
+    int64_t scratch = ignis__blocks_scratch_elements(inner > k ? inner : k);
     return !model->quantised ? 0 : rows * k > scratch ? rows * k : scratch;
 }
 
@@ -29678,7 +29962,7 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     /* a residual, its norm, qkv and its parts (again with norms of heads), gate and up together and apart;
        the last logits */
     info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (ignis__model_has_head_norms(model) ? 5 : 2) * qkv +
-                                     (model->gelu ? 1 : 4) * (int64_t)model->inner) +
+                                     (model->gelu ? 1 : 4) * (int64_t)ignis__model_widest_inner(model)) +
                              model->vocab + ignis__model_scratch_elements(model)) *
                             ignis__dtypes[model->dtype].size;
 }
@@ -29832,11 +30116,35 @@ IGNIS__PRIVATE ignis_tensor ignis__model_slice_rows(const char *call, ignis_tens
     return ignis__tensor_adopt(call, view, false);
 }
 
+/*  Tells whether the experts of a part are one tensor in folders, whose rows follow each other as here. */
+static bool ignis__model_is_joined(const ignis__model_part *part)
+{
+    return part->row->how & IGNIS__MODEL_TOGETHER && !(part->row->how & (IGNIS__MODEL_EVEN | IGNIS__MODEL_ODD)) &&
+           part->row->columns;
+}
+
+/*  Makes the tensor [experts, rows, columns] of a part with all experts; with both halves of their rows, if the part is
+    the first half. The part after it is the other one then. */
+static ignis_tensor ignis__model_experts_tensor(const char *call, const ignis__model *model,
+                                                const ignis__model_part *part)
+{
+    const int count = part->row->how & IGNIS__MODEL_FIRST_HALF ? 2 : 1;
+    ignis_tensor half[2];
+    int i;
+    for (i = 0; i < count; i++)
+        half[i] = ignis_reshape(ignis__model_slice_rows(call, *part[i].to, 0, part[i].rows, model->dtype),
+                                IGNIS_SHAPE(model->experts, -1, part->columns));
+    return count == 1 ? half[0] : ignis_concat(half, 2, 1);
+}
+
 /*  Makes a tensor with the rows of a part in the order of a folder: a copy if that order differs. */
 IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ignis__model *model,
                                                      const ignis__model_part *part)
 {
-    ignis_tensor tensor = ignis__model_slice_rows(call, *part->to, part->first, part->rows, model->dtype), from;
+    ignis_tensor tensor = ignis__model_is_joined(part)
+                              ? ignis__model_experts_tensor(call, model, part)
+                              : ignis__model_slice_rows(call, *part->to, part->first, part->rows, model->dtype),
+                 from;
     ignis_shape shape, rows;
     ignis_tensor_desc desc;
     int32_t *ids;
@@ -29892,7 +30200,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
         if (!part)
             ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "the model, %s of %d layers, has no weight %s",
                         ignis__families[model->family].model_type, model->layers, ignis__name_write(name).text);
-        else if (part->moved || part->grouped)
+        else if (part->moved || part->grouped || ignis__model_is_joined(part))
             tensor = ignis__model_moved_tensor(call, model, part);
         else if (whole && !ignis__blocks_of(call, *part->to).count)
             tensor = *part->to;
@@ -30225,6 +30533,19 @@ typedef struct ignis__experts {
 } ignis__experts;
 IGNIS__ASSERT_SIZE(ignis__experts, 136);
 
+/*  Params of the choice of experts. Kernels define Wide, the type of logits and shares. */
+typedef struct ignis__expert_choice {
+    IGNIS__POINTER(int32_t) chosen;    /* [rows, slots] */
+    IGNIS__POINTER(Wide) shares;       /* the same */
+    IGNIS__POINTER(const Wide) logits; /* [rows, experts] */
+    IGNIS__POINTER(const Wide) bias;   /* [experts], with sigmoids */
+    double scale;                      /* of shares that are sigmoids */
+    int experts, slot_count, normalises;
+    int groups, used_groups; /* with sigmoids */
+    int unused;
+} ignis__expert_choice;
+IGNIS__ASSERT_SIZE(ignis__expert_choice, 64);
+
 /*  Params of kernels/models/generate_step.cu, a decode step in one launch. */
 
 /*  The products of a layer, and that of the logits. */
@@ -30366,7 +30687,8 @@ typedef struct ignis__gemv_desc {
 typedef struct ignis__engine_layer {
     ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias,
         *up, *up_bias, *down, *down_bias, *attn_norm_behind, *mlp_norm_behind, *router, *gate_experts, *up_experts,
-        *down_experts, *shared_gate, *router_bias, *gate_experts_bias, *up_experts_bias, *down_experts_bias, *sinks;
+        *down_experts, *shared_gate, *choice_bias, *router_bias, *gate_experts_bias, *up_experts_bias,
+        *down_experts_bias, *sinks;
 } ignis__engine_layer;
 
 typedef struct ignis__sequence ignis__sequence;
@@ -30410,12 +30732,13 @@ typedef struct ignis__engine {
        does not run the steps. step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks.
        result: of attention or MLP before it is added, if it is scaled or normalised first; else NULL. router_logits to
        expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their shares and their
-       inner elements; else NULL. shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has
-       adapters. lse: of the scores of a chunk, if heads have sinks; else NULL. */
+       inner elements; else NULL. shared_inner: of the expert for all tokens, if it differs from `inner`; else NULL.
+       shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. lse: of the scores of a
+       chunk, if heads have sinks; else NULL. */
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
-        *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner, *shrunk,
-        *delta, *lse, *agreement;
+        *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner,
+        *shared_inner, *shrunk, *delta, *lse, *agreement;
     int context, step_rows, splits, step_types;
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
@@ -30716,20 +31039,65 @@ static ignis_tensor ignis__model_clamped_gate(const ignis__model *model, ignis_t
     return ignis_map(formula, IGNIS_INPUTS(gate, up));
 }
 
+/*  Returns which groups of experts a token has, [rows, groups, 1]: above 0. choice: [rows, groups, experts of one]. */
+static ignis_tensor ignis__model_used_groups(const ignis__model *model, ignis_tensor choice)
+{
+    ignis_tensor ids, found, group = ignis__model_numbers(model, model->groups);
+    ignis_tensor sums = ignis_sum_dim(ignis_topk(choice, 2, 2, true, &ids), 2);
+    (void)ignis_topk(sums, model->used_groups, 1, true, &found);
+    found = ignis_reshape(found, IGNIS_SHAPE(-1, 1, model->used_groups));
+    group = ignis_reshape(group, IGNIS_SHAPE(model->groups, 1));
+    found = ignis_cast(ignis_map("found == group ? 1 : 0", IGNIS_INPUTS(found, group)), IGNIS_F32);
+    found = ignis_sum_dim(found, 2);
+    return ignis_reshape(found, IGNIS_SHAPE(-1, model->groups, 1));
+}
+
+/*  Chooses experts by sigmoids, as ignis_experts_choose_sigmoid does. Returns their shares. */
+static ignis_tensor ignis__model_choose_sigmoid(const ignis__model *model, const ignis__layer *layer, ignis_tensor x,
+                                                ignis_tensor *ids)
+{
+    const ignis_dtype wide = ignis__wide_dtype(model->dtype);
+    ignis_tensor logits = ignis_linear(ignis_cast(x, wide), ignis_cast(layer->router, wide), ignis__no_tensor());
+    ignis_tensor scores = ignis_map("sigmoid(logits)", IGNIS_INPUTS(logits)), choice, used, shares, total;
+    static const ignis_reduce_desc rows = {{-1}, 1, true};
+    choice = ignis_map("scores + bias", IGNIS_INPUTS(scores, IGNIS_NAMED(bias, layer->choice_bias)));
+    if (model->used_groups < model->groups) {
+        choice = ignis_reshape(choice, IGNIS_SHAPE(-1, model->groups, model->experts / model->groups));
+        used = ignis__model_used_groups(model, choice);
+        choice = ignis_map("used > 0 ? choice : -inf", IGNIS_INPUTS(used, choice));
+        choice = ignis_reshape(choice, IGNIS_SHAPE(-1, model->experts));
+    }
+    (void)ignis_topk(choice, model->chosen, 1, true, ids);
+    shares = ignis_gather(scores, 1, *ids);
+    if (model->normalises) {
+        total = ignis_map_reduce(IGNIS_REDUCE_SUM, "shares", IGNIS_INPUTS(shares), &rows);
+        shares = ignis_map("shares/(total + 1e-20)", IGNIS_INPUTS(shares, total));
+    }
+    return ignis_cast(ignis_scale(shares, model->routed_scale), model->dtype);
+}
+
+/*  Chooses experts by the softmax of their logits. Returns their shares. */
+static ignis_tensor ignis__model_choose_softmax(const ignis__model *model, const ignis__layer *layer, ignis_tensor x,
+                                                ignis_tensor *ids)
+{
+    static const ignis_reduce_desc rows = {{-1}, 1, true};
+    ignis_tensor shares = ignis_softmax(ignis_linear(x, layer->router, layer->router_bias)), total;
+    shares = ignis_topk(shares, model->chosen, 1, true, ids);
+    if (!model->normalises)
+        return shares;
+    total = ignis_map_reduce(IGNIS_REDUCE_SUM, "shares", IGNIS_INPUTS(shares), &rows);
+    return ignis_map("shares/total", IGNIS_INPUTS(shares, total));
+}
+
 /*  Computes a mixture of experts. A token is in as many rows as it has experts, and rows are sorted by expert. */
 static ignis_tensor ignis__model_experts(const ignis__model *model, const ignis__layer *layer, ignis_tensor h)
 {
     const ignis_shape shape = ignis_tensor_shape(h);
     ignis_tensor x = ignis_reshape(h, IGNIS_SHAPE(-1, model->hidden)), shares, ids, sorted, order, place, offsets,
-                 token, total, gate, up;
-    static const ignis_reduce_desc rows = {{-1}, 1, true};
+                 token, gate, up;
     char formula[32];
-    shares = ignis_softmax(ignis_linear(x, layer->router, layer->router_bias));
-    shares = ignis_topk(shares, model->chosen, 1, true, &ids);
-    if (model->normalises) {
-        total = ignis_map_reduce(IGNIS_REDUCE_SUM, "shares", IGNIS_INPUTS(shares), &rows);
-        shares = ignis_map("shares/total", IGNIS_INPUTS(shares, total));
-    }
+    shares = model->sigmoid ? ignis__model_choose_sigmoid(model, layer, x, &ids)
+                            : ignis__model_choose_softmax(model, layer, x, &ids);
     sorted = ignis_sort(ignis_reshape(ids, IGNIS_SHAPE(-1)), 0, false, &order);
     offsets = ignis_searchsorted(sorted, ignis__model_numbers(model, model->experts + 1), false);
     snprintf(formula, sizeof formula, "floor(order/%d)", model->chosen); /* of integers */
@@ -31119,20 +31487,23 @@ static bool ignis__model_save_weights(const char *call, ignis__model *model, con
     const char **texts = (const char **)ignis__alloc(((size_t)count + 1) * sizeof *texts);
     ignis_tensor *tensors = (ignis_tensor *)ignis__alloc(((size_t)count + 1) * sizeof *tensors);
     bool ok = names && texts && tensors;
-    int i;
+    int saved = 0, i;
     if (!ok)
         ignis__fail_host_memory(call, ((size_t)count + 1) * sizeof *names);
     for (i = 0; ok && i < count; i++) {
-        names[i] = ignis__model_weight_name(NULL, model, parts[i].row, parts[i].layer, parts[i].expert);
-        texts[i] = names[i].text;
-        tensors[i] = ignis__model_part_tensor(call, model, &parts[i]);
+        if (parts[i].row->how & IGNIS__MODEL_SECOND_HALF) /* saved with the first one */
+            continue;
+        names[saved] = ignis__model_weight_name(NULL, model, parts[i].row, parts[i].layer, parts[i].expert);
+        texts[saved] = names[saved].text;
+        tensors[saved] = ignis__model_part_tensor(call, model, &parts[i]);
         if (parts[i].row->how & IGNIS__MODEL_IN_OUT)
-            tensors[i] = ignis_transpose(tensors[i], 0, 1);
+            tensors[saved] = ignis_transpose(tensors[saved], 0, 1);
         if (parts[i].row->how & IGNIS__MODEL_HEAD_NORM && parts[i].row->rows != 'D')
-            tensors[i] = ignis_reshape(tensors[i], IGNIS_SHAPE(parts[i].rows / model->head_dim, model->head_dim));
-        ok = tensors[i].id != 0;
+            tensors[saved] =
+                ignis_reshape(tensors[saved], IGNIS_SHAPE(parts[i].rows / model->head_dim, model->head_dim));
+        ok = tensors[saved++].id != 0;
     }
-    ok = ok && ignis__save(call, path, texts, tensors, count, "{\"format\":\"pt\"}", NULL) == IGNIS_OK;
+    ok = ok && ignis__save(call, path, texts, tensors, saved, "{\"format\":\"pt\"}", NULL) == IGNIS_OK;
     ignis__free(names);
     ignis__free((void *)texts);
     ignis__free(tensors);
@@ -33034,6 +33405,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_hold_weights(const char *call, ign
         to->gate_experts = ignis__engine_hold_weight(call, from->gate_experts, &ok);
         to->up_experts = ignis__engine_hold_weight(call, from->up_experts, &ok);
         to->down_experts = ignis__engine_hold_weight(call, from->down_experts, &ok);
+        to->choice_bias = ignis__engine_hold_weight(call, from->choice_bias, &ok);
         to->shared_gate = ignis__engine_hold_weight(call, from->shared_gate, &ok);
         to->router_bias = ignis__engine_hold_weight(call, from->router_bias, &ok);
         to->gate_experts_bias = ignis__engine_hold_weight(call, from->gate_experts_bias, &ok);
@@ -33100,10 +33472,9 @@ IGNIS__PRIVATE void ignis__lora_launch(ignis__op *op, const ignis__engine *engin
 {
     enum { AT_A_TIME = 16, SHRINK_THREADS = 128, EXPAND_THREADS = 256 }; /* the kernels have the same numbers */
     const ignis__model *model = engine->model;
-    const int64_t attended = (int64_t)model->heads * model->head_dim,
-                  k[] = {model->hidden, attended, model->hidden, model->inner},
-                  n[] = {engine->qkv->shape.dim[1], model->hidden, (int64_t)model->inner * (model->gelu ? 1 : 2),
-                         model->hidden};
+    const bool shared = model->shared_inner && product / IGNIS__LORA_PRODUCTS >= model->dense_layers;
+    const int64_t inner = shared ? model->shared_inner : model->inner;
+    const int64_t n[] = {engine->qkv->shape.dim[1], model->hidden, inner * (model->gelu ? 1 : 2), model->hidden};
     static const int pairs[] = {IGNIS__LORA_PAIRS, 1, 2, 1};
     ignis__address to = ignis__op_write(op, out);
     ignis__lora_step p;
@@ -33115,7 +33486,7 @@ IGNIS__PRIVATE void ignis__lora_launch(ignis__op *op, const ignis__engine *engin
     p.delta = out == engine->delta ? to : 0;
     p.sum = out == engine->sum ? to : 0;
     p.out = to;
-    p.k = k[product % IGNIS__LORA_PRODUCTS];
+    p.k = x->shape.dim[1];
     p.n = n[product % IGNIS__LORA_PRODUCTS];
     p.count = count;
     p.product = product;
@@ -33142,7 +33513,8 @@ IGNIS__COLD static bool ignis__engine_alloc_for_lora(const char *call, ignis__en
 {
     const ignis__model *model = engine->model;
     const ignis_dtype wide = ignis__wide_dtype(model->dtype);
-    const int64_t width = engine->qkv->shape.dim[1], up = (int64_t)model->inner * (model->gelu ? 1 : 2);
+    const int64_t width = engine->qkv->shape.dim[1],
+                  up = (int64_t)ignis__model_widest_inner(model) * (model->gelu ? 1 : 2);
     return (engine->shrunk || ignis__engine_alloc(call, engine, &engine->shrunk, IGNIS__CHUNK,
                                                   (int64_t)IGNIS__LORA_PAIRS * IGNIS__LORA_SEQUENCE_RANK, wide)) &&
            (engine->delta ||
@@ -33511,7 +33883,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
                                ignis__engine_alloc(call, engine, &engine->chosen, rows, model->chosen, IGNIS_I32) &&
                                ignis__engine_alloc(call, engine, &engine->shares, rows, model->chosen, wide) &&
                                ignis__engine_alloc(call, engine, &engine->expert_inner, rows * model->chosen,
-                                                   model->expert_inner, model->dtype));
+                                                   model->expert_inner, model->dtype) &&
+                               (!model->shared_inner || ignis__engine_alloc(call, engine, &engine->shared_inner, rows,
+                                                                            model->shared_inner, model->dtype)));
 }
 
 /*  Describes a weight of experts. Returns its type, 0 if it is dense. */
@@ -33538,22 +33912,41 @@ static void ignis__experts_multiply(ignis__op *op, ignis__builtin builtin, ignis
                      ignis__launch_grid(rows, ignis__ceil_div(p->n, IGNIS__EXPERT_TILE), 1, 256, 1, 0), params);
 }
 
+/*  Chooses the experts of rows by their logits. */
+static void ignis__experts_choose(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer, int count)
+{
+    const ignis__model *model = engine->model;
+    ignis__expert_choice p;
+    void *params[] = {&p};
+    memset(&p, 0, sizeof p);
+    p.chosen = ignis__op_write(op, engine->chosen);
+    p.shares = ignis__op_write(op, engine->shares);
+    p.logits = ignis__op_write(op, engine->router_logits);
+    p.bias = layer->choice_bias ? ignis__op_read(op, layer->choice_bias) : 0;
+    p.scale = model->routed_scale;
+    p.experts = model->experts;
+    p.slot_count = model->chosen;
+    p.normalises = model->normalises;
+    p.groups = model->groups;
+    p.used_groups = model->used_groups;
+    ignis__op_launch_row(op, model->sigmoid ? IGNIS__BUILTIN(EXPERTS_CHOOSE_SIGMOID) : IGNIS__BUILTIN(EXPERTS_CHOOSE),
+                         model->dtype, count, 32, params);
+}
+
 /*  Adds the results of the experts for the rows of `normed` to `sum`, or writes them to `result` if there is one. */
 IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
                                        int count)
 {
     const ignis__model *model = engine->model;
-    int experts = model->experts, slot_count = model->chosen, hidden = model->hidden, normalises = model->normalises,
-        types[2];
+    int experts = model->experts, slot_count = model->chosen, hidden = model->hidden, types[2];
     ignis__address x = ignis__op_write(op, engine->normed), logits = ignis__op_write(op, engine->router_logits),
                    chosen = ignis__op_write(op, engine->chosen), shares = ignis__op_write(op, engine->shares),
                    router = ignis__op_read(op, layer->router),
                    bias = layer->router_bias ? ignis__op_read(op, layer->router_bias) : 0;
     void *of_router[] = {&logits, &x, &router, &bias, &experts, &hidden};
-    void *of_choice[] = {&chosen, &shares, &logits, &experts, &slot_count, &normalises};
     ignis__experts p;
     ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_ROUTER), model->dtype, experts, count, of_router);
-    ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_CHOOSE), model->dtype, count, 32, of_choice);
+    ignis__experts_choose(op, engine, layer, count);
     memset(&p, 0, sizeof p);
     p.x = x;
     p.out = ignis__op_write(op, engine->expert_inner);
@@ -33677,6 +34070,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
             ranks = model->parallel.size;
     int64_t pages = ignis__ceil_div(model->max_tokens, IGNIS__PAGE) * model->sequences, page_bytes;
     int64_t stride = ignis__ceil_div(model->vocab + (ranks > 1 ? ranks : 0), 4) * 4;
+    const int64_t inner = ignis__model_widest_inner(model);
     ignis_dtype wide = ignis__wide_dtype(model->dtype);
     int32_t rope_table[IGNIS__ROPE_HALF];
     float frequencies[IGNIS__ROPE_HALF];
@@ -33721,7 +34115,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          (!model->layer[0].sinks.id || ignis__engine_alloc(call, engine, &engine->lse, model->heads, chunk, wide)) &&
          ignis__engine_alloc(call, engine, &engine->inner, chunk, model->inner, model->dtype) &&
          ignis__engine_alloc(call, engine, &engine->gate_up, chunk,
-                             model->hidden > 2 * model->inner ? model->hidden : 2 * model->inner, model->dtype) &&
+                             model->hidden > 2 * inner ? model->hidden : 2 * inner, model->dtype) &&
          ignis__engine_alloc(call, engine, &engine->scratch, 1,
                              ignis__paged_scratch_elements(&paged, engine->step_rows), wide) &&
          ignis__engine_alloc(call, engine, &engine->logits, engine->step_rows + (ranks > 1), stride, IGNIS_F32) &&
@@ -34016,19 +34410,26 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
                            turns ? engine->frequencies[rope == IGNIS__ROPE_LOCAL] : NULL);
 }
 
+/*  Returns the buffer for the inner elements of a layer's dense MLP, which may be the expert for all tokens. */
+static ignis__array *ignis__layers_inner(const ignis__layers_pass *pass, const ignis__engine_layer *layer)
+{
+    return layer->router && pass->engine->shared_inner ? pass->engine->shared_inner : pass->engine->inner;
+}
+
 /*  Computes the inner elements of the MLP. */
 static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_layer *layer)
 {
     const ignis__model *model = pass->engine->model;
     ignis__gemv_desc *desc = &pass->desc;
-    long long elements = (long long)pass->count * model->inner;
+    ignis__array *inner = ignis__layers_inner(pass, layer);
+    long long elements = (long long)pass->count * inner->shape.dim[1];
     ignis__address x;
     const bool apart = pass->is_chunk && pass->adapted >> IGNIS__LORA_UP & 1; /* the activation follows the adapters */
     int exact = model->exact_gelu;
     void *params[] = {&x, &elements, &exact};
     desc->kind = (model->gelu && !model->exact_gelu) || model->gelu_gate ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT;
     desc->gated = !model->gelu;
-    desc->out = pass->engine->inner;
+    desc->out = inner;
     desc->x = pass->engine->normed;
     desc->weights = layer->up;
     desc->bias = layer->up_bias;
@@ -34037,17 +34438,17 @@ static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_l
     if (apart) {
         desc->kind = IGNIS__GEMV_OUT;
         desc->gated = false;
-        desc->out = model->gelu ? pass->engine->inner : pass->engine->gate_up;
+        desc->out = model->gelu ? inner : pass->engine->gate_up;
     }
     ignis__layers_adapt(pass, IGNIS__LORA_UP, desc);
     ignis__engine_multiply(pass->op, pass->engine, pass->is_chunk, desc);
     if (apart)
         ignis__layers_add_adapters(pass, IGNIS__LORA_UP, desc->x, desc->out);
     if (apart && !model->gelu)
-        ignis__gate_launch(pass->op, pass->count, pass->engine->inner, desc->out, model->inner, model->gelu_gate);
+        ignis__gate_launch(pass->op, pass->count, inner, desc->out, (int)inner->shape.dim[1], model->gelu_gate);
     if (!model->exact_gelu && !(apart && model->gelu))
         return;
-    x = ignis__op_write(pass->op, pass->engine->inner);
+    x = ignis__op_write(pass->op, inner);
     ignis__op_launch_row(pass->op, IGNIS__BUILTIN(GENERATE_GELU), model->dtype,
                          ignis__clamp(ignis__ceil_div(elements, 256), 1, 1024), 256, params);
 }
@@ -34068,7 +34469,7 @@ static void ignis__layers_experts(ignis__layers_pass *pass, const ignis__engine_
         return;
     if (layer->shared_gate)
         ignis__experts_run_shared_gate(pass->op, pass->engine, layer, pass->count);
-    ignis__layers_multiply_add(pass, IGNIS__LORA_DOWN, pass->engine->inner, layer->down, layer->down_bias,
+    ignis__layers_multiply_add(pass, IGNIS__LORA_DOWN, ignis__layers_inner(pass, layer), layer->down, layer->down_bias,
                                layer->mlp_norm_behind);
 }
 

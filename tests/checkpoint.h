@@ -15,6 +15,7 @@ typedef struct ck_tensor {
     bool in_out;       /* a folder has it [in, out] */
     bool pairs;        /* a GGUF file of llama has its rows in another order */
     bool leading;      /* a folder has two dimensions of 1 ahead of its rows */
+    int experts;       /* whose rows follow each other: in a folder a dimension ahead of their rows; 0: none */
     double *v;         /* [rows, columns] */
 } ck_tensor;
 
@@ -211,8 +212,13 @@ static void ck_write_safetensors(const ck_model *m, const char *path, ignis_dtyp
                     ck_numbers(&data, &t->v[(int64_t)r * t->columns + c], 1, dtype);
         else
             ck_numbers(&data, t->v, (int64_t)t->rows * (t->columns ? t->columns : 1), dtype);
-        snprintf(line, sizeof line, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s%d", header.size ? "," : "{", t->name,
-                 ck_dtype_name(dtype), t->leading ? "1,1," : "", t->in_out ? t->columns : t->rows);
+        snprintf(line, sizeof line, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%s", header.size ? "," : "{", t->name,
+                 ck_dtype_name(dtype), t->leading ? "1,1," : "");
+        ck_put(&header, line, strlen(line));
+        if (t->experts)
+            snprintf(line, sizeof line, "%d,%d", t->experts, t->rows / t->experts);
+        else
+            snprintf(line, sizeof line, "%d", t->in_out ? t->columns : t->rows);
         ck_put(&header, line, strlen(line));
         if (t->columns) {
             snprintf(line, sizeof line, ",%d", t->in_out ? t->rows : t->columns);

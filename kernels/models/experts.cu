@@ -9,6 +9,7 @@
 
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
+#include "shared/models/expert_choice.h"
 
 constexpr int WARPS = 8, N = 16 / sizeof(T);
 
@@ -45,52 +46,107 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
         logits[(long long)blockIdx.y * experts + expert] = sum + (bias ? Wide(bias[expert]) : Wide(0));
 }
 
-/*  Chooses the `slots` experts with the largest logits, of equal ones the first, and their shares: of the softmax over
-    all experts (Shazeer et al. 2017), or, if it normalises, over the chosen ones. A warp has a row; there are up to
-    1024 experts, and up to 32 slots. */
-extern "C" __global__ void __launch_bounds__(32)
-    ignis_experts_choose(int32_t *chosen, Wide *shares, const Wide *logits, int experts, int slots, int normalises)
+/*  Returns the place of the largest of n numbers that is not taken, of equal ones the first, and takes it. A lane has
+    the bits of i, i + 32, ...; n is up to 1024. */
+__device__ inline int take_largest(const Wide *row, int n, uint32_t &taken, Wide &value)
 {
     const int lane = threadIdx.x;
-    const Wide *const row = logits + (long long)blockIdx.x * experts;
-    uint32_t taken = 0; /* of this lane's experts */
-    int own_expert = 0;
-    Wide own = 0, first = 0, sum = 0;
-    ignis_grid_dependency();
-    for (int slot = 0; slot < slots; slot++) {
-        int best = -1;
-        Wide value = 0;
-        for (int i = lane, j = 0; i < experts; i += 32, j++)
-            if (!(taken >> j & 1) && (best < 0 || row[i] > value)) {
-                best = i;
-                value = row[i];
-            }
-#pragma unroll
-        for (int step = 16; step; step /= 2) {
-            const int other = __shfl_xor_sync(0xffffffff, best, step);
-            const Wide other_value = __shfl_xor_sync(0xffffffff, value, step);
-            if (other >= 0 && (best < 0 || other_value > value || (!(value > other_value) && other < best))) {
-                best = other;
-                value = other_value;
-            }
+    int best = -1;
+    value = 0;
+    for (int i = lane, j = 0; i < n; i += 32, j++)
+        if (!(taken >> j & 1) && (best < 0 || row[i] > value)) {
+            best = i;
+            value = row[i];
         }
-        if (best % 32 == lane)
-            taken |= 1u << best / 32;
+#pragma unroll
+    for (int step = 16; step; step /= 2) {
+        const int other = __shfl_xor_sync(0xffffffff, best, step);
+        const Wide other_value = __shfl_xor_sync(0xffffffff, value, step);
+        if (other >= 0 && (best < 0 || other_value > value || (!(value > other_value) && other < best))) {
+            best = other;
+            value = other_value;
+        }
+    }
+    if (best % 32 == lane)
+        taken |= 1u << best / 32;
+    return best;
+}
+
+/*  Chooses the experts with the largest logits, of equal ones the first, and their shares: of the softmax over all
+    experts (Shazeer et al. 2017), or, if it normalises, over the chosen ones. A warp has a row; there are up to 1024
+    experts, and up to 32 slots. */
+extern "C" __global__ void __launch_bounds__(32) ignis_experts_choose(ignis__expert_choice p)
+{
+    const int lane = threadIdx.x;
+    const Wide *const row = p.logits + (long long)blockIdx.x * p.experts;
+    uint32_t taken = 0;
+    int own_expert = 0;
+    Wide own = 0, first = 0, sum = 0, value;
+    ignis_grid_dependency();
+    for (int slot = 0; slot < p.slot_count; slot++) {
+        const int best = take_largest(row, p.experts, taken, value);
         first = slot == 0 ? value : first;
         if (slot == lane) {
             own_expert = best;
             own = exp(value - first);
         }
     }
-    if (normalises)
-        sum = lane < slots ? own : Wide(0);
+    if (p.normalises)
+        sum = lane < p.slot_count ? own : Wide(0);
     else
-        for (int i = lane; i < experts; i += 32)
+        for (int i = lane; i < p.experts; i += 32)
             sum += exp(row[i] - first);
     sum = ignis_warp_sum(sum);
-    if (lane < slots) {
-        chosen[blockIdx.x * slots + lane] = own_expert;
-        shares[blockIdx.x * slots + lane] = own / sum;
+    if (lane < p.slot_count) {
+        p.chosen[blockIdx.x * p.slot_count + lane] = own_expert;
+        p.shares[blockIdx.x * p.slot_count + lane] = own / sum;
+    }
+}
+
+/*  As ignis_experts_choose, by the sigmoid of the logit plus a bias, in the groups whose two largest of these have the
+    largest sums (DeepSeek-V3, 2024, section 2.1.2). A share is the sigmoid; if it normalises, as a part of the sum of
+    the chosen ones'; times a scale. */
+extern "C" __global__ void __launch_bounds__(32) ignis_experts_choose_sigmoid(ignis__expert_choice p)
+{
+    __shared__ Wide scores[1024], sums[512];
+    const int lane = threadIdx.x, size = p.experts / p.groups;
+    const Wide *const row = p.logits + (long long)blockIdx.x * p.experts;
+    uint32_t taken = 0, used = 0;
+    int own_expert = 0;
+    Wide own = 0, value;
+    ignis_grid_dependency();
+    for (int i = lane; i < p.experts; i += 32)
+        scores[i] = sigmoid(row[i]) + p.bias[i];
+    __syncwarp();
+    if (p.used_groups < p.groups) { /* a group has two experts or more */
+        for (int group = lane; group < p.groups; group += 32) {
+            Wide first = -ignis_infinity<Wide>(), second = first;
+            for (int i = group * size; i < group * size + size; i++) {
+                second = scores[i] > first ? first : scores[i] > second ? scores[i] : second;
+                first = scores[i] > first ? scores[i] : first;
+            }
+            sums[group] = first + second;
+        }
+        __syncwarp();
+        for (int i = 0; i < p.used_groups; i++)
+            take_largest(sums, p.groups, used, value);
+        for (int group = lane, j = 0; group < p.groups; group += 32, j++)
+            for (int i = 0; i < (used >> j & 1 ? 0 : size); i++)
+                scores[group * size + i] = -ignis_infinity<Wide>();
+        __syncwarp();
+    }
+    for (int slot = 0; slot < p.slot_count; slot++) {
+        const int best = take_largest(scores, p.experts, taken, value);
+        if (slot == lane) {
+            own_expert = best;
+            own = sigmoid(row[best]);
+        }
+    }
+    if (p.normalises)
+        own /= ignis_warp_sum(own) + Wide(1e-20); /* as transformers */
+    if (lane < p.slot_count) {
+        p.chosen[blockIdx.x * p.slot_count + lane] = own_expert;
+        p.shares[blockIdx.x * p.slot_count + lane] = own * Wide(p.scale);
     }
 }
 

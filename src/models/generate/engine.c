@@ -131,6 +131,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_hold_weights(const char *call, ign
         to->gate_experts = ignis__engine_hold_weight(call, from->gate_experts, &ok);
         to->up_experts = ignis__engine_hold_weight(call, from->up_experts, &ok);
         to->down_experts = ignis__engine_hold_weight(call, from->down_experts, &ok);
+        to->choice_bias = ignis__engine_hold_weight(call, from->choice_bias, &ok);
         to->shared_gate = ignis__engine_hold_weight(call, from->shared_gate, &ok);
         to->router_bias = ignis__engine_hold_weight(call, from->router_bias, &ok);
         to->gate_experts_bias = ignis__engine_hold_weight(call, from->gate_experts_bias, &ok);

@@ -89,6 +89,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
             ranks = model->parallel.size;
     int64_t pages = ignis__ceil_div(model->max_tokens, IGNIS__PAGE) * model->sequences, page_bytes;
     int64_t stride = ignis__ceil_div(model->vocab + (ranks > 1 ? ranks : 0), 4) * 4;
+    const int64_t inner = ignis__model_widest_inner(model);
     ignis_dtype wide = ignis__wide_dtype(model->dtype);
     int32_t rope_table[IGNIS__ROPE_HALF];
     float frequencies[IGNIS__ROPE_HALF];
@@ -133,7 +134,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          (!model->layer[0].sinks.id || ignis__engine_alloc(call, engine, &engine->lse, model->heads, chunk, wide)) &&
          ignis__engine_alloc(call, engine, &engine->inner, chunk, model->inner, model->dtype) &&
          ignis__engine_alloc(call, engine, &engine->gate_up, chunk,
-                             model->hidden > 2 * model->inner ? model->hidden : 2 * model->inner, model->dtype) &&
+                             model->hidden > 2 * inner ? model->hidden : 2 * inner, model->dtype) &&
          ignis__engine_alloc(call, engine, &engine->scratch, 1,
                              ignis__paged_scratch_elements(&paged, engine->step_rows), wide) &&
          ignis__engine_alloc(call, engine, &engine->logits, engine->step_rows + (ranks > 1), stride, IGNIS_F32) &&

@@ -247,19 +247,26 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
                            turns ? engine->frequencies[rope == IGNIS__ROPE_LOCAL] : NULL);
 }
 
+/*  Returns the buffer for the inner elements of a layer's dense MLP, which may be the expert for all tokens. */
+static ignis__array *ignis__layers_inner(const ignis__layers_pass *pass, const ignis__engine_layer *layer)
+{
+    return layer->router && pass->engine->shared_inner ? pass->engine->shared_inner : pass->engine->inner;
+}
+
 /*  Computes the inner elements of the MLP. */
 static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_layer *layer)
 {
     const ignis__model *model = pass->engine->model;
     ignis__gemv_desc *desc = &pass->desc;
-    long long elements = (long long)pass->count * model->inner;
+    ignis__array *inner = ignis__layers_inner(pass, layer);
+    long long elements = (long long)pass->count * inner->shape.dim[1];
     ignis__address x;
     const bool apart = pass->is_chunk && pass->adapted >> IGNIS__LORA_UP & 1; /* the activation follows the adapters */
     int exact = model->exact_gelu;
     void *params[] = {&x, &elements, &exact};
     desc->kind = (model->gelu && !model->exact_gelu) || model->gelu_gate ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT;
     desc->gated = !model->gelu;
-    desc->out = pass->engine->inner;
+    desc->out = inner;
     desc->x = pass->engine->normed;
     desc->weights = layer->up;
     desc->bias = layer->up_bias;
@@ -268,17 +275,17 @@ static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_l
     if (apart) {
         desc->kind = IGNIS__GEMV_OUT;
         desc->gated = false;
-        desc->out = model->gelu ? pass->engine->inner : pass->engine->gate_up;
+        desc->out = model->gelu ? inner : pass->engine->gate_up;
     }
     ignis__layers_adapt(pass, IGNIS__LORA_UP, desc);
     ignis__engine_multiply(pass->op, pass->engine, pass->is_chunk, desc);
     if (apart)
         ignis__layers_add_adapters(pass, IGNIS__LORA_UP, desc->x, desc->out);
     if (apart && !model->gelu)
-        ignis__gate_launch(pass->op, pass->count, pass->engine->inner, desc->out, model->inner, model->gelu_gate);
+        ignis__gate_launch(pass->op, pass->count, inner, desc->out, (int)inner->shape.dim[1], model->gelu_gate);
     if (!model->exact_gelu && !(apart && model->gelu))
         return;
-    x = ignis__op_write(pass->op, pass->engine->inner);
+    x = ignis__op_write(pass->op, inner);
     ignis__op_launch_row(pass->op, IGNIS__BUILTIN(GENERATE_GELU), model->dtype,
                          ignis__clamp(ignis__ceil_div(elements, 256), 1, 1024), 256, params);
 }
@@ -299,7 +306,7 @@ static void ignis__layers_experts(ignis__layers_pass *pass, const ignis__engine_
         return;
     if (layer->shared_gate)
         ignis__experts_run_shared_gate(pass->op, pass->engine, layer, pass->count);
-    ignis__layers_multiply_add(pass, IGNIS__LORA_DOWN, pass->engine->inner, layer->down, layer->down_bias,
+    ignis__layers_multiply_add(pass, IGNIS__LORA_DOWN, ignis__layers_inner(pass, layer), layer->down, layer->down_bias,
                                layer->mlp_norm_behind);
 }
 

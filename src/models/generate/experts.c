@@ -26,7 +26,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
                                ignis__engine_alloc(call, engine, &engine->chosen, rows, model->chosen, IGNIS_I32) &&
                                ignis__engine_alloc(call, engine, &engine->shares, rows, model->chosen, wide) &&
                                ignis__engine_alloc(call, engine, &engine->expert_inner, rows * model->chosen,
-                                                   model->expert_inner, model->dtype));
+                                                   model->expert_inner, model->dtype) &&
+                               (!model->shared_inner || ignis__engine_alloc(call, engine, &engine->shared_inner, rows,
+                                                                            model->shared_inner, model->dtype)));
 }
 
 /*  Describes a weight of experts. Returns its type, 0 if it is dense. */
@@ -53,22 +55,41 @@ static void ignis__experts_multiply(ignis__op *op, ignis__builtin builtin, ignis
                      ignis__launch_grid(rows, ignis__ceil_div(p->n, IGNIS__EXPERT_TILE), 1, 256, 1, 0), params);
 }
 
+/*  Chooses the experts of rows by their logits. */
+static void ignis__experts_choose(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer, int count)
+{
+    const ignis__model *model = engine->model;
+    ignis__expert_choice p;
+    void *params[] = {&p};
+    memset(&p, 0, sizeof p);
+    p.chosen = ignis__op_write(op, engine->chosen);
+    p.shares = ignis__op_write(op, engine->shares);
+    p.logits = ignis__op_write(op, engine->router_logits);
+    p.bias = layer->choice_bias ? ignis__op_read(op, layer->choice_bias) : 0;
+    p.scale = model->routed_scale;
+    p.experts = model->experts;
+    p.slot_count = model->chosen;
+    p.normalises = model->normalises;
+    p.groups = model->groups;
+    p.used_groups = model->used_groups;
+    ignis__op_launch_row(op, model->sigmoid ? IGNIS__BUILTIN(EXPERTS_CHOOSE_SIGMOID) : IGNIS__BUILTIN(EXPERTS_CHOOSE),
+                         model->dtype, count, 32, params);
+}
+
 /*  Adds the results of the experts for the rows of `normed` to `sum`, or writes them to `result` if there is one. */
 IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
                                        int count)
 {
     const ignis__model *model = engine->model;
-    int experts = model->experts, slot_count = model->chosen, hidden = model->hidden, normalises = model->normalises,
-        types[2];
+    int experts = model->experts, slot_count = model->chosen, hidden = model->hidden, types[2];
     ignis__address x = ignis__op_write(op, engine->normed), logits = ignis__op_write(op, engine->router_logits),
                    chosen = ignis__op_write(op, engine->chosen), shares = ignis__op_write(op, engine->shares),
                    router = ignis__op_read(op, layer->router),
                    bias = layer->router_bias ? ignis__op_read(op, layer->router_bias) : 0;
     void *of_router[] = {&logits, &x, &router, &bias, &experts, &hidden};
-    void *of_choice[] = {&chosen, &shares, &logits, &experts, &slot_count, &normalises};
     ignis__experts p;
     ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_ROUTER), model->dtype, experts, count, of_router);
-    ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_CHOOSE), model->dtype, count, 32, of_choice);
+    ignis__experts_choose(op, engine, layer, count);
     memset(&p, 0, sizeof p);
     p.x = x;
     p.out = ignis__op_write(op, engine->expert_inner);

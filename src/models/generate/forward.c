@@ -225,20 +225,65 @@ static ignis_tensor ignis__model_clamped_gate(const ignis__model *model, ignis_t
     return ignis_map(formula, IGNIS_INPUTS(gate, up));
 }
 
+/*  Returns which groups of experts a token has, [rows, groups, 1]: above 0. choice: [rows, groups, experts of one]. */
+static ignis_tensor ignis__model_used_groups(const ignis__model *model, ignis_tensor choice)
+{
+    ignis_tensor ids, found, group = ignis__model_numbers(model, model->groups);
+    ignis_tensor sums = ignis_sum_dim(ignis_topk(choice, 2, 2, true, &ids), 2);
+    (void)ignis_topk(sums, model->used_groups, 1, true, &found);
+    found = ignis_reshape(found, IGNIS_SHAPE(-1, 1, model->used_groups));
+    group = ignis_reshape(group, IGNIS_SHAPE(model->groups, 1));
+    found = ignis_cast(ignis_map("found == group ? 1 : 0", IGNIS_INPUTS(found, group)), IGNIS_F32);
+    found = ignis_sum_dim(found, 2);
+    return ignis_reshape(found, IGNIS_SHAPE(-1, model->groups, 1));
+}
+
+/*  Chooses experts by sigmoids, as ignis_experts_choose_sigmoid does. Returns their shares. */
+static ignis_tensor ignis__model_choose_sigmoid(const ignis__model *model, const ignis__layer *layer, ignis_tensor x,
+                                                ignis_tensor *ids)
+{
+    const ignis_dtype wide = ignis__wide_dtype(model->dtype);
+    ignis_tensor logits = ignis_linear(ignis_cast(x, wide), ignis_cast(layer->router, wide), ignis__no_tensor());
+    ignis_tensor scores = ignis_map("sigmoid(logits)", IGNIS_INPUTS(logits)), choice, used, shares, total;
+    static const ignis_reduce_desc rows = {{-1}, 1, true};
+    choice = ignis_map("scores + bias", IGNIS_INPUTS(scores, IGNIS_NAMED(bias, layer->choice_bias)));
+    if (model->used_groups < model->groups) {
+        choice = ignis_reshape(choice, IGNIS_SHAPE(-1, model->groups, model->experts / model->groups));
+        used = ignis__model_used_groups(model, choice);
+        choice = ignis_map("used > 0 ? choice : -inf", IGNIS_INPUTS(used, choice));
+        choice = ignis_reshape(choice, IGNIS_SHAPE(-1, model->experts));
+    }
+    (void)ignis_topk(choice, model->chosen, 1, true, ids);
+    shares = ignis_gather(scores, 1, *ids);
+    if (model->normalises) {
+        total = ignis_map_reduce(IGNIS_REDUCE_SUM, "shares", IGNIS_INPUTS(shares), &rows);
+        shares = ignis_map("shares/(total + 1e-20)", IGNIS_INPUTS(shares, total));
+    }
+    return ignis_cast(ignis_scale(shares, model->routed_scale), model->dtype);
+}
+
+/*  Chooses experts by the softmax of their logits. Returns their shares. */
+static ignis_tensor ignis__model_choose_softmax(const ignis__model *model, const ignis__layer *layer, ignis_tensor x,
+                                                ignis_tensor *ids)
+{
+    static const ignis_reduce_desc rows = {{-1}, 1, true};
+    ignis_tensor shares = ignis_softmax(ignis_linear(x, layer->router, layer->router_bias)), total;
+    shares = ignis_topk(shares, model->chosen, 1, true, ids);
+    if (!model->normalises)
+        return shares;
+    total = ignis_map_reduce(IGNIS_REDUCE_SUM, "shares", IGNIS_INPUTS(shares), &rows);
+    return ignis_map("shares/total", IGNIS_INPUTS(shares, total));
+}
+
 /*  Computes a mixture of experts. A token is in as many rows as it has experts, and rows are sorted by expert. */
 static ignis_tensor ignis__model_experts(const ignis__model *model, const ignis__layer *layer, ignis_tensor h)
 {
     const ignis_shape shape = ignis_tensor_shape(h);
     ignis_tensor x = ignis_reshape(h, IGNIS_SHAPE(-1, model->hidden)), shares, ids, sorted, order, place, offsets,
-                 token, total, gate, up;
-    static const ignis_reduce_desc rows = {{-1}, 1, true};
+                 token, gate, up;
     char formula[32];
-    shares = ignis_softmax(ignis_linear(x, layer->router, layer->router_bias));
-    shares = ignis_topk(shares, model->chosen, 1, true, &ids);
-    if (model->normalises) {
-        total = ignis_map_reduce(IGNIS_REDUCE_SUM, "shares", IGNIS_INPUTS(shares), &rows);
-        shares = ignis_map("shares/total", IGNIS_INPUTS(shares, total));
-    }
+    shares = model->sigmoid ? ignis__model_choose_sigmoid(model, layer, x, &ids)
+                            : ignis__model_choose_softmax(model, layer, x, &ids);
     sorted = ignis_sort(ignis_reshape(ids, IGNIS_SHAPE(-1)), 0, false, &order);
     offsets = ignis_searchsorted(sorted, ignis__model_numbers(model, model->experts + 1), false);
     snprintf(formula, sizeof formula, "floor(order/%d)", model->chosen); /* of integers */

@@ -30,6 +30,7 @@ enum {
 #include "../../shared/models/sampling.h"
 #include "../../shared/models/gemv.h"
 #include "../../shared/models/experts.h"
+#include "../../shared/models/expert_choice.h"
 #include "../../shared/models/fused_step.h"
 #include "../../shared/models/lora.h"
 
@@ -68,7 +69,8 @@ typedef struct ignis__gemv_desc {
 typedef struct ignis__engine_layer {
     ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias,
         *up, *up_bias, *down, *down_bias, *attn_norm_behind, *mlp_norm_behind, *router, *gate_experts, *up_experts,
-        *down_experts, *shared_gate, *router_bias, *gate_experts_bias, *up_experts_bias, *down_experts_bias, *sinks;
+        *down_experts, *shared_gate, *choice_bias, *router_bias, *gate_experts_bias, *up_experts_bias,
+        *down_experts_bias, *sinks;
 } ignis__engine_layer;
 
 typedef struct ignis__sequence ignis__sequence;
@@ -112,12 +114,13 @@ typedef struct ignis__engine {
        does not run the steps. step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks.
        result: of attention or MLP before it is added, if it is scaled or normalised first; else NULL. router_logits to
        expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their shares and their
-       inner elements; else NULL. shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has
-       adapters. lse: of the scores of a chunk, if heads have sinks; else NULL. */
+       inner elements; else NULL. shared_inner: of the expert for all tokens, if it differs from `inner`; else NULL.
+       shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. lse: of the scores of a
+       chunk, if heads have sinks; else NULL. */
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
-        *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner, *shrunk,
-        *delta, *lse, *agreement;
+        *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner,
+        *shared_inner, *shrunk, *delta, *lse, *agreement;
     int context, step_rows, splits, step_types;
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];

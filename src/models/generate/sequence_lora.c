@@ -14,10 +14,9 @@ IGNIS__PRIVATE void ignis__lora_launch(ignis__op *op, const ignis__engine *engin
 {
     enum { AT_A_TIME = 16, SHRINK_THREADS = 128, EXPAND_THREADS = 256 }; /* the kernels have the same numbers */
     const ignis__model *model = engine->model;
-    const int64_t attended = (int64_t)model->heads * model->head_dim,
-                  k[] = {model->hidden, attended, model->hidden, model->inner},
-                  n[] = {engine->qkv->shape.dim[1], model->hidden, (int64_t)model->inner * (model->gelu ? 1 : 2),
-                         model->hidden};
+    const bool shared = model->shared_inner && product / IGNIS__LORA_PRODUCTS >= model->dense_layers;
+    const int64_t inner = shared ? model->shared_inner : model->inner;
+    const int64_t n[] = {engine->qkv->shape.dim[1], model->hidden, inner * (model->gelu ? 1 : 2), model->hidden};
     static const int pairs[] = {IGNIS__LORA_PAIRS, 1, 2, 1};
     ignis__address to = ignis__op_write(op, out);
     ignis__lora_step p;
@@ -29,7 +28,7 @@ IGNIS__PRIVATE void ignis__lora_launch(ignis__op *op, const ignis__engine *engin
     p.delta = out == engine->delta ? to : 0;
     p.sum = out == engine->sum ? to : 0;
     p.out = to;
-    p.k = k[product % IGNIS__LORA_PRODUCTS];
+    p.k = x->shape.dim[1];
     p.n = n[product % IGNIS__LORA_PRODUCTS];
     p.count = count;
     p.product = product;
@@ -56,7 +55,8 @@ IGNIS__COLD static bool ignis__engine_alloc_for_lora(const char *call, ignis__en
 {
     const ignis__model *model = engine->model;
     const ignis_dtype wide = ignis__wide_dtype(model->dtype);
-    const int64_t width = engine->qkv->shape.dim[1], up = (int64_t)model->inner * (model->gelu ? 1 : 2);
+    const int64_t width = engine->qkv->shape.dim[1],
+                  up = (int64_t)ignis__model_widest_inner(model) * (model->gelu ? 1 : 2);
     return (engine->shrunk || ignis__engine_alloc(call, engine, &engine->shrunk, IGNIS__CHUNK,
                                                   (int64_t)IGNIS__LORA_PAIRS * IGNIS__LORA_SEQUENCE_RANK, wide)) &&
            (engine->delta ||

@@ -239,9 +239,10 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_keys(const ignis__model_files *f
 /*  Numbers of a GGUF file that have to be 0 or their usual value. */
 static const struct {
     const char *name;
-    int wanted; /* below 0: head_dim */
+    int wanted; /* -1: head_dim; -2: 1, softmax, or 2, sigmoid */
 } ignis__gguf_musts[] = {{"expert_count", 0},
                          {"expert_used_count", 0},
+                         {"expert_gating_func", -2},
                          {"attention.sliding_window", 0},
                          {"rope.dimension_count", -1},
                          {"attention.value_length", -1},
@@ -265,6 +266,7 @@ static bool ignis__model_knows_gguf(const ignis__model_files *files, const ignis
     static const char *const elsewhere[] = {"attention.causal",
                                             "attention.head_count_kv",
                                             "attention.key_length",
+                                            "expert_weights_norm",
                                             "tensor_data_layout",
                                             "vocab_size",
                                             "use_parallel_residual",
@@ -329,7 +331,8 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
     for (i = 0; i < IGNIS__COUNT(ignis__gguf_musts); i++) {
         if (ignis__model_has_gguf_key(family, ignis__gguf_musts[i].name))
             continue;
-        wanted = ignis__gguf_musts[i].wanted < 0 ? model->head_dim : ignis__gguf_musts[i].wanted;
+        wanted = ignis__gguf_musts[i].wanted;
+        wanted = wanted == -1 ? model->head_dim : wanted == -2 ? (model->sigmoid ? 2 : 1) : wanted;
         value = wanted;
         if (ignis__model_read_number(files, NULL, ignis__gguf_musts[i].name, &value) == IGNIS__GGUF_BAD)
             return false;

@@ -349,32 +349,93 @@ static void ignis__model_set_attention_scale(const ignis__model_files *files, ig
                                  : 1 / ignis__square_root(scalar > 0 ? scalar : model->head_dim);
 }
 
-/*  Reads the sizes of a mixture of experts. False, and reported, if they contradict each other. */
-static bool ignis__model_read_experts(ignis__model_files *files, ignis__model *model, const double *numbers)
+/*  Tells whether the experts of a layer are separate tensors in the files. */
+static bool ignis__model_experts_apart(const ignis__model_files *files)
+{
+    const ignis__family *family = &ignis__families[files->family];
+    bool apart = false;
+    int i;
+    for (i = 0; i < family->row_count; i++)
+        apart |= (family->rows[i].how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_TOGETHER)) == IGNIS__MODEL_EXPERTS;
+    return apart && !files->is_gguf;
+}
+
+/*  Reads how many layers the files have, those without experts, and those after the model's own. False, and reported,
+    if they contradict each other. */
+static bool ignis__model_read_depth(ignis__model_files *files, ignis__model *model, const double *numbers)
+{
+    const double all = numbers[IGNIS__NUMBER_LAYERS], more = numbers[IGNIS__NUMBER_MORE_LAYERS],
+                 own = files->is_gguf ? all - more : all, dense = numbers[IGNIS__NUMBER_DENSE_LAYERS];
+    if (!(own >= 1 && more <= 65536 && dense <= own) || more != (double)(int)more || dense != (double)(int)dense)
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' contradicts itself: of %g layers, %g have no experts, and %g "
+                                 "are after the others",
+                                 files->path, all, dense, more);
+    model->layers = (int)own;
+    model->more_layers = (int)more;
+    model->dense_layers = (int)dense;
+    return true;
+}
+
+/*  Reads how shares of experts are computed. False, and reported, if that is not possible. */
+static bool ignis__model_read_shares(ignis__model_files *files, ignis__model *model, const double *numbers)
 {
     const unsigned features = ignis__families[model->family].features;
     const ignis__config_item *item = ignis__config_find(&files->config, "norm_topk_prob");
+    int size;
+    char name[96];
+    model->sigmoid = features & IGNIS__SIGMOID;
+    model->normalises = features & (files->is_gguf ? IGNIS__NORMALISED | IGNIS__GGUF_NORMALISED : IGNIS__NORMALISED) ||
+                        (item ? item->kind == 'b' && item->number != 0 : model->sigmoid);
+    snprintf(name, sizeof name, "%s.expert_weights_norm", ignis__families[model->family].architecture);
+    if (files->is_gguf && ignis__gguf_find_bool(&files->gguf, name, &model->normalises) == IGNIS__GGUF_BAD)
+        return false;
+    model->routed_scale = numbers[IGNIS__NUMBER_ROUTED_SCALE];
+    model->groups = (int)numbers[IGNIS__NUMBER_GROUPS];
+    model->used_groups = (int)numbers[IGNIS__NUMBER_USED_GROUPS];
+    if (!model->groups)
+        return true;
+    size = model->experts / model->groups;
+    if (model->experts % model->groups == 0 && model->used_groups <= model->groups &&
+        (size > 1 || model->used_groups == model->groups) && model->chosen <= model->used_groups * size)
+        return true;
+    return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                             "the description of '%s' contradicts itself: %d experts are in %d groups, and a token has "
+                             "%d experts of %d groups",
+                             files->path, model->experts, model->groups, model->chosen, model->used_groups);
+}
+
+/*  Reads the sizes of a mixture of experts. False, and reported, if they contradict each other. */
+static bool ignis__model_read_experts(ignis__model_files *files, ignis__model *model, const double *numbers)
+{
+    double shared = numbers[IGNIS__NUMBER_SHARED_INNER];
+    model->expert_limit = numbers[IGNIS__NUMBER_EXPERT_LIMIT];
     model->experts = (int)numbers[IGNIS__NUMBER_EXPERTS];
     model->chosen = (int)numbers[IGNIS__NUMBER_CHOSEN];
-    model->expert_limit = numbers[IGNIS__NUMBER_EXPERT_LIMIT];
-    model->normalises = features & (files->is_gguf ? IGNIS__NORMALISED | IGNIS__GGUF_NORMALISED : IGNIS__NORMALISED) ||
-                        (item && item->kind == 'b' && item->number != 0);
     if (!model->experts)
         return true;
-    if (numbers[IGNIS__NUMBER_EXPERT_INNER] > 0)
-        model->inner = (int)numbers[IGNIS__NUMBER_EXPERT_INNER];
-    model->expert_inner = model->inner;
-    if (numbers[IGNIS__NUMBER_SHARED_INNER] > 0)
-        model->inner = (int)numbers[IGNIS__NUMBER_SHARED_INNER];
+    model->expert_inner =
+        numbers[IGNIS__NUMBER_EXPERT_INNER] > 0 ? (int)numbers[IGNIS__NUMBER_EXPERT_INNER] : model->inner;
+    shared = shared > 0 ? shared : numbers[IGNIS__NUMBER_SHARED_COUNT] * model->expert_inner;
+    if (shared > 1 << 26)
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' has an expert for all tokens of %g inner elements, above %d",
+                                 files->path, shared, 1 << 26);
+    if (model->dense_layers > 0)
+        model->shared_inner = (int)shared;
+    else
+        model->inner = shared > 0 ? (int)shared : model->expert_inner;
     if (model->chosen > model->experts)
         return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
                                  "the description of '%s' contradicts itself: a token has %d of %d experts",
                                  files->path, model->chosen, model->experts);
-    if (!files->is_gguf && (int64_t)model->layers * model->experts > files->source_count)
+    if (ignis__model_experts_apart(files) &&
+        (int64_t)(model->layers - model->dense_layers) * model->experts > files->source_count)
         return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
                                  "the description of '%s' has %d layers of %d experts, but there are %lld tensors",
-                                 files->path, model->layers, model->experts, (long long)files->source_count);
-    return true;
+                                 files->path, model->layers - model->dense_layers, model->experts,
+                                 (long long)files->source_count);
+    return ignis__model_read_shares(files, model, numbers);
 }
 
 /*  Sets the family of a GGUF file of Llama with experts, which is Mixtral. */
@@ -438,7 +499,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
         return false;
     if (!ignis__model_read_numbers(files, numbers))
         return false;
-    model->layers = (int)numbers[IGNIS__NUMBER_LAYERS];
+    if (!ignis__model_read_depth(files, model, numbers))
+        return false;
     model->hidden = (int)numbers[IGNIS__NUMBER_HIDDEN];
     model->inner = numbers[IGNIS__NUMBER_INNER] > 0 ? (int)numbers[IGNIS__NUMBER_INNER] : 4 * model->hidden;
     model->context = (int)numbers[IGNIS__NUMBER_CONTEXT];

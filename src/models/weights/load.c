@@ -186,7 +186,7 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
 {
     const ignis__model_part *part = &loading->parts[chunk->part];
     const ignis__model_source *source = part->from;
-    ignis_dtype dtype = part->blocks ? IGNIS_F32 : loading->model->dtype;
+    ignis_dtype dtype = part->blocks ? IGNIS_F32 : ignis__model_part_dtype(loading->model, part);
     char *to = part->blocks ? (char *)reader->values : out;
     int64_t size = ignis__dtypes[dtype].size, row, row_bytes = part->columns / source->elements * source->bytes;
     int64_t file_row = part->file_columns / source->elements * source->bytes,
@@ -310,11 +310,12 @@ static IGNIS__THREAD_RESULT ignis__model_reader_run(void *pointer)
     if the order of rows changes. */
 static int64_t ignis__model_list_chunks(ignis__model_loading *loading, int count, ignis__model_chunk *chunks)
 {
-    int64_t made = 0, size = ignis__dtypes[loading->model->dtype].size;
+    int64_t made = 0;
     int i;
     for (i = 0; i < count; i++) {
         const ignis__model_part *part = &loading->parts[i];
         bool transposed = !loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT;
+        int64_t size = ignis__dtypes[ignis__model_part_dtype(loading->model, part)].size;
         int64_t row = part->columns * size, rows = IGNIS__CONVERT_CHUNK / row,
                 unit = part->row->how & IGNIS__MODEL_PAIRS ? loading->model->head_dim : 1;
         int64_t first, bytes, packed, values, columns, here;
@@ -377,7 +378,7 @@ static ignis__pooled_event *ignis__model_copy_chunk(ignis__model_loading *loadin
 {
     const ignis__model_part *part = &loading->parts[chunk->part];
     ignis__array *array = ignis__borrow_array(loading->call, *part->to);
-    int64_t row = part->columns * ignis__dtypes[loading->model->dtype].size;
+    int64_t row = part->columns * ignis__dtypes[ignis__model_part_dtype(loading->model, part)].size;
     ignis__pooled_event *event = NULL;
     ignis__address address;
     ignis__work work;

@@ -33,6 +33,8 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_OLMOE,
     IGNIS_MODEL_QWEN2_MOE, /* and Qwen1.5-MoE */
     IGNIS_MODEL_GPT_OSS,
+    IGNIS_MODEL_GRANITE_MOE,
+    IGNIS_MODEL_GLM4_MOE, /* GLM-4.5, GLM-4.6 */
     /* encoders: their texts have hidden states and vectors, and no next token */
     IGNIS_MODEL_BERT, /* MiniLM, BGE, E5, cross-encoders */
     IGNIS_MODEL_NOMIC_BERT,

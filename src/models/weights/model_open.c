@@ -87,7 +87,7 @@ static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__
         ignis__array *made;
         if (!parts[i].total)
             continue;
-        array.dtype = blocks.count ? IGNIS_U8 : model->dtype;
+        array.dtype = blocks.count ? IGNIS_U8 : ignis__model_part_dtype(model, &parts[i]);
         array.shape.ndim = parts[i].row->columns && !blocks.count ? 2 : 1;
         array.shape.dim[0] = blocks.count ? ignis__blocks_bytes(&blocks, blocks.count) : parts[i].total;
         array.shape.dim[1] = array.shape.ndim == 2 ? parts[i].columns : 0;
@@ -271,15 +271,21 @@ IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
     return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
+/*  Returns the inner elements of the widest dense MLP. */
+IGNIS__PRIVATE int ignis__model_widest_inner(const ignis__model *model)
+{
+    return model->shared_inner > model->inner ? model->shared_inner : model->inner;
+}
+
 /*  Returns the elements of scratch for products with quantised weights: for one weight converted to the
     dtype, or for the rows of a step. 0 if no weight is quantised. */
 IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
 {
     int64_t heads = (int64_t)model->heads * model->head_dim,
             qkv = heads + (int64_t)2 * model->kv_heads * model->head_dim;
-    int64_t up = (int64_t)(model->gelu ? 1 : 2) * model->inner, rows = qkv > up ? qkv : up,
+    int64_t inner = ignis__model_widest_inner(model), up = (model->gelu ? 1 : 2) * inner, rows = qkv > up ? qkv : up,
             k = heads > model->hidden ? heads : model->hidden;
-    int64_t scratch = ignis__blocks_scratch_elements(model->inner > k ? model->inner : k);
+    int64_t scratch = ignis__blocks_scratch_elements(inner > k ? inner : k);
     return !model->quantised ? 0 : rows * k > scratch ? rows * k : scratch;
 }
 
@@ -325,7 +331,7 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     /* a residual, its norm, qkv and its parts (again with norms of heads), gate and up together and apart;
        the last logits */
     info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (ignis__model_has_head_norms(model) ? 5 : 2) * qkv +
-                                     (model->gelu ? 1 : 4) * (int64_t)model->inner) +
+                                     (model->gelu ? 1 : 4) * (int64_t)ignis__model_widest_inner(model)) +
                              model->vocab + ignis__model_scratch_elements(model)) *
                             ignis__dtypes[model->dtype].size;
 }

@@ -46,11 +46,35 @@ IGNIS__PRIVATE ignis_tensor ignis__model_slice_rows(const char *call, ignis_tens
     return ignis__tensor_adopt(call, view, false);
 }
 
+/*  Tells whether the experts of a part are one tensor in folders, whose rows follow each other as here. */
+static bool ignis__model_is_joined(const ignis__model_part *part)
+{
+    return part->row->how & IGNIS__MODEL_TOGETHER && !(part->row->how & (IGNIS__MODEL_EVEN | IGNIS__MODEL_ODD)) &&
+           part->row->columns;
+}
+
+/*  Makes the tensor [experts, rows, columns] of a part with all experts; with both halves of their rows, if the part is
+    the first half. The part after it is the other one then. */
+static ignis_tensor ignis__model_experts_tensor(const char *call, const ignis__model *model,
+                                                const ignis__model_part *part)
+{
+    const int count = part->row->how & IGNIS__MODEL_FIRST_HALF ? 2 : 1;
+    ignis_tensor half[2];
+    int i;
+    for (i = 0; i < count; i++)
+        half[i] = ignis_reshape(ignis__model_slice_rows(call, *part[i].to, 0, part[i].rows, model->dtype),
+                                IGNIS_SHAPE(model->experts, -1, part->columns));
+    return count == 1 ? half[0] : ignis_concat(half, 2, 1);
+}
+
 /*  Makes a tensor with the rows of a part in the order of a folder: a copy if that order differs. */
 IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ignis__model *model,
                                                      const ignis__model_part *part)
 {
-    ignis_tensor tensor = ignis__model_slice_rows(call, *part->to, part->first, part->rows, model->dtype), from;
+    ignis_tensor tensor = ignis__model_is_joined(part)
+                              ? ignis__model_experts_tensor(call, model, part)
+                              : ignis__model_slice_rows(call, *part->to, part->first, part->rows, model->dtype),
+                 from;
     ignis_shape shape, rows;
     ignis_tensor_desc desc;
     int32_t *ids;
@@ -106,7 +130,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
         if (!part)
             ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "the model, %s of %d layers, has no weight %s",
                         ignis__families[model->family].model_type, model->layers, ignis__name_write(name).text);
-        else if (part->moved || part->grouped)
+        else if (part->moved || part->grouped || ignis__model_is_joined(part))
             tensor = ignis__model_moved_tensor(call, model, part);
         else if (whole && !ignis__blocks_of(call, *part->to).count)
             tensor = *part->to;

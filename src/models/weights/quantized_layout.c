@@ -97,7 +97,7 @@ IGNIS__PRIVATE void ignis__model_choose_types(ignis__model *model, ignis__model_
     for (first = 0; first < count; first = end) {
         bool all = true, aligned = true; /* groups of eight rows stay together */
         for (end = first; end == first || (end < count && !parts[end].total); end++) {
-            const bool one_type = parts[end].row->rows == 'I' || parts[end].row->how & IGNIS__MODEL_EXPERTS;
+            const bool one_type = strchr("IS", parts[end].row->rows) || parts[end].row->how & IGNIS__MODEL_EXPERTS;
             parts[end].blocks = ignis__model_wanted_type(model, &parts[end]);
             all = all && parts[end].blocks && (!one_type || parts[end].blocks == parts[first].blocks);
             aligned = aligned && parts[end].rows % 8 == 0 && parts[end].run % 8 == 0;
@@ -109,6 +109,7 @@ IGNIS__PRIVATE void ignis__model_choose_types(ignis__model *model, ignis__model_
         }
         blocks = ignis__model_describe_blocks(&parts[first], count - first);
         model->weight_bytes += all ? ignis__blocks_bytes(&blocks, blocks.count)
-                                   : parts[first].total * parts[first].columns * ignis__dtypes[model->dtype].size;
+                                   : parts[first].total * parts[first].columns *
+                                         ignis__dtypes[ignis__model_part_dtype(model, &parts[first])].size;
     }
 }

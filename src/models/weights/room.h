@@ -32,6 +32,7 @@ typedef struct ignis__layer {
     /* Of a mixture of experts, instead of up and down or besides them. The rows of an expert follow those of the one
        before. */
     ignis_tensor router, gate_experts, up_experts, down_experts;
+    ignis_tensor choice_bias; /* is added to the sigmoids of the router's logits for the choice */
     ignis_tensor shared_gate; /* of an expert for all tokens, which is up and down */
     ignis_tensor router_bias, gate_experts_bias, up_experts_bias, down_experts_bias;
     ignis_tensor sinks; /* of heads: scores that the softmax has besides those of keys */
@@ -62,6 +63,12 @@ typedef struct ignis__model {
     int experts, chosen, expert_inner; /* experts of a layer, those of a token, their inner elements; 0: no experts */
     double expert_limit;               /* the gate of experts is that of gpt-oss, with this limit; 0: it is silu */
     bool normalises;                   /* the shares of a token's experts add up to 1 */
+    bool sigmoid;                      /* shares are sigmoids of the router's logits, not of their softmax */
+    int groups, used_groups;           /* of experts with sigmoids: a token's experts are from the used groups */
+    double routed_scale;               /* of the shares of such experts */
+    int dense_layers;                  /* the first layers, which have no experts */
+    int shared_inner;                  /* of the expert for all tokens; 0: inner */
+    int more_layers;                   /* in the files after the model's own, to predict further tokens; unused */
     ignis_model_parallel parallel;     /* size: at least 1 */
     double attention_scale;            /* without the factor of scaled frequencies, which not all layers have */
     bool rms, rope, gelu;              /* otherwise: layer norms, learned positions, an MLP with a gate */
@@ -216,7 +223,8 @@ enum {
     /* the shares of a token's experts add up to 1: always, or in GGUF files, where folders say it */
     IGNIS__NORMALISED = 32768,
     IGNIS__GGUF_NORMALISED = 65536,
-    IGNIS__UNCUT_YARN = 2097152 /* in GGUF files, which do not say it: see ignis__model */
+    IGNIS__UNCUT_YARN = 2097152, /* in GGUF files, which do not say it: see ignis__model */
+    IGNIS__SIGMOID = 4194304     /* shares of experts are sigmoids */
 };
 
 /*  The layout of a tensor in the file, if it differs, and whether it exists. */
@@ -229,8 +237,12 @@ enum {
     IGNIS__MODEL_HEAD = 4,      /* only if the head is not tied */
     /* of each expert, whose number is @ in the name; in a GGUF file one tensor [experts, rows, columns] */
     IGNIS__MODEL_EXPERTS = 64,
-    IGNIS__MODEL_DENSE = 128,  /* never quantised on the device */
-    IGNIS__MODEL_SERIAL = 512, /* only if the MLP's input is the sum after attention */
+    IGNIS__MODEL_LEADING = 2097152, /* only in the first layers, which have no experts */
+    IGNIS__MODEL_SPARSE = 65536,    /* only in layers with experts */
+    IGNIS__MODEL_WIDE = 131072,     /* f32, or f64 in a model of that */
+    IGNIS__MODEL_SAID = 262144,     /* only if use_qk_norm of config.json is true, or the GGUF file has it */
+    IGNIS__MODEL_DENSE = 128,       /* never quantised on the device */
+    IGNIS__MODEL_SERIAL = 512,      /* only if the MLP's input is the sum after attention */
     /* only if heads of q and k have layer norms of their own; [heads, head_dim], or of each head, whose number is @ */
     IGNIS__MODEL_HEAD_NORM = 1024,
     IGNIS__MODEL_FUSED = 2048,    /* of a weight that files have whole or in parts: only if they have it whole */
@@ -239,13 +251,18 @@ enum {
     /* in a folder every second row, from the first or from the second one on */
     IGNIS__MODEL_EVEN = 16384,
     IGNIS__MODEL_ODD = 32768,
+    /* with IGNIS__MODEL_TOGETHER: in folders the first or the second half of each expert's rows. Both rows of the table
+       follow each other. */
+    IGNIS__MODEL_FIRST_HALF = 1048576,
+    IGNIS__MODEL_SECOND_HALF = 524288,
     IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
 };
 
 /*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
     same member. # is the layer. Letters of sizes: V vocabulary, P positions, H hidden, Q and K heads of
     queries and keys, D a head, I inner, 3 three times hidden, F queries, keys and values, G twice inner,
-    E experts, X the inner elements of an expert, T types of tokens, C classes. hf or gguf
+    E experts, X the inner elements of an expert, S those
+    of an expert for all tokens, T types of tokens, C classes. hf or gguf
     is NULL if such files do not have the tensor. */
 typedef struct ignis__model_row {
     bool in_layer;
@@ -285,8 +302,14 @@ typedef enum ignis__number {
     IGNIS__NUMBER_EXPERT_INNER, /* of an expert; missing: inner */
     IGNIS__NUMBER_SHARED_INNER, /* of the expert for all tokens */
     IGNIS__NUMBER_EXPERT_LIMIT, /* see ignis__model */
-    IGNIS__NUMBER_TYPES,        /* of tokens */
-    IGNIS__NUMBER_POOLING,      /* as llama.cpp numbers them */
+    IGNIS__NUMBER_SHARED_COUNT, /* the same, in inner elements of an expert */
+    IGNIS__NUMBER_GROUPS,       /* of experts */
+    IGNIS__NUMBER_USED_GROUPS,  /* of a token */
+    IGNIS__NUMBER_ROUTED_SCALE,
+    IGNIS__NUMBER_DENSE_LAYERS,
+    IGNIS__NUMBER_MORE_LAYERS, /* GGUF files count them with the layers */
+    IGNIS__NUMBER_TYPES,       /* of tokens */
+    IGNIS__NUMBER_POOLING,     /* as llama.cpp numbers them */
     IGNIS__NUMBERS
 } ignis__number;
 
@@ -434,6 +457,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
 
 /* weight_map.c */
 IGNIS__PRIVATE ignis__model_name ignis__model_name_write(const char *prefix, const char *pattern, int layer);
+IGNIS__PRIVATE ignis_dtype ignis__model_part_dtype(const ignis__model *model, const ignis__model_part *part);
 IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model);
 IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row);
 IGNIS__PRIVATE bool ignis__model_moves_rows(const ignis__model_files *files, const ignis__model *model,
@@ -515,6 +539,7 @@ IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis_
 extern bool ignis__model_keeps_windows;
 IGNIS__PRIVATE int64_t ignis__model_window_tokens(const ignis__model *model, int *window, int *layers);
 IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns);
+IGNIS__PRIVATE int ignis__model_widest_inner(const ignis__model *model);
 IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model);
 
 /* model_tensor.c */

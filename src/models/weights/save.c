@@ -158,20 +158,23 @@ static bool ignis__model_save_weights(const char *call, ignis__model *model, con
     const char **texts = (const char **)ignis__alloc(((size_t)count + 1) * sizeof *texts);
     ignis_tensor *tensors = (ignis_tensor *)ignis__alloc(((size_t)count + 1) * sizeof *tensors);
     bool ok = names && texts && tensors;
-    int i;
+    int saved = 0, i;
     if (!ok)
         ignis__fail_host_memory(call, ((size_t)count + 1) * sizeof *names);
     for (i = 0; ok && i < count; i++) {
-        names[i] = ignis__model_weight_name(NULL, model, parts[i].row, parts[i].layer, parts[i].expert);
-        texts[i] = names[i].text;
-        tensors[i] = ignis__model_part_tensor(call, model, &parts[i]);
+        if (parts[i].row->how & IGNIS__MODEL_SECOND_HALF) /* saved with the first one */
+            continue;
+        names[saved] = ignis__model_weight_name(NULL, model, parts[i].row, parts[i].layer, parts[i].expert);
+        texts[saved] = names[saved].text;
+        tensors[saved] = ignis__model_part_tensor(call, model, &parts[i]);
         if (parts[i].row->how & IGNIS__MODEL_IN_OUT)
-            tensors[i] = ignis_transpose(tensors[i], 0, 1);
+            tensors[saved] = ignis_transpose(tensors[saved], 0, 1);
         if (parts[i].row->how & IGNIS__MODEL_HEAD_NORM && parts[i].row->rows != 'D')
-            tensors[i] = ignis_reshape(tensors[i], IGNIS_SHAPE(parts[i].rows / model->head_dim, model->head_dim));
-        ok = tensors[i].id != 0;
+            tensors[saved] =
+                ignis_reshape(tensors[saved], IGNIS_SHAPE(parts[i].rows / model->head_dim, model->head_dim));
+        ok = tensors[saved++].id != 0;
     }
-    ok = ok && ignis__save(call, path, texts, tensors, count, "{\"format\":\"pt\"}", NULL) == IGNIS_OK;
+    ok = ok && ignis__save(call, path, texts, tensors, saved, "{\"format\":\"pt\"}", NULL) == IGNIS_OK;
     ignis__free(names);
     ignis__free((void *)texts);
     ignis__free(tensors);

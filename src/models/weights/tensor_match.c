@@ -5,6 +5,16 @@
 
 #include "room.h"
 
+/*  Tells whether a tensor is of a layer after the model's own, which predicts further tokens. */
+static bool ignis__model_is_of_more_layers(const ignis__model_files *files, const ignis__model *model,
+                                           const ignis__model_source *source)
+{
+    const char *prefix = files->is_gguf ? "blk." : "model.layers.";
+    const size_t size = strlen(prefix);
+    const int layer = strncmp(source->name, prefix, size) == 0 ? atoi(source->name + size) : -1;
+    return layer >= model->layers && layer < model->layers + model->more_layers;
+}
+
 /*  Tells whether an unused tensor changes nothing: tables that older versions of transformers have written
     and that follow from the description, and the head of a tied model. */
 static bool ignis__model_is_redundant(const ignis__model_files *files, const ignis__model *model,
@@ -12,6 +22,8 @@ static bool ignis__model_is_redundant(const ignis__model_files *files, const ign
 {
     const ignis__unused_tensor *unused = ignis__families[model->family].unused;
     size_t size = strlen(source->name), end;
+    if (ignis__model_is_of_more_layers(files, model, source))
+        return true;
     if (files->is_gguf)
         return false;
     for (; unused->suffix; unused++) {
@@ -108,7 +120,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
             return false;
         }
         if (!files->is_gguf && part->row->how & IGNIS__MODEL_TOGETHER && part->row->columns &&
-            source->quant != IGNIS__GGUF_MXFP4) {
+            model->expert_limit > 0 && source->quant != IGNIS__GGUF_MXFP4) { /* gpt-oss: 16-bit ones are transposed */
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                         "tensor %s of '%s' is %s; Ignis reads the experts of %s as MXFP4 only",
                         ignis__name_write(name.text).text, files->path, ignis__model_type_write(source).text,

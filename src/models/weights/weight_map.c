@@ -36,8 +36,15 @@ static int64_t ignis__model_size_of_letter(const ignis__model *model, char lette
     case 'E': return model->experts;
     case 'N': return model->heads;
     case 'X': return model->expert_inner;
+    case 'S': return model->shared_inner ? model->shared_inner : model->inner;
     default: return 1;
     }
+}
+
+/*  Returns the dtype of a part that is not quantised. */
+IGNIS__PRIVATE ignis_dtype ignis__model_part_dtype(const ignis__model *model, const ignis__model_part *part)
+{
+    return part->row->how & IGNIS__MODEL_WIDE ? ignis__wide_dtype(model->dtype) : model->dtype;
 }
 
 /*  Returns the rows of the vocabulary that each rank multiplies with; the last ranks may have fewer. */
@@ -78,6 +85,12 @@ static void ignis__model_select_share(const ignis__model_files *files, const ign
     if (row->how & IGNIS__MODEL_ODD)
         part->skip_rows = part->every - 1;
     part->stride = part->run * ranks;
+    if (row->how & (IGNIS__MODEL_FIRST_HALF | IGNIS__MODEL_SECOND_HALF) && !(files && files->is_gguf)) {
+        part->run = part->rows / model->experts;
+        part->stride = 2 * part->run;
+        part->file_rows = 2 * part->rows;
+        part->skip_rows = row->how & IGNIS__MODEL_SECOND_HALF ? part->run : 0;
+    }
     if (row->columns == 'Q' || row->columns == 'I') {
         part->file_columns = part->columns * ranks;
         part->skip_columns = part->columns * rank;
@@ -200,6 +213,12 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
     if (row->how & (IGNIS__MODEL_FUSED | IGNIS__MODEL_APART) &&
         ignis__model_is_fused(files, model, row, layer) != ((row->how & IGNIS__MODEL_FUSED) != 0))
         return false;
+    if (row->how & (layer < model->dense_layers ? IGNIS__MODEL_SPARSE : IGNIS__MODEL_LEADING))
+        return false;
+    if (row->how & IGNIS__MODEL_SAID && files && !files->is_gguf) {
+        const ignis__config_item *said = ignis__config_find(&files->config, "use_qk_norm");
+        return said && said->kind == 'b' && said->number != 0;
+    }
     if (!(row->how & IGNIS__MODEL_OPTIONAL))
         return true;
     if (!files)

@@ -110,6 +110,15 @@ MODELS = {
                                            use_qk_norm=False, tie_word_embeddings=True)),
     "cohere2": ("cohere2", "Command R7B", shape(4, 256000, 4096, 14336, 32, 8, 8192, head_dim=128, logit_scale=0.25, rope_theta=50000,
                                                layer_norm_eps=1e-5, sliding_window=4096, sliding_window_pattern=4, tie_word_embeddings=True)),
+    "granitemoe": ("granitemoe", "Granite 3.1 3B-A800M", shape(2, 49155, 1536, 512, 24, 8, 131072, attention_multiplier=0.015625,
+                                                               embedding_multiplier=12.0, residual_multiplier=0.22, logits_scaling=6.0,
+                                                               num_local_experts=40, num_experts_per_tok=8, rope_theta=10000000.0,
+                                                               rms_norm_eps=1e-6, tie_word_embeddings=True)),
+    # groups as in DeepSeek-V3, so that they are compared, too
+    "glm4_moe": ("glm4_moe", "GLM-4.5-Air", shape(2, 151552, 4096, 10944, 96, 8, 131072, head_dim=128, attention_bias=True, use_qk_norm=True,
+                                                  partial_rotary_factor=0.5, moe_intermediate_size=1408, n_routed_experts=128, n_shared_experts=1,
+                                                  num_experts_per_tok=8, n_group=8, topk_group=4, norm_topk_prob=True, routed_scaling_factor=2.5,
+                                                  first_k_dense_replace=1, rope_theta=1000000, rms_norm_eps=1e-5, tie_word_embeddings=False)),
     "gpt_neox": ("gpt_neox", "Pythia 1.4B", dict(num_hidden_layers=2, vocab_size=50304, hidden_size=2048, intermediate_size=8192,
                                                 num_attention_heads=16, max_position_embeddings=2048, hidden_act="gelu", rotary_emb_base=10000,
                                                 rotary_pct=0.25, layer_norm_eps=1e-5, use_parallel_residual=True, tie_word_embeddings=False)),
@@ -133,7 +142,8 @@ MODELS = {
 
 TINY = dict(vocab_size=131, hidden_size=64, intermediate_size=96, max_position_embeddings=256, original_max_position_embeddings=32, sliding_window=24,
             attn_logit_softcapping=2.5, final_logit_softcapping=3.0, query_pre_attn_scalar=24, attention_multiplier=0.1, dim_model_base=16,
-            n_positions=128, n_embd=48, n_layer=2, n_head=3, num_experts=8, num_local_experts=4, moe_intermediate_size=32,
+            n_positions=128, n_embd=48, n_layer=2, n_head=3, num_experts=8, num_local_experts=4, moe_intermediate_size=32, num_experts_per_tok=3,
+            n_routed_experts=12, n_group=3, topk_group=2,
             shared_expert_intermediate_size=48)
 
 
@@ -242,6 +252,20 @@ def create(kind, config):
         else:
             parameter.normal_(0, (4 if name.endswith((".gate.weight", ".router.weight")) else 1) * parameter.shape[-1] ** -0.5)
         parameter.copy_(parameter.bfloat16())
+    for module in biased_routers(model):
+        module.e_score_correction_bias.copy_((0.3 * torch.randn_like(module.e_score_correction_bias)).bfloat16())
+    return model
+
+
+def biased_routers(model):
+    return [module for module in model.modules() if hasattr(module, "e_score_correction_bias")]
+
+
+def rounded(model):
+    """A copy in bf16; biases of choices stay in f32, as published."""
+    model = copy.deepcopy(model).bfloat16()
+    for module in biased_routers(model):
+        module.e_score_correction_bias = module.e_score_correction_bias.float()
     return model
 
 
@@ -335,7 +359,7 @@ def compare(ignis, name, top, options):
     tokens, saved = 0 if is_encoder(config) else 8 if options.tiny else 32, options.tiny or options.saved
     folder = os.path.join(top, "model")
     model = create(kind, config)
-    copy.deepcopy(model).bfloat16().save_pretrained(folder)
+    rounded(model).save_pretrained(folder)
     torch.manual_seed(2)
     groups = texts_of(config, options.tiny)
     texts = {text: some for group in groups for text, some in group.items()}

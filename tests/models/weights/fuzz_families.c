@@ -167,15 +167,17 @@ static void write_gguf(ignis_model_family family)
 static void write_safetensors(ignis_model_family family)
 {
     ck_bytes header = {0}, file = {0};
-    char line[256], path[128], columns[32] = "";
+    char line[256], path[128], columns[32] = "", experts[32] = "";
     size_t begin = 0;
     int i;
     for (i = 0; i < weights[0][family].count; i++) {
         const zeros *t = &weights[0][family].tensors[i];
         size_t size = (size_t)(t->rows * (t->columns ? t->columns : 1)) * 4;
         snprintf(columns, sizeof columns, t->columns ? ",%lld" : "", (long long)t->columns);
-        snprintf(line, sizeof line, "%c\"%s\":{\"dtype\":\"F32\",\"shape\":[%lld%s],\"data_offsets\":[%zu,%zu]}",
-                 i ? ',' : '{', t->name, (long long)t->rows, columns, begin, begin + size);
+        snprintf(experts, sizeof experts, t->experts ? "%lld," : "", (long long)t->experts);
+        snprintf(line, sizeof line, "%c\"%s\":{\"dtype\":\"F32\",\"shape\":[%s%lld%s],\"data_offsets\":[%zu,%zu]}",
+                 i ? ',' : '{', t->name, experts, (long long)(t->rows / (t->experts ? t->experts : 1)), columns, begin,
+                 begin + size);
         ck_put(&header, line, strlen(line));
         begin += size;
     }
@@ -219,13 +221,16 @@ static void find_weights(ignis_model_family family, bool gguf)
     require_text(ignis__model_read_layers(&files, &model), ignis_status_message(), input);
     parts = ignis__model_parts_make("fuzz_families", &files, &model, &count);
     require_text(parts && count <= IGNIS__COUNT(weights[0]->tensors), "there are too many weights", input);
-    weights[gguf][family].count = count;
+    weights[gguf][family].count = 0;
     for (i = 0; i < count; i++) {
-        zeros *t = &weights[gguf][family].tensors[i];
+        zeros *t = &weights[gguf][family].tensors[weights[gguf][family].count];
+        if (!gguf && parts[i].row->how & IGNIS__MODEL_SECOND_HALF) /* of the tensor before it */
+            continue;
+        weights[gguf][family].count++;
         snprintf(t->name, sizeof t->name, "%s",
                  ignis__model_weight_name(&files, &model, parts[i].row, parts[i].layer, parts[i].expert).text);
         t->rows = parts[i].file_rows, t->columns = parts[i].row->columns ? parts[i].file_columns : 0;
-        t->experts = gguf && parts[i].row->how & IGNIS__MODEL_EXPERTS ? model.experts : 0;
+        t->experts = parts[i].row->how & (gguf ? IGNIS__MODEL_EXPERTS : IGNIS__MODEL_TOGETHER) ? model.experts : 0;
         if (!gguf && parts[i].row->how & IGNIS__MODEL_IN_OUT) {
             int64_t rows = t->rows;
             t->rows = t->columns, t->columns = rows;

@@ -22,14 +22,17 @@ typedef struct gguf_key {
 /*  What a family computes, in the words of transformers. Scales are 0 for none. */
 typedef struct family {
     const char *model_type, *architecture, *json;
-    gguf_key keys[10];
+    gguf_key keys[12];
     /* norms of a layer, by the names of their tensors, or NULL */
     const char *before_attention, *behind_attention, *before_mlp, *behind_mlp;
     const char *q_norm, *k_norm; /* per_head: layer norms with weights of each head, whose number is %d in the name */
     bool wide_norms, layer_norm, norm_bias, one_plus, gelu, parallel, biases, tied;
     bool fused_qkv, fused_mlp, grouped, neox, per_head, gguf_fused;
     int experts, chosen; /* 0: none */
-    bool normalised, mixtral, shared, oss;
+    bool normalised, mixtral, shared, oss, together;
+    int dense_layers, more_layers, groups, used_groups; /* dense_layers: the first ones; more_layers: after the last */
+    bool sigmoid; /* shares are sigmoids, with an expert for all tokens of 2 * I */
+    double routed_scale;
     int kv_heads; /* 0: KV */
     bool hf_pairs, gguf_pairs;
     int rotary, window, period, no_rope_period, context;
@@ -52,6 +55,15 @@ typedef struct family {
     {                                        \
         "rope.dimension_count", 'u', n, NULL \
     }
+
+#define GRANITE_SCALES                                                                             \
+    "\"attention_multiplier\": 0.3, \"embedding_multiplier\": 3.0, \"residual_multiplier\": 0.4, " \
+    "\"logits_scaling\": 2.5"
+
+#define GLM4_MOE(experts, chosen, used, dense)                                                         \
+    "\"n_routed_experts\": " experts ", \"num_experts_per_tok\": " chosen ", \"topk_group\": " used    \
+    ", \"first_k_dense_replace\": " dense ", \"n_shared_experts\": 2, \"moe_intermediate_size\": 48, " \
+    "\"n_group\": 3, \"routed_scaling_factor\": 2.5, \"norm_topk_prob\": true"
 
 static const family families[] = {
     {.model_type = "mistral", .json = "\"sliding_window\": 5", LLAMA_NORMS, .window = WINDOW, .theta = 10000},
@@ -409,6 +421,77 @@ static const family families[] = {
      .yarn = 4,
      .attention_factor = 1.138629436111989,
      .theta = 10000},
+    {.model_type = "granitemoe",
+     .architecture = "granitemoe",
+     .json = "\"num_local_experts\": 5, \"num_experts_per_tok\": 2, " GRANITE_SCALES ", "
+             "\"output_router_logits\": false, \"router_aux_loss_coef\": 0.01",
+     .keys = {{"expert_count", 'u', 5, NULL},
+              {"expert_used_count", 'u', 2, NULL},
+              {"attention.scale", 'f', 0.3, NULL},
+              {"embedding_scale", 'f', 3, NULL},
+              {"residual_scale", 'f', 0.4, NULL},
+              {"logit_scale", 'f', 2.5, NULL}},
+     LLAMA_NORMS,
+     .gguf_pairs = true,
+     .tied = true,
+     .experts = 5,
+     .chosen = 2,
+     .normalised = true,
+     .together = true,
+     .scale = 0.3,
+     .embedding_scale = 3,
+     .residual_scale = 0.4,
+     .logit_scale = 0.4,
+     .theta = 10000},
+    {.model_type = "glm4_moe",
+     .architecture = "glm4moe",
+     .json = GLM4_MOE("6", "3", "2", "1") ", \"partial_rotary_factor\": 0.5, \"use_qk_norm\": true, "
+                                          "\"num_nextn_predict_layers\": 1",
+     .keys = {ROTARY(8),
+              {"expert_count", 'u', 6, NULL},
+              {"expert_used_count", 'u', 3, NULL},
+              {"expert_feed_forward_length", 'u', I, NULL},
+              {"expert_shared_count", 'u', 2, NULL},
+              {"expert_group_count", 'u', 3, NULL},
+              {"expert_group_used_count", 'u', 2, NULL},
+              {"expert_gating_func", 'u', 2, NULL},
+              {"expert_weights_scale", 'f', 2.5, NULL},
+              {"leading_dense_block_count", 'u', 1, NULL},
+              {"nextn_predict_layers", 'u', 1, NULL}},
+     LLAMA_NORMS,
+     .q_norm = "self_attn.q_norm",
+     .k_norm = "self_attn.k_norm",
+     .biases = true,
+     .rotary = 8,
+     .experts = 6,
+     .chosen = 3,
+     .groups = 3,
+     .used_groups = 2,
+     .dense_layers = 1,
+     .more_layers = 1,
+     .sigmoid = true,
+     .normalised = true,
+     .routed_scale = 2.5,
+     .theta = 10000},
+    {.model_type = "glm4_moe", /* without norms of heads, groups, and shares that add up to 1 */
+     .architecture = "glm4moe",
+     .json = "\"n_routed_experts\": 5, \"num_experts_per_tok\": 2, \"n_shared_experts\": 2, "
+             "\"moe_intermediate_size\": 48, \"n_group\": 1, \"topk_group\": 1, \"first_k_dense_replace\": 0, "
+             "\"norm_topk_prob\": false, \"partial_rotary_factor\": 0.5, \"use_qk_norm\": false",
+     .keys = {ROTARY(8),
+              {"expert_count", 'u', 5, NULL},
+              {"expert_used_count", 'u', 2, NULL},
+              {"expert_feed_forward_length", 'u', I, NULL},
+              {"expert_shared_count", 'u', 2, NULL},
+              {"leading_dense_block_count", 'u', 0, NULL},
+              {"expert_weights_norm", 'b', 0, NULL}},
+     LLAMA_NORMS,
+     .rotary = 8,
+     .experts = 5,
+     .chosen = 2,
+     .sigmoid = true,
+     .routed_scale = 1,
+     .theta = 10000},
 };
 enum { FAMILIES = COUNT_OF(families) };
 
@@ -488,6 +571,14 @@ static void add_experts(const family *f, ck_model *m, int l)
     char name[64], whole[96];
     int e, which;
     static const char *const biases[] = {"ffn_gate_exps.bias", "ffn_up_exps.bias", "ffn_down_exps.bias"};
+    if (f->together) {
+        add(m, f->experts, H, "block_sparse_moe.router.layer.weight", "ffn_gate_inp.weight", l);
+        add(m, f->experts * 2 * I, H, "block_sparse_moe.input_linear.weight", "ffn_gate_exps.weight", l);
+        m->tensors[m->count - 1].experts = f->experts;
+        add(m, f->experts * H, I, "block_sparse_moe.output_linear.weight", "ffn_down_exps.weight", l);
+        m->tensors[m->count - 1].experts = f->experts;
+        return;
+    }
     add(m, f->experts, H,
         f->mixtral ? "block_sparse_moe.gate.weight"
         : f->oss   ? "mlp.router.weight"
@@ -510,6 +601,12 @@ static void add_experts(const family *f, ck_model *m, int l)
         add(m, f->experts, 0, "mlp.router.bias", "ffn_gate_inp.bias", l);
         add(m, H, 0, "self_attn.o_proj.bias", "attn_output.bias", l);
         add(m, Q, 0, "self_attn.sinks", "attn_sinks.weight", l);
+    }
+    if (f->sigmoid) {
+        add(m, f->experts, 0, "mlp.gate.e_score_correction_bias", "exp_probs_b.bias", l);
+        add(m, 2 * I, H, "mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight", l);
+        add(m, 2 * I, H, "mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight", l);
+        add(m, H, 2 * I, "mlp.shared_experts.down_proj.weight", "ffn_down_shexp.weight", l);
     }
     if (!f->shared)
         return;
@@ -541,7 +638,7 @@ static void make_tensors(const family *f, ck_model *m)
     for (l = 0; l < LAYERS; l++) {
         add_norm(f, m, H, f->before_attention, "attn_norm", l);
         add_norm(f, m, H, f->behind_attention, "post_attention_norm", l);
-        add_norm(f, m, H, f->before_mlp, f->oss ? "post_attention_norm" : "ffn_norm", l);
+        add_norm(f, m, H, f->before_mlp, f->oss || f->sigmoid ? "post_attention_norm" : "ffn_norm", l);
         add_norm(f, m, H, f->behind_mlp, "post_ffw_norm", l);
         if (f->per_head) {
             add_head_norms(m, Q, f->q_norm, "attn_q_norm.weight", l);
@@ -575,7 +672,7 @@ static void make_tensors(const family *f, ck_model *m)
             add(m, k, 0, "self_attn.v_proj.bias", "attn_v.bias", l);
         }
         add(m, H, q, f->grouped ? "attention.wo.weight" : "self_attn.o_proj.weight", "attn_output.weight", l);
-        if (f->experts) {
+        if (f->experts && l >= f->dense_layers) {
             add_experts(f, m, l);
             continue;
         }
@@ -587,6 +684,8 @@ static void make_tensors(const family *f, ck_model *m)
         }
         add(m, H, I, f->grouped ? "feed_forward.w2.weight" : "mlp.down_proj.weight", "ffn_down.weight", l);
     }
+    if (f->more_layers)
+        add_norm(f, m, H, "enorm", "nextn.enorm", LAYERS);
 }
 
 /* --- the forward, in double --------------------------------------------------------------------------------------- */
@@ -742,70 +841,128 @@ static void attention(const family *f, const ck_model *m, int l, const double *h
 /*  The limit of gpt-oss, of the file written last: GGUF files have the published one. */
 static double oss_limit;
 
-/*  A gated MLP of three weights. expert: with its biases, as gpt-oss has it; or -1. */
-static void gated(const ck_model *m, int l, const char *const names[3], int expert, const double *h, double *out)
+/*  A gated MLP of three weights, with n inner elements. biases: with the gate of gpt-oss; or NULL. */
+static void gated(const double *const weights[3], const double *const biases[3], int n, const double *h, double *out)
 {
-    double inner[2 * I];
-    const double *bias[3] = {NULL, NULL, NULL};
-    int i, which;
-    for (which = 0; which < 3 && expert >= 0; which++) {
-        char name[64];
+    double inner[4 * I];
+    int i;
+    ck_linear(inner, weights[0], biases ? biases[0] : NULL, h, n, H);
+    ck_linear(inner + n, weights[1], biases ? biases[1] : NULL, h, n, H);
+    for (i = 0; i < n; i++) {
+        const double gate = fmin(inner[i], oss_limit), up = fmax(fmin(inner[n + i], oss_limit), -oss_limit);
+        inner[i] = biases ? (up + 1) * gate / (1 + exp(-1.702 * gate)) : inner[i] / (1 + exp(-inner[i])) * inner[n + i];
+    }
+    ck_linear(out, weights[2], biases ? biases[2] : NULL, inner, H, n);
+}
+
+/*  The biases of an expert of gpt-oss. */
+static void expert_biases(const ck_model *m, int l, int expert, const double *biases[3])
+{
+    char name[64];
+    int which;
+    for (which = 0; which < 3; which++) {
         snprintf(name, sizeof name, "mlp.experts.bias%d", which);
-        bias[which] = of_layer(m, l, name, "") + expert * (which == 2 ? H : I);
+        biases[which] = of_layer(m, l, name, "") + expert * (which == 2 ? H : I);
     }
-    ck_linear(inner, of_layer(m, l, names[0], ".weight"), bias[0], h, I, H);
-    ck_linear(inner + I, of_layer(m, l, names[1], ".weight"), bias[1], h, I, H);
-    for (i = 0; i < I; i++) {
-        const double gate = fmin(inner[i], oss_limit), up = fmax(fmin(inner[I + i], oss_limit), -oss_limit);
-        inner[i] =
-            expert >= 0 ? (up + 1) * gate / (1 + exp(-1.702 * gate)) : inner[i] / (1 + exp(-inner[i])) * inner[I + i];
+}
+
+/*  The weights of an expert: gate, up, down. */
+static void expert_weights(const family *f, const ck_model *m, int l, int expert, const double *weights[3])
+{
+    char name[64];
+    int which;
+    for (which = 0; which < 3 && !f->together; which++) {
+        expert_name(f, expert, which, name);
+        weights[which] = of_layer(m, l, name, ".weight");
     }
-    ck_linear(out, of_layer(m, l, names[2], ".weight"), bias[2], inner, H, I);
+    if (!f->together)
+        return;
+    weights[0] = of_layer(m, l, "block_sparse_moe.input_linear", ".weight") + expert * 2 * I * H;
+    weights[1] = weights[0] + I * H;
+    weights[2] = of_layer(m, l, "block_sparse_moe.output_linear", ".weight") + expert * H * I;
+}
+
+/*  Leaves only the groups whose two largest numbers have the largest sums. */
+static void leave_groups(const family *f, double *choice)
+{
+    const int size = f->groups ? f->experts / f->groups : 0;
+    double sums[8];
+    int g, i, k, above;
+    for (g = 0; g < f->groups; g++) {
+        sums[g] = -1e300;
+        for (i = 0; i < size; i++)
+            for (k = 0; k < i; k++)
+                sums[g] = fmax(sums[g], choice[g * size + i] + choice[g * size + k]);
+    }
+    for (g = 0; g < f->groups; g++) {
+        for (above = 0, k = 0; k < f->groups; k++)
+            above += sums[k] > sums[g];
+        for (i = 0; above >= f->used_groups && i < size; i++)
+            choice[g * size + i] = -1e300;
+    }
 }
 
 /*  A mixture of experts (Shazeer et al. 2017), as transformers has it. */
 static void mixture(const family *f, const ck_model *m, int l, const double *h, double *out)
 {
-    double logits[8], y[H], all = 0, chosen = 0, most = -1e300;
+    double logits[8], choice[8], shares[8], y[H], all = 0, chosen = 0, most = -1e300;
     bool taken[8] = {false};
+    const double *weights[3], *biases[3], *bias = of_layer(m, l, "mlp.gate.e_score_correction_bias", "");
     int e, i, slot, best[8];
-    char name[64], up[64], down[64];
-    const char *const names[] = {name, up, down};
-    static const char *const shared[] = {"mlp.shared_expert.gate_proj", "mlp.shared_expert.up_proj",
-                                         "mlp.shared_expert.down_proj"};
     ck_linear(logits,
               of_layer(m, l,
-                       f->mixtral ? "block_sparse_moe.gate"
-                       : f->oss   ? "mlp.router"
-                                  : "mlp.gate",
+                       f->together  ? "block_sparse_moe.router.layer"
+                       : f->oss     ? "mlp.router"
+                       : f->mixtral ? "block_sparse_moe.gate"
+                                    : "mlp.gate",
                        ".weight"),
               of_layer(m, l, "mlp.router", ".bias"), h, f->experts, H);
     for (e = 0; e < f->experts; e++)
         most = logits[e] > most ? logits[e] : most;
     for (e = 0; e < f->experts; e++)
         all += exp(logits[e] - most);
+    for (e = 0; e < f->experts; e++)
+        choice[e] = f->sigmoid ? 1 / (1 + exp(-logits[e])) + bias[e] : logits[e];
+    leave_groups(f, choice);
     for (slot = 0; slot < f->chosen; slot++) {
         best[slot] = -1;
         for (e = 0; e < f->experts; e++)
-            if (!taken[e] && (best[slot] < 0 || logits[e] > logits[best[slot]]))
+            if (!taken[e] && (best[slot] < 0 || choice[e] > choice[best[slot]]))
                 best[slot] = e;
         taken[best[slot]] = true;
-        chosen += exp(logits[best[slot]] - most);
+        e = best[slot];
+        shares[slot] = f->sigmoid ? 1 / (1 + exp(-logits[e])) : exp(logits[e] - most);
+        chosen += shares[slot];
     }
     memset(out, 0, H * sizeof *out);
     for (slot = 0; slot < f->chosen; slot++) {
-        const double share = exp(logits[best[slot]] - most) / (f->normalised ? chosen : all);
-        expert_name(f, best[slot], 0, name);
-        expert_name(f, best[slot], 1, up);
-        expert_name(f, best[slot], 2, down);
-        gated(m, l, names, f->oss ? best[slot] : -1, h, y);
+        const double share = shares[slot] /
+                             (f->normalised ? chosen
+                              : f->sigmoid  ? 1
+                                            : all) *
+                             (f->sigmoid ? f->routed_scale : 1);
+        expert_weights(f, m, l, best[slot], weights);
+        if (f->oss)
+            expert_biases(m, l, best[slot], biases);
+        gated(weights, f->oss ? biases : NULL, I, h, y);
         for (i = 0; i < H; i++)
             out[i] += share * y[i];
+    }
+    if (f->sigmoid) {
+        weights[0] = of_layer(m, l, "mlp.shared_experts.gate_proj", ".weight");
+        weights[1] = of_layer(m, l, "mlp.shared_experts.up_proj", ".weight");
+        weights[2] = of_layer(m, l, "mlp.shared_experts.down_proj", ".weight");
+        gated(weights, NULL, 2 * I, h, y);
+        for (i = 0; i < H; i++)
+            out[i] += y[i];
     }
     if (!f->shared)
         return;
     ck_linear(&all, of_layer(m, l, "mlp.shared_expert_gate", ".weight"), NULL, h, 1, H);
-    gated(m, l, shared, -1, h, y);
+    weights[0] = of_layer(m, l, "mlp.shared_expert.gate_proj", ".weight");
+    weights[1] = of_layer(m, l, "mlp.shared_expert.up_proj", ".weight");
+    weights[2] = of_layer(m, l, "mlp.shared_expert.down_proj", ".weight");
+    gated(weights, NULL, I, h, y);
     for (i = 0; i < H; i++)
         out[i] += y[i] / (1 + exp(-all));
 }
@@ -814,7 +971,7 @@ static void mlp(const family *f, const ck_model *m, int l, const double *h, doub
 {
     double gate[2 * I];
     int i;
-    if (f->experts) {
+    if (f->experts && l >= f->dense_layers) {
         mixture(f, m, l, h, out);
         return;
     }
@@ -1076,6 +1233,23 @@ static void write_folder(const family *f, const ck_model *m)
         ck_write_safetensors(m, path, IGNIS_F32, 0, 1);
 }
 
+/*  As put_experts, of a tensor that a folder has for all experts. half: 0 or 1, the first or the second half of each
+    expert's rows; -1: all of them. */
+static void put_halves(ck_bytes *head, ck_bytes *data, const family *f, const ck_tensor *t, const char *name, int half)
+{
+    const int halves = half < 0 ? 1 : 2, rows = t->rows / t->experts / halves;
+    ck_model of;
+    int e;
+    for (e = 0; e < t->experts; e++) {
+        ck_tensor *to = &of.tensors[e];
+        *to = *t;
+        to->rows = rows;
+        to->v = t->v + (int64_t)(e * halves + (half > 0)) * rows * t->columns;
+        snprintf(to->gguf, sizeof to->gguf, "%s", name);
+    }
+    put_experts(head, data, f, &of, 0);
+}
+
 static void write_gguf_file(const family *f, const ck_model *m, const char *path)
 {
     static const char *const parts[] = {"attn_q.weight", "attn_k.weight", "attn_v.weight"};
@@ -1131,6 +1305,18 @@ static void write_gguf_file(const family *f, const ck_model *m, const char *path
             tensors++;
             continue;
         }
+        if (t->experts && strstr(t->gguf, "_gate_")) {
+            snprintf(name, sizeof name, "%.*sffn_up_exps.weight", (int)(strstr(t->gguf, "ffn_") - t->gguf), t->gguf);
+            put_halves(&list, &data, f, t, t->gguf, 0);
+            put_halves(&list, &data, f, t, name, 1);
+            tensors += 2;
+            continue;
+        }
+        if (t->experts) {
+            put_halves(&list, &data, f, t, t->gguf, -1);
+            tensors++;
+            continue;
+        }
         if (strstr(t->gguf, "_exps.weight")) { /* the tensors of all experts follow each other */
             put_experts(&list, &data, f, m, i);
             i += f->experts - 1;
@@ -1153,7 +1339,7 @@ static void write_gguf_file(const family *f, const ck_model *m, const char *path
         keys++;
     ck_put(&head, "GGUF", 4), ck_u32(&head, 3), ck_u64(&head, tensors), ck_u64(&head, keys);
     ck_text(&head, "general.architecture"), ck_u32(&head, 8), ck_text(&head, f->architecture);
-    ck_key_u32(&head, f->architecture, "block_count", LAYERS);
+    ck_key_u32(&head, f->architecture, "block_count", LAYERS + f->more_layers);
     ck_key_u32(&head, f->architecture, "embedding_length", H);
     ck_key_u32(&head, f->architecture, "feed_forward_length", I);
     ck_key_u32(&head, f->architecture, "context_length", CONTEXT);
@@ -1280,6 +1466,11 @@ static void check_tensors(const family *f, const ck_model *m, ignis_model model)
         int64_t count = (int64_t)t->rows * (t->columns ? t->columns : 1), k, wrong = 0;
         double *got = (double *)calloc((size_t)count, sizeof *got);
         ignis_scope scope = ignis_scope_begin();
+        if (strstr(t->name, "enorm")) { /* of a layer that Ignis does not use */
+            CHECK_OK(ignis_scope_end(scope));
+            free(got);
+            continue;
+        }
         CHECK_OK(ignis_tensor_to_host(ignis_model_tensor(model, t->name), got, IGNIS_F64, count));
         for (k = 0; k < count; k++)
             wrong += got[k] != t->v[k];
@@ -1359,7 +1550,8 @@ TEST(gguf_files_agree_with_a_forward_in_double)
 
 TEST(tensor_cores_agree_with_a_forward_in_double)
 {
-    static const char *const names[] = {"mistral", "gemma2", "gemma3_text", "olmo2", "cohere2", "qwen3_moe", "gpt_oss"};
+    static const char *const names[] = {"mistral",   "gemma2",     "gemma3_text", "olmo2",  "cohere2",
+                                        "qwen3_moe", "granitemoe", "glm4_moe",    "gpt_oss"};
     int i, k;
     SETUP(NULL);
     for (i = 0; i < FAMILIES; i++) {
@@ -1390,15 +1582,16 @@ static const family *family_of(const char *name)
 /*  Experts that a GGUF file has quantised stay so on the device; gate and up may have different types. */
 TEST(quantised_experts_agree_with_a_forward_in_double)
 {
-    static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_BF16};
+    static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_BF16, IGNIS_BF16};
+    static const char *const names[] = {"qwen3_moe", "granitemoe", "glm4_moe"};
     ignis_model_info info;
     ignis_model_desc desc;
     int i;
     SETUP(NULL);
     memset(&desc, 0, sizeof desc);
     desc.path = test_path("m.gguf");
-    for (i = 0; i < 2; i++) {
-        const family *f = family_of("qwen3_moe");
+    for (i = 0; i < 3; i++) {
+        const family *f = family_of(names[i]);
         ck_model m;
         ignis_model model;
         expert_types[0] = IGNIS__GGUF_Q8_0, expert_types[1] = i ? IGNIS__GGUF_Q8_0 : IGNIS__GGUF_Q4_0;
@@ -1407,7 +1600,7 @@ TEST(quantised_experts_agree_with_a_forward_in_double)
         write_gguf_file(f, &m, test_path("m.gguf"));
         desc.dtype = dtypes[i];
         CHECK_OK(ignis_model_inspect(&desc, &info));
-        CHECK_INT(info.quantised, (int64_t)LAYERS * 2 * f->experts * I * H);
+        CHECK_INT(info.quantised, (int64_t)(LAYERS - f->dense_layers) * 2 * f->experts * I * H);
         model = open_model(test_path("m.gguf"), dtypes[i]);
         if (i == 0)
             check_whole(f, &m, model, 1e-5);
@@ -1515,6 +1708,19 @@ TEST(numbers_of_rotations_and_shares_are_checked)
         {"olmoe", "\"num_experts\": 6, \"num_experts_per_tok\": 7", "a token has 7 of 6 experts"},
         {"olmoe", "\"num_experts\": 6", "has no num_experts_per_tok"},
         {"gpt_oss", "\"num_local_experts\": 4, \"num_experts_per_tok\": 2", "has no sliding_window"},
+        {"glm4_moe", GLM4_MOE("7", "3", "2", "1"), "7 experts are in 3 groups, and a token has 3 experts of 2 groups"},
+        {"glm4_moe", GLM4_MOE("6", "3", "4", "1"), "6 experts are in 3 groups, and a token has 3 experts of 4 groups"},
+        {"glm4_moe", GLM4_MOE("6", "3", "1", "1"), "6 experts are in 3 groups, and a token has 3 experts of 1 groups"},
+        {"glm4_moe", GLM4_MOE("3", "2", "2", "1"), "3 experts are in 3 groups, and a token has 2 experts of 2 groups"},
+        {"glm4_moe", GLM4_MOE("6", "3", "2", "5"), "of 4 layers, 5 have no experts, and 0 are after the others"},
+        {"glm4_moe", GLM4_MOE("6", "3", "2", "0.5"), "of 4 layers, 0.5 have no experts"},
+        {"glm4_moe", GLM4_MOE("6", "3", "2", "0"), "has no tensor 'model.layers.0.mlp.gate.weight'"},
+        {"granitemoe", "\"num_local_experts\": 4, \"num_experts_per_tok\": 2, " GRANITE_SCALES,
+         "is [5, 32]; its description makes it [4, 32]"},
+        {"granitemoe", "\"num_local_experts\": 0, \"num_experts_per_tok\": 2, " GRANITE_SCALES,
+         "has num_local_experts 0; a whole number from 1"},
+        {"granitemoe", "\"num_local_experts\": 5, \"num_experts_per_tok\": 6, " GRANITE_SCALES,
+         "a token has 6 of 5 experts"},
         {"mixtral", "\"num_local_experts\": 1000, \"num_experts_per_tok\": 2",
          "4 layers of 1000 experts, but there are"},
         {"mixtral", "\"num_local_experts\": 5, \"num_experts_per_tok\": 2", "is [4, 32]; its description"},
