@@ -224,7 +224,7 @@ static void find_weights(ignis_model_family family, bool gguf)
     weights[gguf][family].count = 0;
     for (i = 0; i < count; i++) {
         zeros *t = &weights[gguf][family].tensors[weights[gguf][family].count];
-        if (!gguf && parts[i].row->how & IGNIS__MODEL_SECOND_HALF) /* of the tensor before it */
+        if (!gguf && parts[i].row->how & (IGNIS__MODEL_SECOND_HALF | IGNIS__MODEL_ODD)) /* of the tensor before it */
             continue;
         weights[gguf][family].count++;
         snprintf(t->name, sizeof t->name, "%s",

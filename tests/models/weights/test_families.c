@@ -62,7 +62,7 @@ typedef struct family {
 
 #define GLM4_MOE(experts, chosen, used, dense)                                                         \
     "\"n_routed_experts\": " experts ", \"num_experts_per_tok\": " chosen ", \"topk_group\": " used    \
-    ", \"first_k_dense_replace\": " dense ", \"n_shared_experts\": 2, \"moe_intermediate_size\": 48, " \
+    ", \"first_k_dense_replace\": " dense ", \"n_shared_experts\": 2, \"moe_intermediate_size\": 64, " \
     "\"n_group\": 3, \"routed_scaling_factor\": 2.5, \"norm_topk_prob\": true"
 
 static const family families[] = {
@@ -476,7 +476,7 @@ static const family families[] = {
     {.model_type = "glm4_moe", /* without norms of heads, groups, and shares that add up to 1 */
      .architecture = "glm4moe",
      .json = "\"n_routed_experts\": 5, \"num_experts_per_tok\": 2, \"n_shared_experts\": 2, "
-             "\"moe_intermediate_size\": 48, \"n_group\": 1, \"topk_group\": 1, \"first_k_dense_replace\": 0, "
+             "\"moe_intermediate_size\": 64, \"n_group\": 1, \"topk_group\": 1, \"first_k_dense_replace\": 0, "
              "\"norm_topk_prob\": false, \"partial_rotary_factor\": 0.5, \"use_qk_norm\": false",
      .keys = {ROTARY(8),
               {"expert_count", 'u', 5, NULL},
