@@ -145,7 +145,7 @@ static void write_gguf(ignis_model_family family)
         put_key(&file, &description.entries[i], ignis__families[family].architecture);
     for (i = 0; i < weights[1][family].count; i++) {
         const zeros *t = &weights[1][family].tensors[i];
-        ck_text(&file, t->name), ck_u32(&file, t->experts ? 3 : t->columns ? 2 : 1);
+        ck_text(&file, t->name), ck_u32(&file, (t->columns ? 2 : 1) + (t->experts ? 1 : 0));
         if (t->columns)
             ck_u64(&file, (uint64_t)t->columns);
         ck_u64(&file, (uint64_t)(t->experts ? t->rows / t->experts : t->rows));
@@ -348,6 +348,8 @@ int main(int argc, char **argv)
             const ignis__family *table = &ignis__families[family];
             if (gguf && (!table->architecture || strcmp(table->model_type, "mixtral") == 0))
                 continue; /* Mixtral's architecture is that of Llama */
+            if (!gguf && family == IGNIS_MODEL_GPT_OSS)
+                continue; /* its experts are MXFP4 there */
             make_description((ignis_model_family)family, gguf);
             find_weights((ignis_model_family)family, gguf);
             if (gguf)
