@@ -1399,7 +1399,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xb5cdb7d65ffc85c7ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xb49576118eefd307ULL /* of them all */
 
 static const char ignis__text_attention_paged_cu_0[] =
     "\n\n\n\n\n\n\n"
@@ -6694,7 +6694,8 @@ static const char ignis__text_lora_cu_0[] =
     "typedef ignis_wide<T> W, Wide;\n"
     "#include \"shared/models/lora.h\"\n\n"
     "constexpr int TILE = 8;\n"
-    "constexpr int SHRINK_THREADS = 128, EXPAND_THREADS = 256, PAIRS = IGNIS__LORA_PAIRS;\n\n"
+    "constexpr int SHRINK_THREADS = IGNIS__LORA_SHRINK_THREADS, EXPAND_THREADS = IGNIS__LORA_EXPAND_THREADS,\n"
+    "PAIRS = IGNIS__LORA_PAIRS;\n\n"
     "__device__ inline float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }\n"
     "__device__ inline double multiply_add(double a, double b, double c) { return fma(a, b, c); }\n\n\n"
     "__device__ inline const ignis__lora_pair *pair_of(const ignis__lora_step &p, int row, int number)\n"
@@ -6799,10 +6800,10 @@ static const char ignis__text_lora_cu_0[] =
     "for (int i = 0; i < pack; i++)\n"
     "sum[c] = multiply_add(of_row[i], W(ignis_wide_at(own, i)), sum[c]);\n"
     "}\n"
-    "}\n"
-    "}\n\n\n"
-    "template <int N, typename B>\n";
+    "}\n";
 static const char ignis__text_lora_cu_1[] =
+    "}\n\n\n"
+    "template <int N, typename B>\n"
     "__device__ inline void expand(const ignis__lora_step &p, const B *b, int row, int number, long long column, int rank)\n"
     "{\n"
     "constexpr int size = sizeof(B) > sizeof(W) ? sizeof(B) : sizeof(W);\n"
@@ -7082,7 +7083,9 @@ static const char ignis__text_shared_models_lora_h_0[] =
     "#pragma once\n\n\n\n"
     "enum {\n"
     "IGNIS__LORA_PAIRS = 3,\n"
-    "IGNIS__LORA_SEQUENCE_RANK = 512\n"
+    "IGNIS__LORA_SEQUENCE_RANK = 512,\n"
+    "IGNIS__LORA_SHRINK_THREADS = 128,\n"
+    "IGNIS__LORA_EXPAND_THREADS = 256\n"
     "};\n\n\n"
     "enum { IGNIS__LORA_QKV, IGNIS__LORA_O, IGNIS__LORA_UP, IGNIS__LORA_DOWN, IGNIS__LORA_PRODUCTS };\n\n\n"
     "typedef struct ignis__lora_pair {\n"
@@ -8020,7 +8023,7 @@ static const ignis__source ignis__source_generate_step_cu = {
 static const ignis__source *const ignis__includes_shared_models_lora_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_lora_h = {
-    "shared/models/lora.h", 0xfe318eddc7348f40ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 30};
+    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 30};
 
 static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8030,7 +8033,7 @@ static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_shared_models_lora_h,
     NULL};
 static const ignis__source ignis__source_lora_cu = {
-    "lora.cu", 0xaeae93deaa0db0ddULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 23};
+    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 23};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -30623,8 +30626,10 @@ IGNIS__ASSERT_SIZE(ignis__decode_step, 328);
     sums. */
 
 enum {
-    IGNIS__LORA_PAIRS = 3,          /* pairs of A and B of a product, at most: those of q, k and v */
-    IGNIS__LORA_SEQUENCE_RANK = 512 /* of adapters that sequences are computed with, at most */
+    IGNIS__LORA_PAIRS = 3,            /* pairs of A and B of a product, at most: those of q, k and v */
+    IGNIS__LORA_SEQUENCE_RANK = 512,  /* of adapters that sequences are computed with, at most */
+    IGNIS__LORA_SHRINK_THREADS = 128, /* of a block of ignis_lora_shrink */
+    IGNIS__LORA_EXPAND_THREADS = 256  /* of a block of ignis_lora_expand; each has a column */
 };
 
 /*  The products of a layer. Tables of adapters have IGNIS__LORA_PAIRS pairs for each of them, layer by layer. */
@@ -33470,7 +33475,7 @@ IGNIS__PRIVATE ignis__decode_step_arrays ignis__engine_layer_arrays(const ignis_
 IGNIS__PRIVATE void ignis__lora_launch(ignis__op *op, const ignis__engine *engine, int count, int product,
                                        ignis__array *x, ignis__array *out)
 {
-    enum { AT_A_TIME = 16, SHRINK_THREADS = 128, EXPAND_THREADS = 256 }; /* the kernels have the same numbers */
+    enum { AT_A_TIME = 16 }; /* blocks of a row */
     const ignis__model *model = engine->model;
     const bool shared = model->shared_inner && product / IGNIS__LORA_PRODUCTS >= model->dense_layers;
     const int64_t inner = shared ? model->shared_inner : model->inner;
@@ -33490,11 +33495,14 @@ IGNIS__PRIVATE void ignis__lora_launch(ignis__op *op, const ignis__engine *engin
     p.n = n[product % IGNIS__LORA_PRODUCTS];
     p.count = count;
     p.product = product;
-    ignis__op_launch(op, IGNIS__BUILTIN(LORA_SHRINK), model->dtype, NULL,
-                     ignis__launch_grid(AT_A_TIME, pairs[product % IGNIS__LORA_PRODUCTS], count, SHRINK_THREADS, 1, 0),
-                     params);
+    ignis__op_launch(
+        op, IGNIS__BUILTIN(LORA_SHRINK), model->dtype, NULL,
+        ignis__launch_grid(AT_A_TIME, pairs[product % IGNIS__LORA_PRODUCTS], count, IGNIS__LORA_SHRINK_THREADS, 1, 0),
+        params);
     ignis__op_launch(op, IGNIS__BUILTIN(LORA_EXPAND), model->dtype, NULL,
-                     ignis__launch_grid(ignis__ceil_div(p.n, EXPAND_THREADS), count, 1, EXPAND_THREADS, 1, 0), params);
+                     ignis__launch_grid(ignis__ceil_div(p.n, IGNIS__LORA_EXPAND_THREADS), count, 1,
+                                        IGNIS__LORA_EXPAND_THREADS, 1, 0),
+                     params);
 }
 
 /*  Orders a step after earlier work on A and B of a sequence's adapters. */

@@ -15,7 +15,8 @@ typedef ignis_wide<T> W, Wide;
 #include "shared/models/lora.h"
 
 constexpr int TILE = 8; /* rows that read A and B once */
-constexpr int SHRINK_THREADS = 128, EXPAND_THREADS = 256, PAIRS = IGNIS__LORA_PAIRS;
+constexpr int SHRINK_THREADS = IGNIS__LORA_SHRINK_THREADS, EXPAND_THREADS = IGNIS__LORA_EXPAND_THREADS,
+              PAIRS = IGNIS__LORA_PAIRS;
 
 __device__ inline float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 __device__ inline double multiply_add(double a, double b, double c) { return fma(a, b, c); }

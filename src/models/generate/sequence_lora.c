@@ -12,7 +12,7 @@
 IGNIS__PRIVATE void ignis__lora_launch(ignis__op *op, const ignis__engine *engine, int count, int product,
                                        ignis__array *x, ignis__array *out)
 {
-    enum { AT_A_TIME = 16, SHRINK_THREADS = 128, EXPAND_THREADS = 256 }; /* the kernels have the same numbers */
+    enum { AT_A_TIME = 16 }; /* blocks of a row */
     const ignis__model *model = engine->model;
     const bool shared = model->shared_inner && product / IGNIS__LORA_PRODUCTS >= model->dense_layers;
     const int64_t inner = shared ? model->shared_inner : model->inner;
@@ -32,11 +32,14 @@ IGNIS__PRIVATE void ignis__lora_launch(ignis__op *op, const ignis__engine *engin
     p.n = n[product % IGNIS__LORA_PRODUCTS];
     p.count = count;
     p.product = product;
-    ignis__op_launch(op, IGNIS__BUILTIN(LORA_SHRINK), model->dtype, NULL,
-                     ignis__launch_grid(AT_A_TIME, pairs[product % IGNIS__LORA_PRODUCTS], count, SHRINK_THREADS, 1, 0),
-                     params);
+    ignis__op_launch(
+        op, IGNIS__BUILTIN(LORA_SHRINK), model->dtype, NULL,
+        ignis__launch_grid(AT_A_TIME, pairs[product % IGNIS__LORA_PRODUCTS], count, IGNIS__LORA_SHRINK_THREADS, 1, 0),
+        params);
     ignis__op_launch(op, IGNIS__BUILTIN(LORA_EXPAND), model->dtype, NULL,
-                     ignis__launch_grid(ignis__ceil_div(p.n, EXPAND_THREADS), count, 1, EXPAND_THREADS, 1, 0), params);
+                     ignis__launch_grid(ignis__ceil_div(p.n, IGNIS__LORA_EXPAND_THREADS), count, 1,
+                                        IGNIS__LORA_EXPAND_THREADS, 1, 0),
+                     params);
 }
 
 /*  Orders a step after earlier work on A and B of a sequence's adapters. */

@@ -3,8 +3,10 @@
     sums. */
 
 enum {
-    IGNIS__LORA_PAIRS = 3,          /* pairs of A and B of a product, at most: those of q, k and v */
-    IGNIS__LORA_SEQUENCE_RANK = 512 /* of adapters that sequences are computed with, at most */
+    IGNIS__LORA_PAIRS = 3,            /* pairs of A and B of a product, at most: those of q, k and v */
+    IGNIS__LORA_SEQUENCE_RANK = 512,  /* of adapters that sequences are computed with, at most */
+    IGNIS__LORA_SHRINK_THREADS = 128, /* of a block of ignis_lora_shrink */
+    IGNIS__LORA_EXPAND_THREADS = 256  /* of a block of ignis_lora_expand; each has a column */
 };
 
 /*  The products of a layer. Tables of adapters have IGNIS__LORA_PAIRS pairs for each of them, layer by layer. */
