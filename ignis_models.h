@@ -27841,8 +27841,17 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__packed_join(ignis__model_files *files)
     return count == 0 || ignis__model_sort_sources(files);
 }
 
+/*  Returns how many bytes of a region are read at once: all, with those between, if those are no more than its own. Else
+    its parts are read one by one, and it is their sum. */
+IGNIS__PRIVATE int64_t ignis__packed_span(const ignis__packed_region *region)
+{
+    if (region->count > 1 && region->step > 0 && region->step <= 2 * region->size)
+        return (region->count - 1) * region->step + region->size;
+    return region->count * region->size;
+}
+
 /*  Lists the bytes of the files from which rows from `first` on and columns `skip` to skip + columns are made: numbers,
-    scales, zeros, order. Only MXFP4 has rows apart. Returns their sum. */
+    scales, zeros, order. Only MXFP4 has rows apart. Returns how many bytes the buffer has that they are read into. */
 IGNIS__PRIVATE int64_t ignis__packed_regions(const ignis__packed *p, const ignis__packed_range *range,
                                              ignis__packed_region region[4])
 {
@@ -27881,7 +27890,7 @@ IGNIS__PRIVATE int64_t ignis__packed_regions(const ignis__packed *p, const ignis
 #undef IGNIS__REGION
     for (i = 0; i < 4; i++) {
         region[i].file = of[i]->file;
-        total += region[i].size * region[i].count;
+        total += ignis__packed_span(&region[i]);
     }
     return total;
 }
@@ -29269,6 +29278,25 @@ static bool ignis__model_fill_transposed(ignis__model_loading *loading, ignis__m
     return true;
 }
 
+/*  Reads a region's parts, one after the other. */
+static bool ignis__model_read_region(ignis__model_loading *loading, ignis__model_reader *reader,
+                                     const ignis__packed_region *region, unsigned char *to)
+{
+    const int64_t span = ignis__packed_span(region), size = region->size;
+    int64_t k;
+    if (region->count > 1 && span == (region->count - 1) * region->step + size) {
+        if (!ignis__model_read_at(loading, reader, region->file, region->begin, to, span))
+            return false;
+        for (k = 1; region->step != size && k < region->count; k++)
+            memmove(to + k * size, to + k * region->step, (size_t)size);
+        return true;
+    }
+    for (k = 0; k < region->count; k++)
+        if (!ignis__model_read_at(loading, reader, region->file, region->begin + k * region->step, to + k * size, size))
+            return false;
+    return true;
+}
+
 /*  Reads the tensors of a packed weight, and makes rows of them. */
 static bool ignis__model_fill_packed(ignis__model_loading *loading, ignis__model_reader *reader,
                                      const ignis__model_chunk *chunk)
@@ -29279,7 +29307,6 @@ static bool ignis__model_fill_packed(ignis__model_loading *loading, ignis__model
     ignis__packed_region region[4];
     unsigned char *to = reader->bytes;
     char why[200];
-    int64_t k;
     int i;
     range.first = ignis__model_file_row(part, chunk->first);
     range.rows = chunk->rows;
@@ -29287,11 +29314,9 @@ static bool ignis__model_fill_packed(ignis__model_loading *loading, ignis__model
     range.columns = part->columns;
     range.every = part->every;
     (void)ignis__packed_regions(packed, &range, region);
-    for (i = 0; i < 4; i++)
-        for (k = 0; k < region[i].count; k++, to += region[i].size)
-            if (!ignis__model_read_at(loading, reader, region[i].file, region[i].begin + k * region[i].step, to,
-                                      region[i].size))
-                return false;
+    for (i = 0; i < 4; to += region[i].size * region[i].count, i++)
+        if (!ignis__model_read_region(loading, reader, &region[i], to))
+            return false;
     return ignis__packed_rows(packed, reader->bytes, region, &range, reader->unpacked, why) ||
            ignis__model_read_fail(loading, IGNIS_DIAG_MODEL_CONFIG, part->from->file, "read", why);
 }

@@ -153,6 +153,25 @@ static bool ignis__model_fill_transposed(ignis__model_loading *loading, ignis__m
     return true;
 }
 
+/*  Reads a region's parts, one after the other. */
+static bool ignis__model_read_region(ignis__model_loading *loading, ignis__model_reader *reader,
+                                     const ignis__packed_region *region, unsigned char *to)
+{
+    const int64_t span = ignis__packed_span(region), size = region->size;
+    int64_t k;
+    if (region->count > 1 && span == (region->count - 1) * region->step + size) {
+        if (!ignis__model_read_at(loading, reader, region->file, region->begin, to, span))
+            return false;
+        for (k = 1; region->step != size && k < region->count; k++)
+            memmove(to + k * size, to + k * region->step, (size_t)size);
+        return true;
+    }
+    for (k = 0; k < region->count; k++)
+        if (!ignis__model_read_at(loading, reader, region->file, region->begin + k * region->step, to + k * size, size))
+            return false;
+    return true;
+}
+
 /*  Reads the tensors of a packed weight, and makes rows of them. */
 static bool ignis__model_fill_packed(ignis__model_loading *loading, ignis__model_reader *reader,
                                      const ignis__model_chunk *chunk)
@@ -163,7 +182,6 @@ static bool ignis__model_fill_packed(ignis__model_loading *loading, ignis__model
     ignis__packed_region region[4];
     unsigned char *to = reader->bytes;
     char why[200];
-    int64_t k;
     int i;
     range.first = ignis__model_file_row(part, chunk->first);
     range.rows = chunk->rows;
@@ -171,11 +189,9 @@ static bool ignis__model_fill_packed(ignis__model_loading *loading, ignis__model
     range.columns = part->columns;
     range.every = part->every;
     (void)ignis__packed_regions(packed, &range, region);
-    for (i = 0; i < 4; i++)
-        for (k = 0; k < region[i].count; k++, to += region[i].size)
-            if (!ignis__model_read_at(loading, reader, region[i].file, region[i].begin + k * region[i].step, to,
-                                      region[i].size))
-                return false;
+    for (i = 0; i < 4; to += region[i].size * region[i].count, i++)
+        if (!ignis__model_read_region(loading, reader, &region[i], to))
+            return false;
     return ignis__packed_rows(packed, reader->bytes, region, &range, reader->unpacked, why) ||
            ignis__model_read_fail(loading, IGNIS_DIAG_MODEL_CONFIG, part->from->file, "read", why);
 }

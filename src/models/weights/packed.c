@@ -285,8 +285,17 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__packed_join(ignis__model_files *files)
     return count == 0 || ignis__model_sort_sources(files);
 }
 
+/*  Returns how many bytes of a region are read at once: all, with those between, if those are no more than its own. Else
+    its parts are read one by one, and it is their sum. */
+IGNIS__PRIVATE int64_t ignis__packed_span(const ignis__packed_region *region)
+{
+    if (region->count > 1 && region->step > 0 && region->step <= 2 * region->size)
+        return (region->count - 1) * region->step + region->size;
+    return region->count * region->size;
+}
+
 /*  Lists the bytes of the files from which rows from `first` on and columns `skip` to skip + columns are made: numbers,
-    scales, zeros, order. Only MXFP4 has rows apart. Returns their sum. */
+    scales, zeros, order. Only MXFP4 has rows apart. Returns how many bytes the buffer has that they are read into. */
 IGNIS__PRIVATE int64_t ignis__packed_regions(const ignis__packed *p, const ignis__packed_range *range,
                                              ignis__packed_region region[4])
 {
@@ -325,7 +334,7 @@ IGNIS__PRIVATE int64_t ignis__packed_regions(const ignis__packed *p, const ignis
 #undef IGNIS__REGION
     for (i = 0; i < 4; i++) {
         region[i].file = of[i]->file;
-        total += region[i].size * region[i].count;
+        total += ignis__packed_span(&region[i]);
     }
     return total;
 }
