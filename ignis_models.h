@@ -21349,10 +21349,10 @@ IGNIS__PRIVATE bool ignis__string_set_is_empty(const ignis__string_set *set)
 
 IGNIS__PRIVATE const char ignis__regex_no_memory[] = "out of host memory";
 
-IGNIS__PRIVATE void ignis__regex_fail(ignis__regex *regex, const char *fault)
+IGNIS__PRIVATE void ignis__regex_fail(ignis__regex *regex, const char *reason)
 {
     if (!regex->fault)
-        regex->fault = fault;
+        regex->fault = reason;
 }
 
 IGNIS__PRIVATE int32_t ignis__regex_add(ignis__regex *regex, ignis__list *list, int32_t kind, int32_t a, int32_t b)
@@ -21858,7 +21858,7 @@ IGNIS__PRIVATE const char *ignis__string_set_of_pattern(ignis__string_set *set, 
 {
     ignis__regex *regex = (ignis__regex *)ignis__alloc(sizeof *regex);
     const ignis__regex_members *now;
-    const char *fault;
+    const char *reason;
     int32_t tree, match, i;
     int64_t k;
     bool matched;
@@ -21897,13 +21897,13 @@ IGNIS__PRIVATE const char *ignis__string_set_of_pattern(ignis__string_set *set, 
                 matched = true;
         ((ignis__string_set_state *)(void *)set->states.items)[i].ends = matched;
     }
-    fault = regex->fault;
+    reason = regex->fault;
     ignis__free(regex->tree.items), ignis__free(regex->nodes.items), ignis__free(regex->ranges.items);
     ignis__free(regex->sets.items), ignis__free(regex->members.items), ignis__free(regex->borders.items);
     ignis__free(regex->mark), ignis__free(regex->todo), ignis__free(regex);
-    if (fault)
+    if (reason)
         ignis__string_set_free(set);
-    return fault;
+    return reason;
 }
 
 /*  models/grammar/schema_text.c - the text of a JSON schema: members, strings, counts, references; literals of rules
@@ -22707,9 +22707,9 @@ static bool ignis__schema_add_pattern(ignis__schema *schema, const char *at, con
                                       ignis__string_set *set, bool begun)
 {
     ignis__string_set other;
-    const char *fault = ignis__string_set_of_pattern(&other, text, size);
-    if (fault) {
-        ignis__schema_fail_unsupported(schema, at, "this regular expression is not supported: %s", fault);
+    const char *reason = ignis__string_set_of_pattern(&other, text, size);
+    if (reason) {
+        ignis__schema_fail_unsupported(schema, at, "this regular expression is not supported: %s", reason);
         return false;
     }
     if (begun && !ignis__string_set_intersect(set, &other))

@@ -8,10 +8,10 @@
 
 IGNIS__PRIVATE const char ignis__regex_no_memory[] = "out of host memory";
 
-IGNIS__PRIVATE void ignis__regex_fail(ignis__regex *regex, const char *fault)
+IGNIS__PRIVATE void ignis__regex_fail(ignis__regex *regex, const char *reason)
 {
     if (!regex->fault)
-        regex->fault = fault;
+        regex->fault = reason;
 }
 
 IGNIS__PRIVATE int32_t ignis__regex_add(ignis__regex *regex, ignis__list *list, int32_t kind, int32_t a, int32_t b)

@@ -199,7 +199,7 @@ IGNIS__PRIVATE const char *ignis__string_set_of_pattern(ignis__string_set *set, 
 {
     ignis__regex *regex = (ignis__regex *)ignis__alloc(sizeof *regex);
     const ignis__regex_members *now;
-    const char *fault;
+    const char *reason;
     int32_t tree, match, i;
     int64_t k;
     bool matched;
@@ -238,11 +238,11 @@ IGNIS__PRIVATE const char *ignis__string_set_of_pattern(ignis__string_set *set, 
                 matched = true;
         ((ignis__string_set_state *)(void *)set->states.items)[i].ends = matched;
     }
-    fault = regex->fault;
+    reason = regex->fault;
     ignis__free(regex->tree.items), ignis__free(regex->nodes.items), ignis__free(regex->ranges.items);
     ignis__free(regex->sets.items), ignis__free(regex->members.items), ignis__free(regex->borders.items);
     ignis__free(regex->mark), ignis__free(regex->todo), ignis__free(regex);
-    if (fault)
+    if (reason)
         ignis__string_set_free(set);
-    return fault;
+    return reason;
 }

@@ -314,7 +314,7 @@ IGNIS__PRIVATE bool ignis__string_set_is_empty(const ignis__string_set *set);
 
 /* regular_expression.c */
 extern const char ignis__regex_no_memory[19];
-IGNIS__PRIVATE void ignis__regex_fail(ignis__regex *regex, const char *fault);
+IGNIS__PRIVATE void ignis__regex_fail(ignis__regex *regex, const char *reason);
 IGNIS__PRIVATE int32_t ignis__regex_add(ignis__regex *regex, ignis__list *list, int32_t kind, int32_t a, int32_t b);
 IGNIS__PRIVATE int32_t ignis__regex_read_alternatives(ignis__regex *regex, int nested);
 

@@ -62,9 +62,9 @@ static bool ignis__schema_add_pattern(ignis__schema *schema, const char *at, con
                                       ignis__string_set *set, bool begun)
 {
     ignis__string_set other;
-    const char *fault = ignis__string_set_of_pattern(&other, text, size);
-    if (fault) {
-        ignis__schema_fail_unsupported(schema, at, "this regular expression is not supported: %s", fault);
+    const char *reason = ignis__string_set_of_pattern(&other, text, size);
+    if (reason) {
+        ignis__schema_fail_unsupported(schema, at, "this regular expression is not supported: %s", reason);
         return false;
     }
     if (begun && !ignis__string_set_intersect(set, &other))
