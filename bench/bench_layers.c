@@ -122,7 +122,7 @@ static const struct {
 /*  Forward and backward, for median_seconds. */
 static void run_both(const void *work)
 {
-    const call *c = (const call *)work;
+    const timed_call *c = (const timed_call *)work;
     ignis_tensor y = c->run(c->d);
     ignis_backward(y, ignis_tensor_data(c->d->gradient));
     ignis_tensor_set_grad(c->d->x, IGNIS_NO_ARRAY); /* the next one is not added to it */
@@ -141,7 +141,7 @@ static void measure(int i, bool simulator, double copy)
     ignis_tensor_desc desc;
     int pass;
     data d;
-    call c = {layers[i].run, &d};
+    timed_call c = {layers[i].run, &d};
     const repetition how = {ROUNDS, simulator ? 1 : 50, 0.01};
     for (pass = 0; pass < 2; pass++) {
         char name[64];
@@ -179,7 +179,7 @@ int main(int argc, char **argv)
     double copy;
     int64_t n;
     data d;
-    call c = {run_copy, &d};
+    timed_call c = {run_copy, &d};
     repetition how = {ROUNDS, 20, 0.01};
     int i;
     if (ignis_setup(NULL) != IGNIS_OK || ignis_device_query(0, &info) != IGNIS_OK)

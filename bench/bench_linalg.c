@@ -96,7 +96,7 @@ int main(int argc, char **argv)
         ignis_tensor x, product, eye;
         ignis_scope scope;
         data d;
-        call c = {cases[i].run, &d};
+        timed_call c = {cases[i].run, &d};
         repetition how = {simulated ? 1 : ROUNDS, 20, 0.002};
         if (argc > 1 && !strstr(cases[i].name, argv[1]))
             continue;

@@ -154,7 +154,7 @@ int main(int argc, char **argv)
     ignis_scope scope;
     double copy;
     data d;
-    call c = {run_copy, &d};
+    timed_call c = {run_copy, &d};
     repetition how = {ROUNDS, 20, 0.01};
     size_t i;
     if (ignis_setup(NULL) != IGNIS_OK || ignis_device_query(0, &info) != IGNIS_OK)

@@ -76,15 +76,15 @@ static inline double median_seconds(void (*run)(const void *work), const void *w
 }
 
 /*  A call of a benchmark, whose inputs are in its own struct data. */
-typedef struct call {
+typedef struct timed_call {
     ignis_tensor (*run)(const struct data *d);
     const struct data *d;
-} call;
+} timed_call;
 
 /*  For median_seconds. */
 static inline void run_call(const void *work)
 {
-    const call *c = (const call *)work;
+    const timed_call *c = (const timed_call *)work;
     (void)c->run(c->d);
 }
 
