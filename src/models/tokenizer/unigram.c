@@ -64,22 +64,24 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_unigram(ignis__tokenizer_
     ignis__trie_range *ranges = NULL;
     size_t nodes = 2;
     int32_t count = 0, id;
+    uint32_t size;
     int64_t i;
     double lowest = 0;
     bool any = false;
     for (id = 0; texts && id < tokenizer->info.tokens; id++) {
         if (!(tokenizer->flags[id] & IGNIS__TOKEN_MODEL))
             continue;
-        texts[count].text = tokenizer->bytes + tokenizer->begin[id];
-        texts[count].size = tokenizer->begin[id + 1] - tokenizer->begin[id];
-        texts[count].id = id;
-        if (texts[count].size > IGNIS__SCORED_LIMIT) {
+        size = tokenizer->begin[id + 1] - tokenizer->begin[id];
+        if (size > IGNIS__SCORED_LIMIT) {
             ignis__free(texts);
             return ignis__tokenizer_fault(load, IGNIS_DIAG_UNSUPPORTED,
                                           "token %d has %lld bytes; with scores at most %d are supported", (int)id,
-                                          (long long)texts[count].size, IGNIS__SCORED_LIMIT);
+                                          (long long)size, IGNIS__SCORED_LIMIT);
         }
-        nodes += texts[count++].size;
+        texts[count].text = tokenizer->bytes + tokenizer->begin[id];
+        texts[count].size = size;
+        texts[count++].id = id;
+        nodes += size;
     }
     if (texts)
         ranges = (ignis__trie_range *)ignis__alloc(nodes * sizeof *ranges);
