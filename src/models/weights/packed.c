@@ -285,8 +285,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__packed_join(ignis__model_files *files)
     return count == 0 || ignis__model_sort_sources(files);
 }
 
-/*  Returns how many bytes of a region are read at once: all, with those between, if those are no more than its own. Else
-    its parts are read one by one, and it is their sum. */
+/*  Returns how many bytes of a region are read at once: all, with those between, if those are no more than its own.
+    Else its parts are read one by one, and the result is their sum. */
 IGNIS__PRIVATE int64_t ignis__packed_span(const ignis__packed_region *region)
 {
     if (region->count > 1 && region->step > 0 && region->step <= 2 * region->size)
