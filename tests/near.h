@@ -46,4 +46,25 @@ static inline void check_each(int line, const char *what, ignis_dtype dtype, int
     }
 }
 
+/*  got[i] is wanted[i] within tolerance * the largest number that is wanted, which has to be above `least`. With
+    IGNIS_TEST_SHOW in the environment it prints how far off they are. */
+static inline void check_of_largest(int line, const char *of, const char *what, const float *got, const double *wanted,
+                                    int count, double tolerance, double least)
+{
+    double most = 0, worst = 0;
+    char text[200];
+    int i;
+    for (i = 0; i < count; i++) {
+        double off = fabs((double)got[i] - wanted[i]);
+        most = fabs(wanted[i]) > most ? fabs(wanted[i]) : most;
+        worst = !(off <= worst) ? off : worst;
+    }
+    if (getenv("IGNIS_TEST_SHOW"))
+        printf("%s, %s: off by %g of %g\n", of, what, worst, most);
+    if (worst <= tolerance * most && most > least)
+        return;
+    snprintf(text, sizeof text, "%s, %s: off by %g of %g", of, what, worst, most);
+    test__fail(__FILE__, line, text);
+}
+
 #endif /* NEAR_H */

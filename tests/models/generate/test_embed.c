@@ -9,6 +9,7 @@
 #include "ignis_models.h"
 
 #include "encoder.h"
+#include "near.h"
 
 enum { SEQ = 7, MOST = 12 };
 
@@ -162,20 +163,7 @@ static ignis_model open_model(const char *path, ignis_dtype dtype, ignis_weights
 static void compare(const encoder *e, const char *what, const float *got, const double *wanted, int count,
                     double tolerance)
 {
-    double most = 0, worst = 0;
-    char text[200];
-    int i;
-    for (i = 0; i < count; i++) {
-        double off = fabs((double)got[i] - wanted[i]);
-        most = fabs(wanted[i]) > most ? fabs(wanted[i]) : most;
-        worst = !(off <= worst) ? off : worst;
-    }
-    if (getenv("IGNIS_TEST_SHOW"))
-        printf("%s, %s: off by %g of %g\n", e->model_type, what, worst, most);
-    if (worst <= tolerance * most && most > 0.01)
-        return;
-    snprintf(text, sizeof text, "%s, %s: off by %g of %g", e->model_type, what, worst, most);
-    test__fail(__FILE__, __LINE__, text);
+    check_of_largest(__LINE__, e->model_type, what, got, wanted, count, tolerance, 0.01);
 }
 
 /*  Two texts of different lengths in one batch, the second one with types. */

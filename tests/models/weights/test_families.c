@@ -8,6 +8,7 @@
 #include "ignis_models.h"
 
 #include "checkpoint.h"
+#include "near.h"
 
 enum { H = 32, Q = 4, KV = 2, D = 16, I = 64, V = 61, LAYERS = 4, CONTEXT = 96, WINDOW = 5, LONG = 68, SEQ = 13 };
 
@@ -1386,20 +1387,7 @@ static ignis_model open_model(const char *path, ignis_dtype dtype)
 static void compare(const family *f, const char *what, const float *got, const double *wanted, int count,
                     double tolerance)
 {
-    double most = 0, worst = 0;
-    char text[200];
-    int i;
-    for (i = 0; i < count; i++) {
-        double off = fabs((double)got[i] - wanted[i]);
-        most = fabs(wanted[i]) > most ? fabs(wanted[i]) : most;
-        worst = !(off <= worst) ? off : worst;
-    }
-    if (getenv("IGNIS_TEST_SHOW"))
-        printf("%s, %s: off by %g of %g\n", f->model_type, what, worst, most);
-    if (worst <= tolerance * most && most > 0.05)
-        return;
-    snprintf(text, sizeof text, "%s, %s: off by %g of %g", f->model_type, what, worst, most);
-    test__fail(__FILE__, __LINE__, text);
+    check_of_largest(__LINE__, f->model_type, what, got, wanted, count, tolerance, 0.05);
 }
 
 static void ids_of(int32_t *ids, int count)
