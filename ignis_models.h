@@ -8877,7 +8877,7 @@ typedef enum ignis__metaspace {
 /*  A trie in arrays: the children of node n are those from first[n] to first[n + 1]. Node 0 is the root. */
 typedef struct ignis__trie {
     uint32_t *first;
-    int32_t *ids;         /* of the token that ends at a node; -1 if there is none */
+    int32_t *ids;         /* of the token that ends at a node, or -1 */
     unsigned char *bytes; /* of a node */
 } ignis__trie;
 
@@ -12974,7 +12974,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_unigram(ignis__tokenizer_
     return load->diagnostic == IGNIS_DIAG_NONE;
 }
 
-/*  Returns the child of a node for a byte; 0 if there is none. */
+/*  Returns the child of a node for a byte, or 0. */
 static uint32_t ignis__trie_child(const ignis__trie *trie, uint32_t node, unsigned char byte)
 {
     uint32_t low = trie->first[node], high = trie->first[node + 1];
@@ -20131,7 +20131,7 @@ enum {
     IGNIS__REGEX_BUCKETS = 1024
 };
 
-/*  A node of the tree, or a state with several next states: `a` and `b` are nodes, -1 if there is none. */
+/*  A node of the tree, or a state with several next states: `a` and `b` are nodes, or -1. */
 typedef struct ignis__regex_node {
     int32_t kind, a, b, least, most; /* most: below 0 without a limit */
     int32_t first, count;            /* ranges */
@@ -20147,7 +20147,7 @@ typedef struct ignis__regex_members {
 } ignis__regex_members;
 
 typedef struct ignis__regex {
-    const char *at, *end, *fault; /* fault: NULL if there is none */
+    const char *at, *end, *fault; /* fault: or NULL */
     ignis__list tree, nodes, ranges, sets, members, borders;
     int32_t *mark, *todo, generation, start, work;
     int32_t bucket[IGNIS__REGEX_BUCKETS];
@@ -22468,7 +22468,7 @@ IGNIS__PRIVATE bool ignis__number_range_has(const ignis__number_range *range, co
     return rest == 0 && number->fraction <= range->decimals;
 }
 
-/*  Numbers of one sign while their rules are written. low, high: bounds without their sign; NULL if there is none. */
+/*  Numbers of one sign while their rules are written. low, high: bounds without their sign, or NULL. */
 typedef struct ignis__number_writer {
     ignis__schema *schema;
     const ignis__schema_decimal *low, *high;
@@ -24191,6 +24191,10 @@ typedef struct ignis__json_must {
     double number;
     const char *texts[3];
 } ignis__json_must;
+#define IGNIS__MUST_BE(name, kind, number)       \
+    {                                            \
+        name, kind, number, { NULL, NULL, NULL } \
+    }
 
 /*  A tensor that changes nothing: its suffix, and its dimensions (-1: any). */
 typedef struct ignis__unused_tensor {
@@ -24199,7 +24203,7 @@ typedef struct ignis__unused_tensor {
 } ignis__unused_tensor;
 
 /*  A family: where its description and its weights are in the files, and the features of its layers. Its keys and
-    musts come before the common ones of families.c, and replace those of the same number or name. Lists of names
+    musts come before the common ones of family_keys.c, and replace those of the same number or name. Lists of names
     end with NULL, lists of rows with a row whose first pointer is NULL. */
 typedef struct ignis__family {
     const char *model_type, *architecture; /* of config.json, of GGUF files */
@@ -24281,13 +24285,10 @@ enum {
 IGNIS__PRIVATE ignis__pool ignis__models =
     IGNIS__POOL(ignis__model, IGNIS__KIND_MODEL, "model", IGNIS_DIAG_MODEL_FREED);
 
-/*  models/weights/families.c - the table of each family: its keys, its tensors, its features
+/*  models/weights/family_keys.c - the keys of config.json and of GGUF files that all families share
 
-    A family is data. A new family of known features is a list of rows and an entry of ignis__families. Whatever is
-    in no list here is refused by name: an entry that Ignis ignored could change what the model computes.
+    The lists of a family come before these lists, and replace their entries of the same number or name.
     May use: room.h. Locks: none. */
-
-/* --- keys that families share ------------------------------------------------------------------------------------- */
 
 IGNIS__PRIVATE const ignis__number_key ignis__common_keys[] = {
     {IGNIS__NUMBER_LAYERS, 'W', "num_hidden_layers", "block_count", 0, 65536},
@@ -24302,11 +24303,6 @@ IGNIS__PRIVATE const ignis__number_key ignis__common_keys[] = {
 };
 
 IGNIS__PRIVATE const int ignis__common_key_count = IGNIS__COUNT(ignis__common_keys);
-
-#define IGNIS__MUST_BE(name, kind, number)       \
-    {                                            \
-        name, kind, number, { NULL, NULL, NULL } \
-    }
 
 IGNIS__PRIVATE const ignis__json_must ignis__common_musts[] = {
     {"hidden_act", 't', 0, {"silu", "swish", NULL}},
@@ -24435,6 +24431,12 @@ IGNIS__PRIVATE const char *const ignis__rope_keys[] = {"full_attention",
                                                        "truncate",
                                                        "type",
                                                        NULL};
+
+/*  models/weights/families.c - the table of each family: its keys, its tensors, its features
+
+    A family is data. A new family of known features is a list of rows and an entry of ignis__families. Whatever is
+    in no list here is refused by name: an entry that Ignis ignored could change what the model computes.
+    May use: room.h; family_keys.c has the keys that families share. Locks: none. */
 
 /* --- tensors that families share ---------------------------------------------------------------------------------- */
 
@@ -25882,7 +25884,7 @@ IGNIS__PRIVATE bool ignis__model_read_source(const ignis__model_files *files, co
 /*  models/weights/config_check.c - reads the numbers of a description by the family's table; refuses other entries
 
     An entry that no table has is refused by its name and value, never ignored.
-    May use: families.c, config_json.c, >>gguf. Locks: none. */
+    May use: family_keys.c, families.c, config_json.c, >>gguf. Locks: none. */
 
 /*  Reads a number of the description, by its name in config.json, or after "ARCHITECTURE." in a GGUF file.
     BAD has been reported. */
@@ -35309,7 +35311,7 @@ enum { IGNIS__EMBED_TOKENS = 16384 }; /* of a pass, with unused places; a pass h
 /*  A text of a call. */
 typedef struct ignis__embed_text {
     int32_t *ids;
-    int count, second; /* second: where the second text of a pair begins; count if there is none */
+    int count, second; /* second: where the second text of a pair begins, else count */
     int index;         /* in the caller's list */
 } ignis__embed_text;
 

@@ -121,6 +121,7 @@ extern "C" {
 #include "models/grammar/json_schema.c"
 #include "models/weights/room.h"
 #include "models/weights/model.c"
+#include "models/weights/family_keys.c"
 #include "models/weights/families.c"
 #include "models/weights/config_json.c"
 #include "models/weights/checkpoint.c"

@@ -13,7 +13,7 @@ enum { IGNIS__EMBED_TOKENS = 16384 }; /* of a pass, with unused places; a pass h
 /*  A text of a call. */
 typedef struct ignis__embed_text {
     int32_t *ids;
-    int count, second; /* second: where the second text of a pair begins; count if there is none */
+    int count, second; /* second: where the second text of a pair begins, else count */
     int index;         /* in the caller's list */
 } ignis__embed_text;
 

@@ -147,7 +147,7 @@ enum {
     IGNIS__REGEX_BUCKETS = 1024
 };
 
-/*  A node of the tree, or a state with several next states: `a` and `b` are nodes, -1 if there is none. */
+/*  A node of the tree, or a state with several next states: `a` and `b` are nodes, or -1. */
 typedef struct ignis__regex_node {
     int32_t kind, a, b, least, most; /* most: below 0 without a limit */
     int32_t first, count;            /* ranges */
@@ -163,7 +163,7 @@ typedef struct ignis__regex_members {
 } ignis__regex_members;
 
 typedef struct ignis__regex {
-    const char *at, *end, *fault; /* fault: NULL if there is none */
+    const char *at, *end, *fault; /* fault: or NULL */
     ignis__list tree, nodes, ranges, sets, members, borders;
     int32_t *mark, *todo, generation, start, work;
     int32_t bucket[IGNIS__REGEX_BUCKETS];

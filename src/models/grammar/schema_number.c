@@ -181,7 +181,7 @@ IGNIS__PRIVATE bool ignis__number_range_has(const ignis__number_range *range, co
     return rest == 0 && number->fraction <= range->decimals;
 }
 
-/*  Numbers of one sign while their rules are written. low, high: bounds without their sign; NULL if there is none. */
+/*  Numbers of one sign while their rules are written. low, high: bounds without their sign, or NULL. */
 typedef struct ignis__number_writer {
     ignis__schema *schema;
     const ignis__schema_decimal *low, *high;

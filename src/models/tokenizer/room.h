@@ -190,7 +190,7 @@ typedef enum ignis__metaspace {
 /*  A trie in arrays: the children of node n are those from first[n] to first[n + 1]. Node 0 is the root. */
 typedef struct ignis__trie {
     uint32_t *first;
-    int32_t *ids;         /* of the token that ends at a node; -1 if there is none */
+    int32_t *ids;         /* of the token that ends at a node, or -1 */
     unsigned char *bytes; /* of a node */
 } ignis__trie;
 

@@ -112,7 +112,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_unigram(ignis__tokenizer_
     return load->diagnostic == IGNIS_DIAG_NONE;
 }
 
-/*  Returns the child of a node for a byte; 0 if there is none. */
+/*  Returns the child of a node for a byte, or 0. */
 static uint32_t ignis__trie_child(const ignis__trie *trie, uint32_t node, unsigned char byte)
 {
     uint32_t low = trie->first[node], high = trie->first[node + 1];

@@ -1,7 +1,7 @@
 /*  models/weights/config_check.c - reads the numbers of a description by the family's table; refuses other entries
 
     An entry that no table has is refused by its name and value, never ignored.
-    May use: families.c, config_json.c, >>gguf. Locks: none. */
+    May use: family_keys.c, families.c, config_json.c, >>gguf. Locks: none. */
 
 #include "room.h"
 

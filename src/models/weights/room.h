@@ -331,6 +331,10 @@ typedef struct ignis__json_must {
     double number;
     const char *texts[3];
 } ignis__json_must;
+#define IGNIS__MUST_BE(name, kind, number)       \
+    {                                            \
+        name, kind, number, { NULL, NULL, NULL } \
+    }
 
 /*  A tensor that changes nothing: its suffix, and its dimensions (-1: any). */
 typedef struct ignis__unused_tensor {
@@ -339,7 +343,7 @@ typedef struct ignis__unused_tensor {
 } ignis__unused_tensor;
 
 /*  A family: where its description and its weights are in the files, and the features of its layers. Its keys and
-    musts come before the common ones of families.c, and replace those of the same number or name. Lists of names
+    musts come before the common ones of family_keys.c, and replace those of the same number or name. Lists of names
     end with NULL, lists of rows with a row whose first pointer is NULL. */
 typedef struct ignis__family {
     const char *model_type, *architecture; /* of config.json, of GGUF files */
@@ -411,13 +415,15 @@ enum {
 /* model.c */
 extern ignis__pool ignis__models;
 
-/* families.c */
-extern const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT];
+/* family_keys.c */
 extern const ignis__number_key ignis__common_keys[];
 extern const int ignis__common_key_count;
 extern const ignis__json_must ignis__common_musts[];
 extern const char *const ignis__harmless_keys[];
 extern const char *const ignis__rope_keys[];
+
+/* families.c */
+extern const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT];
 
 /* config_json.c */
 IGNIS__PRIVATE void ignis__config_close(ignis__config *config);
