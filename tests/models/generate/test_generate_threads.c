@@ -151,7 +151,7 @@ static void let_go_of(kind of, uint64_t id)
         return;
     status = free_handle(of, id);
     if (of == LORA && status == IGNIS_ERROR_ARGUMENT) {
-        const uint64_t at = ignis__atomic_add(&shared.kept_count, 1);
+        const uint64_t at = ignis__atomic_add(&shared.kept_count, 1) - 1; /* it returns the new value */
         CHECK(at < KEPT);
         shared.kept[at % KEPT] = id;
         return;
