@@ -415,6 +415,7 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_COHERE,  /* Command-R */
     IGNIS_MODEL_COHERE2, /* Command R7B, Command A */
     IGNIS_MODEL_NEOX,    /* GPT-NeoX, Pythia */
+    IGNIS_MODEL_FALCON,  /* Falcon 7B, 11B, 40B and 180B; Falcon 3 is LLAMA */
     IGNIS_MODEL_QWEN3_MOE,
     IGNIS_MODEL_MIXTRAL, /* GGUF files of it say llama, and have experts */
     IGNIS_MODEL_OLMOE,
@@ -23936,7 +23937,8 @@ typedef struct ignis__model {
        same input; wide_norms: the norms of q and k are over all heads; head_layer_norms: they are layer norms, with
        weights of each head */
     bool gelu_gate, parallel_blocks, wide_norms, head_layer_norms, exact_gelu;
-    int rotary; /* elements of a head that rotate */
+    bool two_norms; /* Falcon: parallel blocks have a norm each */
+    int rotary;     /* elements of a head that rotate */
     /* 0 if the model has none of it; norm_offset: is added to the weights of RMS norms */
     double norm_offset, embedding_scale, residual_scale, logit_scale, softcap, logit_softcap;
     bool tied; /* the head is the embedding */
@@ -24084,7 +24086,9 @@ enum {
     IGNIS__NORMALISED = 32768,
     IGNIS__GGUF_NORMALISED = 65536,
     IGNIS__UNCUT_YARN = 2097152, /* in GGUF files, which do not say it: see ignis__model */
-    IGNIS__SIGMOID = 4194304     /* shares of experts are sigmoids */
+    IGNIS__SIGMOID = 4194304,    /* shares of experts are sigmoids */
+    /* folders say by names of Falcon how many heads of keys there are, and whether attention and MLP have own norms */
+    IGNIS__FALCON_CHOICES = 8388608
 };
 
 /*  The layout of a tensor in the file, if it differs, and whether it exists. */
@@ -24103,6 +24107,9 @@ enum {
     IGNIS__MODEL_SAID = 262144,     /* only if use_qk_norm of config.json is true, or the GGUF file has it */
     IGNIS__MODEL_DENSE = 128,       /* never quantised on the device */
     IGNIS__MODEL_SERIAL = 512,      /* only if the MLP's input is the sum after attention */
+    /* only if attention and MLP have one norm, or a norm each: see two_norms of ignis__model */
+    IGNIS__MODEL_ONE_NORM = 4194304,
+    IGNIS__MODEL_TWO_NORMS = 8388608,
     /* only if heads of q and k have layer norms of their own; [heads, head_dim], or of each head, whose number is @ */
     IGNIS__MODEL_HEAD_NORM = 1024,
     IGNIS__MODEL_FUSED = 2048,    /* of a weight that files have whole or in parts: only if they have it whole */
@@ -24168,6 +24175,7 @@ typedef enum ignis__number {
     IGNIS__NUMBER_ROUTED_SCALE,
     IGNIS__NUMBER_DENSE_LAYERS,
     IGNIS__NUMBER_MORE_LAYERS, /* GGUF files count them with the layers */
+    IGNIS__NUMBER_NORMS,       /* of a layer with parallel blocks */
     IGNIS__NUMBER_TYPES,       /* of tokens */
     IGNIS__NUMBER_POOLING,     /* as llama.cpp numbers them */
     IGNIS__NUMBERS
@@ -24888,6 +24896,52 @@ static const ignis__model_row ignis__neox_rows[] = {
 static const ignis__unused_tensor ignis__neox_unused[] = {
     {"rotary_emb.inv_freq", 1}, {".attention.bias", 4}, {".attention.masked_bias", -1}, {NULL, 0}};
 
+/* --- Falcon: q, k and v in groups of heads; two norms of one input in the decoders from 40B on ---------------------- */
+
+static const ignis__number_key ignis__falcon_keys[] = {
+    {IGNIS__NUMBER_KV_HEADS, 'w', "num_kv_heads", "attention.head_count_kv", 0, 65536},
+    {IGNIS__NUMBER_INNER, 'w', "ffn_hidden_size", "feed_forward_length", 0, 1 << 26},
+    {IGNIS__NUMBER_CONTEXT, 'w', "max_position_embeddings", "context_length", 2048, 1 << 30},
+    {IGNIS__NUMBER_EPS, 'r', "layer_norm_epsilon", "attention.layer_norm_epsilon", 1e-5, 0},
+    {IGNIS__NUMBER_NORMS, 'w', "num_ln_in_parallel_attn", NULL, 0, 2},
+};
+
+static const ignis__json_must ignis__falcon_musts[] = {
+    IGNIS__MUST_BE("alibi", 'b', 0),         /* Falcon-RW: biases of scores by distance instead of rotation */
+    IGNIS__MUST_BE("parallel_attn", 'b', 1), /* Falcon-RW */
+    IGNIS__MUST_BE("apply_residual_connection_post_layernorm", 'b', 0),
+    IGNIS__MUST_BE("ff_factor", 'n', 4),
+    {"activation", 't', 0, {"gelu", NULL, NULL}},
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const char *const ignis__falcon_harmless[] = {"bias", "multi_query", "new_decoder_architecture", NULL};
+
+#define IGNIS__FALCON_ROW(member, rows, columns, how, hf, gguf) \
+    IGNIS__LAYER_ROW(member, rows, columns, how, "transformer.h.#." hf, gguf)
+
+static const ignis__model_row ignis__falcon_rows[] = {
+    IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "transformer.word_embeddings.weight", "token_embd.weight"),
+    IGNIS__MODEL_ROW(norm, 'H', 0, 0, "transformer.ln_f.weight", "output_norm.weight"),
+    IGNIS__MODEL_ROW(norm_bias, 'H', 0, 0, "transformer.ln_f.bias", "output_norm.bias"),
+    IGNIS__MODEL_ROW(head, 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight"),
+    IGNIS__FALCON_ROW(attn_norm, 'H', 0, IGNIS__MODEL_ONE_NORM, "input_layernorm.weight", "attn_norm.weight"),
+    IGNIS__FALCON_ROW(attn_norm_bias, 'H', 0, IGNIS__MODEL_ONE_NORM, "input_layernorm.bias", "attn_norm.bias"),
+    IGNIS__FALCON_ROW(attn_norm, 'H', 0, IGNIS__MODEL_TWO_NORMS, "ln_attn.weight", "attn_norm_2.weight"),
+    IGNIS__FALCON_ROW(attn_norm_bias, 'H', 0, IGNIS__MODEL_TWO_NORMS, "ln_attn.bias", "attn_norm_2.bias"),
+    IGNIS__FALCON_ROW(qkv, 'F', 'H', IGNIS__MODEL_GROUPED, "self_attention.query_key_value.weight", "attn_qkv.weight"),
+    IGNIS__FALCON_ROW(qkv_bias, 'F', 0, IGNIS__MODEL_GROUPED | IGNIS__MODEL_OPTIONAL,
+                      "self_attention.query_key_value.bias", "attn_qkv.bias"),
+    IGNIS__FALCON_ROW(o, 'H', 'Q', 0, "self_attention.dense.weight", "attn_output.weight"),
+    IGNIS__FALCON_ROW(o_bias, 'H', 0, IGNIS__MODEL_OPTIONAL, "self_attention.dense.bias", "attn_output.bias"),
+    IGNIS__FALCON_ROW(mlp_norm, 'H', 0, IGNIS__MODEL_TWO_NORMS, "ln_mlp.weight", "attn_norm.weight"),
+    IGNIS__FALCON_ROW(mlp_norm_bias, 'H', 0, IGNIS__MODEL_TWO_NORMS, "ln_mlp.bias", "attn_norm.bias"),
+    IGNIS__FALCON_ROW(up, 'I', 'H', 0, "mlp.dense_h_to_4h.weight", "ffn_up.weight"),
+    IGNIS__FALCON_ROW(up_bias, 'I', 0, IGNIS__MODEL_OPTIONAL, "mlp.dense_h_to_4h.bias", "ffn_up.bias"),
+    IGNIS__FALCON_ROW(down, 'H', 'I', 0, "mlp.dense_4h_to_h.weight", "ffn_down.weight"),
+    IGNIS__FALCON_ROW(down_bias, 'H', 0, IGNIS__MODEL_OPTIONAL, "mlp.dense_4h_to_h.bias", "ffn_down.bias"),
+};
+
 /* --- mixtures of experts: Qwen2-MoE and others --------------------------------------------------------------- */
 
 #define IGNIS__EXPERT_ROW(member, rows, columns, hf, gguf) \
@@ -25327,6 +25381,10 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
      IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS | IGNIS__PARALLEL_CHOICE,
      IGNIS__ROWS(ignis__neox_rows), IGNIS__KEYS(ignis__neox_keys), ignis__neox_musts, ignis__neox_harmless,
      ignis__neox_unused},
+    {"falcon", "falcon", "FalconForCausalLM", NULL,
+     IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS | IGNIS__FALCON_CHOICES,
+     IGNIS__ROWS(ignis__falcon_rows), IGNIS__KEYS(ignis__falcon_keys), ignis__falcon_musts, ignis__falcon_harmless,
+     ignis__rotary_unused},
     {"qwen3_moe", "qwen3moe", "Qwen3MoeForCausalLM", NULL, IGNIS__GGUF_NORMALISED, IGNIS__ROWS(ignis__qwen3_moe_rows),
      IGNIS__KEYS(ignis__qwen3_moe_keys), ignis__qwen3_moe_musts, ignis__experts_harmless, ignis__rotary_unused},
     {"mixtral", "llama", "MixtralForCausalLM", NULL, IGNIS__NORMALISED | IGNIS__GGUF_PAIRS,
@@ -26826,6 +26884,9 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
         return !model->parallel_blocks;
     if (row->how & IGNIS__MODEL_HEAD_NORM)
         return model->head_layer_norms;
+    if (row->how & (IGNIS__MODEL_ONE_NORM | IGNIS__MODEL_TWO_NORMS) &&
+        model->two_norms != ((row->how & IGNIS__MODEL_TWO_NORMS) != 0))
+        return false;
     if (row->how & (IGNIS__MODEL_FUSED | IGNIS__MODEL_APART) &&
         ignis__model_is_fused(files, model, row, layer) != ((row->how & IGNIS__MODEL_FUSED) != 0))
         return false;
@@ -27373,6 +27434,32 @@ static bool ignis__model_read_choice(const ignis__model_files *files, const char
     return true;
 }
 
+/*  Reads the heads of keys of Falcon, and whether attention and MLP have norms of their own. New decoders say the heads
+    as a number, others have one or as many as of queries. */
+static bool ignis__model_read_falcon(ignis__model_files *files, ignis__model *model, double *numbers)
+{
+    const double norms = numbers[IGNIS__NUMBER_NORMS];
+    bool is_new = false, has_one = true;
+    if (!(ignis__families[files->family].features & IGNIS__FALCON_CHOICES))
+        return true;
+    if (files->is_gguf) {
+        model->two_norms = ignis__model_source_find(files, "blk.0.attn_norm_2.weight") != NULL;
+        return true;
+    }
+    if (!ignis__model_read_choice(files, "new_decoder_architecture", &is_new) ||
+        !ignis__model_read_choice(files, "multi_query", &has_one))
+        return false;
+    if (!is_new && norms == 2)
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' contradicts itself: num_ln_in_parallel_attn is 2, and "
+                                 "new_decoder_architecture is false",
+                                 files->path);
+    model->two_norms = is_new && norms != 1;
+    if (!is_new)
+        numbers[IGNIS__NUMBER_KV_HEADS] = has_one ? 1 : numbers[IGNIS__NUMBER_HEADS];
+    return true;
+}
+
 /*  Reads what only some models of a family have: parallel blocks, and layer norms of heads. In GGUF files of StableLM
     the tensors say it: converters write use_parallel_residual as true if config.json lacks it, which means false. */
 static bool ignis__model_read_choices(ignis__model_files *files, ignis__model *model)
@@ -27410,7 +27497,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
         return false;
     if (!ignis__model_read_numbers(files, numbers))
         return false;
-    if (!ignis__model_read_depth(files, model, numbers))
+    if (!ignis__model_read_depth(files, model, numbers) || !ignis__model_read_falcon(files, model, numbers))
         return false;
     model->hidden = (int)numbers[IGNIS__NUMBER_HIDDEN];
     model->inner = numbers[IGNIS__NUMBER_INNER] > 0 ? (int)numbers[IGNIS__NUMBER_INNER] : 4 * model->hidden;

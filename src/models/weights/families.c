@@ -456,6 +456,52 @@ static const ignis__model_row ignis__neox_rows[] = {
 static const ignis__unused_tensor ignis__neox_unused[] = {
     {"rotary_emb.inv_freq", 1}, {".attention.bias", 4}, {".attention.masked_bias", -1}, {NULL, 0}};
 
+/* --- Falcon: q, k and v in groups of heads; two norms of one input in the decoders from 40B on ---------------------- */
+
+static const ignis__number_key ignis__falcon_keys[] = {
+    {IGNIS__NUMBER_KV_HEADS, 'w', "num_kv_heads", "attention.head_count_kv", 0, 65536},
+    {IGNIS__NUMBER_INNER, 'w', "ffn_hidden_size", "feed_forward_length", 0, 1 << 26},
+    {IGNIS__NUMBER_CONTEXT, 'w', "max_position_embeddings", "context_length", 2048, 1 << 30},
+    {IGNIS__NUMBER_EPS, 'r', "layer_norm_epsilon", "attention.layer_norm_epsilon", 1e-5, 0},
+    {IGNIS__NUMBER_NORMS, 'w', "num_ln_in_parallel_attn", NULL, 0, 2},
+};
+
+static const ignis__json_must ignis__falcon_musts[] = {
+    IGNIS__MUST_BE("alibi", 'b', 0),         /* Falcon-RW: biases of scores by distance instead of rotation */
+    IGNIS__MUST_BE("parallel_attn", 'b', 1), /* Falcon-RW */
+    IGNIS__MUST_BE("apply_residual_connection_post_layernorm", 'b', 0),
+    IGNIS__MUST_BE("ff_factor", 'n', 4),
+    {"activation", 't', 0, {"gelu", NULL, NULL}},
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const char *const ignis__falcon_harmless[] = {"bias", "multi_query", "new_decoder_architecture", NULL};
+
+#define IGNIS__FALCON_ROW(member, rows, columns, how, hf, gguf) \
+    IGNIS__LAYER_ROW(member, rows, columns, how, "transformer.h.#." hf, gguf)
+
+static const ignis__model_row ignis__falcon_rows[] = {
+    IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "transformer.word_embeddings.weight", "token_embd.weight"),
+    IGNIS__MODEL_ROW(norm, 'H', 0, 0, "transformer.ln_f.weight", "output_norm.weight"),
+    IGNIS__MODEL_ROW(norm_bias, 'H', 0, 0, "transformer.ln_f.bias", "output_norm.bias"),
+    IGNIS__MODEL_ROW(head, 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight"),
+    IGNIS__FALCON_ROW(attn_norm, 'H', 0, IGNIS__MODEL_ONE_NORM, "input_layernorm.weight", "attn_norm.weight"),
+    IGNIS__FALCON_ROW(attn_norm_bias, 'H', 0, IGNIS__MODEL_ONE_NORM, "input_layernorm.bias", "attn_norm.bias"),
+    IGNIS__FALCON_ROW(attn_norm, 'H', 0, IGNIS__MODEL_TWO_NORMS, "ln_attn.weight", "attn_norm_2.weight"),
+    IGNIS__FALCON_ROW(attn_norm_bias, 'H', 0, IGNIS__MODEL_TWO_NORMS, "ln_attn.bias", "attn_norm_2.bias"),
+    IGNIS__FALCON_ROW(qkv, 'F', 'H', IGNIS__MODEL_GROUPED, "self_attention.query_key_value.weight", "attn_qkv.weight"),
+    IGNIS__FALCON_ROW(qkv_bias, 'F', 0, IGNIS__MODEL_GROUPED | IGNIS__MODEL_OPTIONAL,
+                      "self_attention.query_key_value.bias", "attn_qkv.bias"),
+    IGNIS__FALCON_ROW(o, 'H', 'Q', 0, "self_attention.dense.weight", "attn_output.weight"),
+    IGNIS__FALCON_ROW(o_bias, 'H', 0, IGNIS__MODEL_OPTIONAL, "self_attention.dense.bias", "attn_output.bias"),
+    IGNIS__FALCON_ROW(mlp_norm, 'H', 0, IGNIS__MODEL_TWO_NORMS, "ln_mlp.weight", "attn_norm.weight"),
+    IGNIS__FALCON_ROW(mlp_norm_bias, 'H', 0, IGNIS__MODEL_TWO_NORMS, "ln_mlp.bias", "attn_norm.bias"),
+    IGNIS__FALCON_ROW(up, 'I', 'H', 0, "mlp.dense_h_to_4h.weight", "ffn_up.weight"),
+    IGNIS__FALCON_ROW(up_bias, 'I', 0, IGNIS__MODEL_OPTIONAL, "mlp.dense_h_to_4h.bias", "ffn_up.bias"),
+    IGNIS__FALCON_ROW(down, 'H', 'I', 0, "mlp.dense_4h_to_h.weight", "ffn_down.weight"),
+    IGNIS__FALCON_ROW(down_bias, 'H', 0, IGNIS__MODEL_OPTIONAL, "mlp.dense_4h_to_h.bias", "ffn_down.bias"),
+};
+
 /* --- mixtures of experts: Qwen2-MoE and others --------------------------------------------------------------- */
 
 #define IGNIS__EXPERT_ROW(member, rows, columns, hf, gguf) \
@@ -895,6 +941,10 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
      IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS | IGNIS__PARALLEL_CHOICE,
      IGNIS__ROWS(ignis__neox_rows), IGNIS__KEYS(ignis__neox_keys), ignis__neox_musts, ignis__neox_harmless,
      ignis__neox_unused},
+    {"falcon", "falcon", "FalconForCausalLM", NULL,
+     IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS | IGNIS__FALCON_CHOICES,
+     IGNIS__ROWS(ignis__falcon_rows), IGNIS__KEYS(ignis__falcon_keys), ignis__falcon_musts, ignis__falcon_harmless,
+     ignis__rotary_unused},
     {"qwen3_moe", "qwen3moe", "Qwen3MoeForCausalLM", NULL, IGNIS__GGUF_NORMALISED, IGNIS__ROWS(ignis__qwen3_moe_rows),
      IGNIS__KEYS(ignis__qwen3_moe_keys), ignis__qwen3_moe_musts, ignis__experts_harmless, ignis__rotary_unused},
     {"mixtral", "llama", "MixtralForCausalLM", NULL, IGNIS__NORMALISED | IGNIS__GGUF_PAIRS,

@@ -462,6 +462,32 @@ static bool ignis__model_read_choice(const ignis__model_files *files, const char
     return true;
 }
 
+/*  Reads the heads of keys of Falcon, and whether attention and MLP have norms of their own. New decoders say the heads
+    as a number, others have one or as many as of queries. */
+static bool ignis__model_read_falcon(ignis__model_files *files, ignis__model *model, double *numbers)
+{
+    const double norms = numbers[IGNIS__NUMBER_NORMS];
+    bool is_new = false, has_one = true;
+    if (!(ignis__families[files->family].features & IGNIS__FALCON_CHOICES))
+        return true;
+    if (files->is_gguf) {
+        model->two_norms = ignis__model_source_find(files, "blk.0.attn_norm_2.weight") != NULL;
+        return true;
+    }
+    if (!ignis__model_read_choice(files, "new_decoder_architecture", &is_new) ||
+        !ignis__model_read_choice(files, "multi_query", &has_one))
+        return false;
+    if (!is_new && norms == 2)
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' contradicts itself: num_ln_in_parallel_attn is 2, and "
+                                 "new_decoder_architecture is false",
+                                 files->path);
+    model->two_norms = is_new && norms != 1;
+    if (!is_new)
+        numbers[IGNIS__NUMBER_KV_HEADS] = has_one ? 1 : numbers[IGNIS__NUMBER_HEADS];
+    return true;
+}
+
 /*  Reads what only some models of a family have: parallel blocks, and layer norms of heads. In GGUF files of StableLM
     the tensors say it: converters write use_parallel_residual as true if config.json lacks it, which means false. */
 static bool ignis__model_read_choices(ignis__model_files *files, ignis__model *model)
@@ -499,7 +525,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
         return false;
     if (!ignis__model_read_numbers(files, numbers))
         return false;
-    if (!ignis__model_read_depth(files, model, numbers))
+    if (!ignis__model_read_depth(files, model, numbers) || !ignis__model_read_falcon(files, model, numbers))
         return false;
     model->hidden = (int)numbers[IGNIS__NUMBER_HIDDEN];
     model->inner = numbers[IGNIS__NUMBER_INNER] > 0 ? (int)numbers[IGNIS__NUMBER_INNER] : 4 * model->hidden;

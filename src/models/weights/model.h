@@ -28,6 +28,7 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_COHERE,  /* Command-R */
     IGNIS_MODEL_COHERE2, /* Command R7B, Command A */
     IGNIS_MODEL_NEOX,    /* GPT-NeoX, Pythia */
+    IGNIS_MODEL_FALCON,  /* Falcon 7B, 11B, 40B and 180B; Falcon 3 is LLAMA */
     IGNIS_MODEL_QWEN3_MOE,
     IGNIS_MODEL_MIXTRAL, /* GGUF files of it say llama, and have experts */
     IGNIS_MODEL_OLMOE,

@@ -76,7 +76,8 @@ typedef struct ignis__model {
        same input; wide_norms: the norms of q and k are over all heads; head_layer_norms: they are layer norms, with
        weights of each head */
     bool gelu_gate, parallel_blocks, wide_norms, head_layer_norms, exact_gelu;
-    int rotary; /* elements of a head that rotate */
+    bool two_norms; /* Falcon: parallel blocks have a norm each */
+    int rotary;     /* elements of a head that rotate */
     /* 0 if the model has none of it; norm_offset: is added to the weights of RMS norms */
     double norm_offset, embedding_scale, residual_scale, logit_scale, softcap, logit_softcap;
     bool tied; /* the head is the embedding */
@@ -224,7 +225,9 @@ enum {
     IGNIS__NORMALISED = 32768,
     IGNIS__GGUF_NORMALISED = 65536,
     IGNIS__UNCUT_YARN = 2097152, /* in GGUF files, which do not say it: see ignis__model */
-    IGNIS__SIGMOID = 4194304     /* shares of experts are sigmoids */
+    IGNIS__SIGMOID = 4194304,    /* shares of experts are sigmoids */
+    /* folders say by names of Falcon how many heads of keys there are, and whether attention and MLP have own norms */
+    IGNIS__FALCON_CHOICES = 8388608
 };
 
 /*  The layout of a tensor in the file, if it differs, and whether it exists. */
@@ -243,6 +246,9 @@ enum {
     IGNIS__MODEL_SAID = 262144,     /* only if use_qk_norm of config.json is true, or the GGUF file has it */
     IGNIS__MODEL_DENSE = 128,       /* never quantised on the device */
     IGNIS__MODEL_SERIAL = 512,      /* only if the MLP's input is the sum after attention */
+    /* only if attention and MLP have one norm, or a norm each: see two_norms of ignis__model */
+    IGNIS__MODEL_ONE_NORM = 4194304,
+    IGNIS__MODEL_TWO_NORMS = 8388608,
     /* only if heads of q and k have layer norms of their own; [heads, head_dim], or of each head, whose number is @ */
     IGNIS__MODEL_HEAD_NORM = 1024,
     IGNIS__MODEL_FUSED = 2048,    /* of a weight that files have whole or in parts: only if they have it whole */
@@ -308,6 +314,7 @@ typedef enum ignis__number {
     IGNIS__NUMBER_ROUTED_SCALE,
     IGNIS__NUMBER_DENSE_LAYERS,
     IGNIS__NUMBER_MORE_LAYERS, /* GGUF files count them with the layers */
+    IGNIS__NUMBER_NORMS,       /* of a layer with parallel blocks */
     IGNIS__NUMBER_TYPES,       /* of tokens */
     IGNIS__NUMBER_POOLING,     /* as llama.cpp numbers them */
     IGNIS__NUMBERS

@@ -210,6 +210,9 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
         return !model->parallel_blocks;
     if (row->how & IGNIS__MODEL_HEAD_NORM)
         return model->head_layer_norms;
+    if (row->how & (IGNIS__MODEL_ONE_NORM | IGNIS__MODEL_TWO_NORMS) &&
+        model->two_norms != ((row->how & IGNIS__MODEL_TWO_NORMS) != 0))
+        return false;
     if (row->how & (IGNIS__MODEL_FUSED | IGNIS__MODEL_APART) &&
         ignis__model_is_fused(files, model, row, layer) != ((row->how & IGNIS__MODEL_FUSED) != 0))
         return false;

@@ -122,6 +122,16 @@ MODELS = {
     "gpt_neox": ("gpt_neox", "Pythia 1.4B", dict(num_hidden_layers=2, vocab_size=50304, hidden_size=2048, intermediate_size=8192,
                                                 num_attention_heads=16, max_position_embeddings=2048, hidden_act="gelu", rotary_emb_base=10000,
                                                 rotary_pct=0.25, layer_norm_eps=1e-5, use_parallel_residual=True, tie_word_embeddings=False)),
+    "falcon": ("falcon", "Falcon 7B", dict(num_hidden_layers=2, vocab_size=65024, hidden_size=4544, num_attention_heads=71, multi_query=True,
+                                           parallel_attn=True, alibi=False, bias=False, new_decoder_architecture=False, layer_norm_epsilon=1e-5,
+                                           max_position_embeddings=2048, tie_word_embeddings=True)),
+    "falcon40": ("falcon", "Falcon 40B", dict(num_hidden_layers=2, vocab_size=65024, hidden_size=8192, num_attention_heads=128, num_kv_heads=8,
+                                              parallel_attn=True, alibi=False, bias=False, new_decoder_architecture=True, layer_norm_epsilon=1e-5,
+                                              max_position_embeddings=2048, tie_word_embeddings=False)),
+    "falcon2": ("falcon", "Falcon 2 11B", dict(num_hidden_layers=2, vocab_size=65024, hidden_size=4096, num_attention_heads=32, num_kv_heads=8,
+                                               num_ln_in_parallel_attn=1, parallel_attn=True, alibi=False, bias=False, new_decoder_architecture=True,
+                                               layer_norm_epsilon=1e-5, max_position_embeddings=8192, rope_theta=500042.0,
+                                               tie_word_embeddings=False)),
     "qwen2_moe": ("qwen2_moe", "Qwen1.5-MoE A2.7B", shape(2, 151936, 2048, 5632, 16, 16, 8192, num_experts=60, num_experts_per_tok=4,
                                                          moe_intermediate_size=1408, shared_expert_intermediate_size=5632, norm_topk_prob=False,
                                                          decoder_sparse_step=1, use_sliding_window=False, sliding_window=32768, max_window_layers=21,
@@ -151,11 +161,12 @@ def shrink(config):
     """The same features with few numbers."""
     tiny = dict(config, **{key: value for key, value in TINY.items() if config.get(key) is not None})
     if "hidden_size" in config:
-        heads, kv_heads = config["num_attention_heads"], config.get("num_key_value_heads", 0)
+        heads, named = config["num_attention_heads"], "num_kv_heads" if "num_kv_heads" in config else "num_key_value_heads"
+        kv_heads = config.get(named, 0)
         tiny["num_attention_heads"] = 4
         tiny["num_hidden_layers"] = min(config["num_hidden_layers"], 2 if "layer_types" not in config and config["num_hidden_layers"] > 6 else 6)
         if kv_heads:
-            tiny["num_key_value_heads"] = 4 if kv_heads == heads else 2 if kv_heads > 1 else 1
+            tiny[named] = 4 if kv_heads == heads else 2 if kv_heads > 1 else 1
         if "head_dim" in config:
             tiny["head_dim"] = 16 if config["head_dim"] * heads == config["hidden_size"] else 32
     if config.get("rope_scaling"):

@@ -28,13 +28,14 @@ typedef struct family {
     const char *before_attention, *behind_attention, *before_mlp, *behind_mlp;
     const char *q_norm, *k_norm; /* per_head: layer norms with weights of each head, whose number is %d in the name */
     bool wide_norms, layer_norm, norm_bias, one_plus, gelu, parallel, biases, tied;
-    bool fused_qkv, fused_mlp, grouped, neox, per_head, gguf_fused;
+    bool fused_qkv, fused_mlp, grouped, neox, falcon, per_head, gguf_fused;
     int experts, chosen; /* 0: none */
     bool normalised, mixtral, shared, oss, together;
     int dense_layers, more_layers, groups, used_groups; /* dense_layers: the first ones; more_layers: after the last */
     bool sigmoid; /* shares are sigmoids, with an expert for all tokens of 2 * I */
     double routed_scale;
     int kv_heads; /* 0: KV */
+    int seed;     /* of the weights; 0: that of its place in the table */
     bool hf_pairs, gguf_pairs;
     int rotary, window, period, no_rope_period, context;
     bool only_windows_rotate, local_rope;
@@ -332,6 +333,7 @@ static const family families[] = {
      .norm_bias = true,
      .parallel = true,
      .neox = true,
+     .biases = true,
      .kv_heads = Q,
      .rotary = 4,
      .theta = 10000},
@@ -344,6 +346,7 @@ static const family families[] = {
      .layer_norm = true,
      .norm_bias = true,
      .neox = true,
+     .biases = true,
      .kv_heads = Q,
      .rotary = 4,
      .theta = 10000},
@@ -493,16 +496,76 @@ static const family families[] = {
      .sigmoid = true,
      .routed_scale = 1,
      .theta = 10000},
+    {.model_type = "falcon", /* 7B: all heads of queries share one key; transformers writes num_kv_heads, too */
+     .architecture = "falcon",
+     .json = "\"layer_norm_epsilon\": 1e-05, \"multi_query\": true, \"parallel_attn\": true, \"alibi\": false, "
+             "\"bias\": false, \"num_kv_heads\": 4, \"new_decoder_architecture\": false",
+     .before_attention = "input_layernorm",
+     .layer_norm = true,
+     .norm_bias = true,
+     .parallel = true,
+     .falcon = true,
+     .seed = 200,
+     .tied = true,
+     .kv_heads = 1,
+     .theta = 10000},
+    {.model_type = "falcon", /* 40B */
+     .architecture = "falcon",
+     .json = "\"layer_norm_epsilon\": 1e-05, \"num_kv_heads\": 2, \"new_decoder_architecture\": true, "
+             "\"activation\": \"gelu\", \"num_ln_in_parallel_attn\": null",
+     .before_attention = "ln_attn",
+     .before_mlp = "ln_mlp",
+     .layer_norm = true,
+     .norm_bias = true,
+     .parallel = true,
+     .falcon = true,
+     .seed = 201,
+     .theta = 10000},
+    {.model_type = "falcon", /* 11B, with biases as only smaller ones have them */
+     .architecture = "falcon",
+     .json = "\"layer_norm_epsilon\": 1e-05, \"num_kv_heads\": 2, \"new_decoder_architecture\": true, "
+             "\"num_ln_in_parallel_attn\": 1, \"bias\": true, \"ff_factor\": 4",
+     .before_attention = "input_layernorm",
+     .layer_norm = true,
+     .norm_bias = true,
+     .parallel = true,
+     .falcon = true,
+     .seed = 202,
+     .biases = true,
+     .theta = 10000},
 };
 enum { FAMILIES = COUNT_OF(families) };
 
 /* --- tensors ------------------------------------------------------------------------------------------------------ */
 
+/*  The names of a folder that depend on the family: of its layers, and of a layer's weights. */
+static const char *layers_of(const ck_model *m)
+{
+    return strcmp(m->family, "gpt_neox") == 0 ? "gpt_neox.layers"
+           : strcmp(m->family, "falcon") == 0 ? "transformer.h"
+                                              : "model.layers";
+}
+
+static const char *qkv_name(const family *f)
+{
+    return f->neox      ? "attention.query_key_value"
+           : f->falcon  ? "self_attention.query_key_value"
+           : f->grouped ? "attention.wqkv"
+                        : "self_attn.qkv_proj";
+}
+
+static const char *o_name(const family *f)
+{
+    return f->neox      ? "attention.dense"
+           : f->falcon  ? "self_attention.dense"
+           : f->grouped ? "attention.wo"
+                        : "self_attn.o_proj";
+}
+
 static void add(ck_model *m, int rows, int columns, const char *name, const char *gguf, int layer)
 {
-    const bool neox = strcmp(m->family, "gpt_neox") == 0;
     char hf[96], own[64];
-    snprintf(hf, sizeof hf, layer < 0 ? "%s" : neox ? "gpt_neox.layers.%%d.%s" : "model.layers.%%d.%s", name);
+    snprintf(hf, sizeof hf, layer < 0 ? "%s%s" : "%s.%%d.%s", layer < 0 ? "" : layers_of(m), name);
     snprintf(own, sizeof own, layer < 0 ? "%s" : "blk.%%d.%s", gguf);
     ck_add(m, rows, columns, hf, own, layer, false, false);
 }
@@ -617,19 +680,38 @@ static void add_experts(const family *f, ck_model *m, int l)
     add(m, H, I, "mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight", l);
 }
 
+static void add_linear(const family *f, ck_model *m, int rows, int columns, const char *name, const char *gguf,
+                       int layer)
+{
+    char hf[64], own[64];
+    snprintf(hf, sizeof hf, "%s.weight", name);
+    snprintf(own, sizeof own, "%s.weight", gguf);
+    add(m, rows, columns, hf, own, layer);
+    snprintf(hf, sizeof hf, "%s.bias", name);
+    snprintf(own, sizeof own, "%s.bias", gguf);
+    if (f->biases)
+        add(m, rows, 0, hf, own, layer);
+}
+
 static void make_tensors(const family *f, ck_model *m)
 {
     const int kv_heads = f->kv_heads ? f->kv_heads : KV, q = Q * D, k = kv_heads * D;
+    char name[64];
     int l;
     memset(m, 0, sizeof *m);
     m->family = f->model_type;
-    m->vocab = V, m->seed = 40 + (int)(f - families);
+    m->vocab = V, m->seed = f->seed ? f->seed : 40 + (int)(f - families);
     add(m, V, H,
         f->neox      ? "gpt_neox.embed_in.weight"
+        : f->falcon  ? "transformer.word_embeddings.weight"
         : f->grouped ? "model.tok_embeddings.weight"
                      : "model.embed_tokens.weight",
         "token_embd.weight", -1);
-    add_norm(f, m, H, f->neox ? "gpt_neox.final_layer_norm" : "model.norm", "output_norm", -1);
+    add_norm(f, m, H,
+             f->neox     ? "gpt_neox.final_layer_norm"
+             : f->falcon ? "transformer.ln_f"
+                         : "model.norm",
+             "output_norm", -1);
     if (!f->tied)
         add(m, V, H,
             f->neox      ? "embed_out.weight"
@@ -637,9 +719,13 @@ static void make_tensors(const family *f, ck_model *m)
                          : "lm_head.weight",
             "output.weight", -1);
     for (l = 0; l < LAYERS; l++) {
-        add_norm(f, m, H, f->before_attention, "attn_norm", l);
+        add_norm(f, m, H, f->before_attention, f->falcon && f->before_mlp ? "attn_norm_2" : "attn_norm", l);
         add_norm(f, m, H, f->behind_attention, "post_attention_norm", l);
-        add_norm(f, m, H, f->before_mlp, f->oss || f->sigmoid ? "post_attention_norm" : "ffn_norm", l);
+        add_norm(f, m, H, f->before_mlp,
+                 f->oss || f->sigmoid ? "post_attention_norm"
+                 : f->falcon          ? "attn_norm"
+                                      : "ffn_norm",
+                 l);
         add_norm(f, m, H, f->behind_mlp, "post_ffw_norm", l);
         if (f->per_head) {
             add_head_norms(m, Q, f->q_norm, "attn_q_norm.weight", l);
@@ -648,20 +734,16 @@ static void make_tensors(const family *f, ck_model *m)
             add_norm(f, m, f->wide_norms ? q : D, f->q_norm, "attn_q_norm", l);
             add_norm(f, m, f->wide_norms ? k : D, f->k_norm, "attn_k_norm", l);
         }
-        if (f->neox) {
-            add(m, q + 2 * k, H, "attention.query_key_value.weight", "attn_qkv.weight", l);
-            add(m, q + 2 * k, 0, "attention.query_key_value.bias", "attn_qkv.bias", l);
-            add(m, H, q, "attention.dense.weight", "attn_output.weight", l);
-            add(m, H, 0, "attention.dense.bias", "attn_output.bias", l);
-            add(m, I, H, "mlp.dense_h_to_4h.weight", "ffn_up.weight", l);
-            add(m, I, 0, "mlp.dense_h_to_4h.bias", "ffn_up.bias", l);
-            add(m, H, I, "mlp.dense_4h_to_h.weight", "ffn_down.weight", l);
-            add(m, H, 0, "mlp.dense_4h_to_h.bias", "ffn_down.bias", l);
+        if (f->neox || f->falcon) {
+            add_linear(f, m, q + 2 * k, H, qkv_name(f), "attn_qkv", l);
+            add_linear(f, m, H, q, o_name(f), "attn_output", l);
+            add_linear(f, m, I, H, "mlp.dense_h_to_4h", "ffn_up", l);
+            add_linear(f, m, H, I, "mlp.dense_4h_to_h", "ffn_down", l);
             continue;
         }
         if (f->fused_qkv || f->grouped) {
-            add(m, q + 2 * k, H, f->grouped ? "attention.wqkv.weight" : "self_attn.qkv_proj.weight", "attn_qkv.weight",
-                l);
+            snprintf(name, sizeof name, "%s.weight", qkv_name(f));
+            add(m, q + 2 * k, H, name, "attn_qkv.weight", l);
         } else {
             add(m, q, H, "self_attn.q_proj.weight", "attn_q.weight", l);
             add(m, k, H, "self_attn.k_proj.weight", "attn_k.weight", l);
@@ -672,7 +754,8 @@ static void make_tensors(const family *f, ck_model *m)
             add(m, k, 0, "self_attn.k_proj.bias", "attn_k.bias", l);
             add(m, k, 0, "self_attn.v_proj.bias", "attn_v.bias", l);
         }
-        add(m, H, q, f->grouped ? "attention.wo.weight" : "self_attn.o_proj.weight", "attn_output.weight", l);
+        snprintf(name, sizeof name, "%s.weight", o_name(f));
+        add(m, H, q, name, "attn_output.weight", l);
         if (f->experts && l >= f->dense_layers) {
             add_experts(f, m, l);
             continue;
@@ -694,8 +777,7 @@ static void make_tensors(const family *f, ck_model *m)
 static const double *of_layer(const ck_model *m, int layer, const char *name, const char *end)
 {
     char format[96];
-    snprintf(format, sizeof format, "%s.layers.%%d.%s%s", strcmp(m->family, "gpt_neox") ? "model" : "gpt_neox", name,
-             end);
+    snprintf(format, sizeof format, "%s.%%d.%s%s", layers_of(m), name, end);
     return ck_values(m, format, layer);
 }
 
@@ -761,22 +843,16 @@ static void rotate(const family *f, int l, double *x, int position)
 /*  Rows of q, k and v of a layer, in the order of heads. */
 static void project(const family *f, const ck_model *m, int l, const double *x, double *qkv)
 {
-    const int q = Q * D, k = KV * D, group = Q / KV;
+    const int kv_heads = f->kv_heads ? f->kv_heads : KV, q = Q * D, k = kv_heads * D, group = Q / kv_heads;
     double all[3 * Q * D];
     int head, i;
-    if (f->neox) { /* of each head: its query, its key, its value */
-        ck_linear(all, of_layer(m, l, "attention.query_key_value", ".weight"),
-                  of_layer(m, l, "attention.query_key_value", ".bias"), x, 3 * q, H);
-        for (head = 0; head < 3 * Q; head++)
-            for (i = 0; i < D; i++)
-                qkv[(head % 3 * Q + head / 3) * D + i] = all[head * D + i];
-    } else if (f->fused_qkv) {
-        ck_linear(qkv, of_layer(m, l, "self_attn.qkv_proj", ".weight"), NULL, x, q + 2 * k, H);
-    } else if (f->grouped) { /* of each key head: its queries, its key, its value */
-        ck_linear(all, of_layer(m, l, "attention.wqkv", ".weight"), NULL, x, q + 2 * k, H);
-        for (head = 0; head < Q + 2 * KV; head++) {
+    if (f->fused_qkv) {
+        ck_linear(qkv, of_layer(m, l, qkv_name(f), ".weight"), NULL, x, q + 2 * k, H);
+    } else if (f->neox || f->falcon || f->grouped) { /* of each key head: its queries, its key, its value */
+        ck_linear(all, of_layer(m, l, qkv_name(f), ".weight"), of_layer(m, l, qkv_name(f), ".bias"), x, q + 2 * k, H);
+        for (head = 0; head < Q + 2 * kv_heads; head++) {
             int of = head / (group + 2), in = head % (group + 2),
-                to = in < group ? of * group + in : Q + (in - group) * KV + of;
+                to = in < group ? of * group + in : Q + (in - group) * kv_heads + of;
             for (i = 0; i < D; i++)
                 qkv[to * D + i] = all[head * D + i];
         }
@@ -828,13 +904,8 @@ static void attention(const family *f, const ck_model *m, int l, const double *h
                 for (attended[head * D + i] = 0, j = first; j <= s; j++)
                     attended[head * D + i] += score[j] / sum * qkv[j * width + q + k + kv * D + i];
         }
-        ck_linear(out + s * H,
-                  of_layer(m, l,
-                           f->neox      ? "attention.dense"
-                           : f->grouped ? "attention.wo"
-                                        : "self_attn.o_proj",
-                           ".weight"),
-                  of_layer(m, l, f->neox ? "attention.dense" : "self_attn.o_proj", ".bias"), attended, H, q);
+        ck_linear(out + s * H, of_layer(m, l, o_name(f), ".weight"), of_layer(m, l, o_name(f), ".bias"), attended, H,
+                  q);
     }
     free(qkv);
 }
@@ -976,7 +1047,7 @@ static void mlp(const family *f, const ck_model *m, int l, const double *h, doub
         mixture(f, m, l, h, out);
         return;
     }
-    if (f->neox) {
+    if (f->neox || f->falcon) {
         ck_linear(gate, of_layer(m, l, "mlp.dense_h_to_4h", ".weight"), of_layer(m, l, "mlp.dense_h_to_4h", ".bias"), h,
                   I, H);
         for (i = 0; i < I; i++)
@@ -1050,12 +1121,14 @@ static void write_config(const family *f, const char *change)
     char text[2048];
     snprintf(text, sizeof text,
              "{\"model_type\": \"%s\", \"hidden_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": %d, "
-             "%s\"intermediate_size\": %d, \"vocab_size\": %d, "
+             "%s\"%s\": %d, \"vocab_size\": %d, "
              "\"max_position_embeddings\": %d, \"tie_word_embeddings\": %s, \"bos_token_id\": 1, %s%s%s%s}",
              f->model_type, H, LAYERS, Q,
-             f->kv_heads ? "\"num_key_value_heads\": 4, \"head_dim\": 16, "
-                         : "\"num_key_value_heads\": 2, \"head_dim\": 16, ",
-             I, V, CONTEXT, f->tied ? "true" : "false", f->layer_norm ? "" : "\"rms_norm_eps\": 1e-05, ", change,
+             f->falcon     ? "\"head_dim\": 16, "
+             : f->kv_heads ? "\"num_key_value_heads\": 4, \"head_dim\": 16, "
+                           : "\"num_key_value_heads\": 2, \"head_dim\": 16, ",
+             f->falcon ? "ffn_hidden_size" : "intermediate_size", I, V, CONTEXT, f->tied ? "true" : "false",
+             f->layer_norm ? "" : "\"rms_norm_eps\": 1e-05, ", change,
              strstr(f->json, "rope_parameters") ? "" : "\"rope_theta\": 10000, ", f->json);
     ck_write_text(test_path("f"), "config.json", text);
 }
@@ -1276,9 +1349,13 @@ static void write_gguf_file(const family *f, const ck_model *m, const char *path
             }
             continue;
         }
-        if (f->neox && strstr(t->gguf, "attn_qkv")) { /* all of q, then those of k and v */
-            for (r = 0; r < 3 * Q * D; r++)
-                order[r] = (r / D % Q * 3 + r / D / Q) * D + r % D;
+        if ((f->neox || f->falcon) && strstr(t->gguf, "attn_qkv")) { /* all of q, then those of k and v */
+            const int kv_heads = f->kv_heads ? f->kv_heads : KV, group = Q / kv_heads;
+            for (r = 0; r < t->rows; r++) {
+                const int own = r / D, of = own < Q ? own / group : (own - Q) % kv_heads,
+                          in = own < Q ? own % group : group + (own - Q) / kv_heads;
+                order[r] = (of * (group + 2) + in) * D + r % D;
+            }
             put_tensor(&list, &data, t->gguf, t->v, order, t->rows, t->columns, 0);
             tensors++;
             continue;
@@ -1647,6 +1724,9 @@ TEST(descriptions_that_contradict_themselves_are_refused)
          "has no tensor 'model.layers.0.self_attn.q_layernorm.norms.0.weight', [16]", IGNIS_ERROR_FORMAT},
         {"stablelm", "\"use_parallel_residual\": true, ", "has a tensor 'model.layers.0.post_attention_layernorm",
          IGNIS_ERROR_UNSUPPORTED},
+        {"falcon", "\"alibi\": true, ", "has alibi true, which Ignis cannot do", IGNIS_ERROR_UNSUPPORTED},
+        {"falcon", "\"num_ln_in_parallel_attn\": 2, ", "num_ln_in_parallel_attn is 2, and new_decoder_architecture is",
+         IGNIS_ERROR_FORMAT},
         {"stablelm", "\"use_parallel_residual\": 1, ", "use_parallel_residual is not true or false",
          IGNIS_ERROR_FORMAT},
     };
