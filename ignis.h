@@ -4223,6 +4223,9 @@ typedef struct ignis_sdpa_desc {
     int window;        /* a query sees keys that are fewer than `window` positions from its own (all) */
     double softcap;    /* scores become softcap * tanh(score / softcap) (they stay as they are) */
     ignis_tensor bias; /* [batch or 1, num_heads or 1, sq or 1, sk], is added to the scores, after the softcap (none) */
+    /* [num_heads], of the dtype of q, or f32 for f16 and bf16: a score of each head, in the softmax's sum beside those
+       of keys, without a value (none) */
+    ignis_tensor sinks;
     ignis_tensor lengths; /* i32 [batch]: number of keys of each sequence, the first ones (sk) */
     /* Documents, one of these two, instead of lengths; rows see only their own document (each sequence is one).
        i32 or i64: ids of rows, [batch, rows] or [rows]; or of one sequence [documents + 1], where each document
@@ -4253,7 +4256,11 @@ typedef struct ignis_sdpa_desc {
     may be -infinity. Low numbers such as -1e9 or the lowest of the dtype mask, too: beside others such keys
     have weight 0, and alone they count alike. Its gradient is added up over what shares it, in f32 or f64.
     ALiBi is a bias [1, num_heads, 1, sk] of slope * j: what all keys of a query have in common does not
-    matter. A key that a bias masks is seen all the same: its value has to be finite. f16 and bf16 use
+    matter. A key that a bias masks is seen all the same: its value has to be finite.
+    desc->sinks are those of gpt-oss: each query has a key more, which neither mask, window nor document hides,
+    whose score is the sink and whose value is 0. The score is not scaled, and has no softcap. -infinity is no
+    sink, with the same bits; infinity gives zeros. The gradient of the sinks is added up in a fixed order, in
+    f32 or f64. f16 and bf16 use
     tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities
     are rounded to the dtype there. Compute capability 9.0 has kernels of its own, twice as fast, where
     head_dim is 64 at least, there are a query and a key (for the gradients 32 queries, or 16 if head_dim is
@@ -14382,6 +14389,7 @@ typedef struct ignis__kernel_list {
     X(SDPA_BACKWARD_KV, attention_cu, "ignis_sdpa_backward_kv", PLAIN)                                       \
     X(SDPA_BACKWARD_Q, attention_cu, "ignis_sdpa_backward_q", PLAIN)                                         \
     X(SDPA_BACKWARD_BIAS, attention_cu, "ignis_sdpa_backward_bias", PLAIN)                                   \
+    X(SDPA_BACKWARD_SINKS, attention_sinks_cu, "ignis_sdpa_backward_sinks", WAITS)                           \
     X(SDPA_MMA, attention_mma_cu, "ignis_sdpa", PLAIN)                                                       \
     X(SDPA_MMA_BACKWARD_DELTA, attention_mma_cu, "ignis_sdpa_backward_delta", PLAIN)                         \
     X(SDPA_MMA_BACKWARD_KV, attention_mma_cu, "ignis_sdpa_backward_kv", PLAIN)                               \
@@ -40762,9 +40770,9 @@ typedef struct ignis__attention_params {
     IGNIS__OF(ignis__attention_rows, T) out; /* [batch, sq, heads * head_dim] */
     IGNIS__OF(ignis__attention_rows, const T) grad_out;
     IGNIS__OF(ignis__attention_rows, T) grad_q, grad_k, grad_v;
-    /* [batch, heads, sq]: log of the sum of exp(scale * score) over the keys that the query sees; +infinity if it sees
-       none. With a bias: a bound of the scores, then, after all of these, log 2 of the sum of exp(score - bound):
-       together they would lose digits, or the sum. */
+    /* [batch, heads, sq]: log of the sum of exp(scale * score) over the keys that the query sees, and the sink;
+       +infinity if it sees no key. With a bias: a bound of the scores, then, after all of these, log 2 of the sum of
+       exp(score - bound): together they would lose digits, or the sum. */
     IGNIS__POINTER(Wide) lse;
     IGNIS__POINTER(Wide) delta; /* [batch, heads, sq]: sum of out * grad_out */
     int batches, heads, kv_heads, head_dim;
@@ -40781,8 +40789,11 @@ typedef struct ignis__attention_params {
        documents together. */
     IGNIS__POINTER(const int) bounds;
     int window; /* keys at this distance from the query's own, or farther, are not seen; max(sq, sk): all are seen */
+    int wide_sinks; /* whether sinks are Wide, not T */
+    /* [heads]: scores of a key that every query sees besides, whose value is 0; or null. They are in lse. */
+    IGNIS__POINTER(const void) sinks;
 } ignis__attention_params;
-IGNIS__ASSERT_SIZE(ignis__attention_params, 408);
+IGNIS__ASSERT_SIZE(ignis__attention_params, 416);
 
 /*  kernels/attention_hopper.cu: how the items of the forward pass are distributed. */
 typedef struct ignis__forward_plan {
@@ -40824,9 +40835,10 @@ typedef enum ignis__documents {
 /*  An attention, and what its launch depends on. */
 typedef struct ignis__attention {
     ignis__attention_params params;
-    int bias_dtype, has_lengths; /* 0: none. This and the next are for the host: no kernel has them */
+    int bias_dtype, has_sinks, has_lengths; /* 0: none. From here on members are for the host: no kernel has them */
     ignis__documents documents;
-    int windowed; /* the caller has set a window, which longer rows exceed */
+    int windowed;              /* the caller has set a window, which longer rows exceed */
+    ignis__address grad_sinks; /* backward; 0: not needed */
 } ignis__attention;
 
 /*  How a kernel is launched: rows of a block, rows that it steps over at a time, threads and dynamic shared
@@ -41184,14 +41196,16 @@ IGNIS__PRIVATE ignis__attention_rows ignis__attention_bias_rows(const ignis_shap
     return rows;
 }
 
-/*  Reads the addresses of the bias, and of the lengths or the bounds, which are inputs from `input` on, in this
-    order. Returns the input after them. */
+/*  Reads the addresses of the bias, of the sinks, and of the lengths or the bounds, which are inputs from `input` on,
+    in this order. Returns the input after them. */
 IGNIS__PRIVATE int ignis__attention_read_options(ignis__op *op, int input, ignis__attention *p)
 {
     if (p->bias_dtype) {
         p->params.bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_read(op, op->in[input]));
         input++;
     }
+    if (p->has_sinks)
+        p->params.sinks = ignis__op_read(op, op->in[input++]);
     if (p->has_lengths)
         p->params.lengths = ignis__op_read(op, op->in[input++]);
     if (p->documents) /* forward: ids or offsets, until ignis__attention_find_bounds */
@@ -41344,6 +41358,15 @@ IGNIS__PRIVATE ignis__array *ignis__attention_new_statistics(ignis__op *op, cons
     source has the method.
     Uses: select, operands. Invariant: gradients are summed in a fixed order. */
 
+/*  Launches the gradient of the sinks, if it is needed. delta: of `rows` rows for each head. */
+static void ignis__attention_backward_sinks(ignis__op *op, ignis_dtype dtype, ignis__attention *attention,
+                                            ignis__address delta, int rows)
+{
+    void *params[] = {&attention->params, &delta, &rows, &attention->grad_sinks};
+    if (attention->grad_sinks)
+        ignis__op_launch_row(op, IGNIS__BUILTIN(SDPA_BACKWARD_SINKS), dtype, attention->params.heads, 512, params);
+}
+
 IGNIS__PRIVATE void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *attention)
 {
     ignis__attention_params *p = &attention->params;
@@ -41357,6 +41380,7 @@ IGNIS__PRIVATE void ignis__attention_backward_run(ignis__op *op, ignis_dtype dty
     variant = ignis__attention_choose(op, dtype, attention);
     ignis__attention_cost(attention, dtype, 2, 0, 0);
     ignis__op_launch(op, variant.delta_kernel, dtype, variant.define, ignis__launch_row(blocks, 256, 0), params);
+    ignis__attention_backward_sinks(op, dtype, attention, p->delta, p->sq);
     if (p->grad_k.data) {
         ignis__attention_cost(attention, dtype, 2, 4, 4);
         ignis__attention_launch(op, &variant, variant.kv_kernel, &variant.kv, dtype, p->sk, p->kv_heads, attention);
@@ -41383,6 +41407,17 @@ IGNIS__PRIVATE ignis__array *ignis__attention_grad_bias(ignis__op *op, int input
         return NULL;
     grad = ignis__op_new_like(op, op->in[input]);
     p->params.grad_bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_write(op, grad));
+    return grad;
+}
+
+/*  As ignis__attention_grad_bias, of the sinks. */
+IGNIS__PRIVATE ignis__array *ignis__attention_grad_sinks(ignis__op *op, int input, bool needed, ignis__attention *p)
+{
+    ignis__array *grad;
+    if (!p->has_sinks || !needed)
+        return NULL;
+    grad = ignis__op_new_like(op, op->in[input]);
+    p->grad_sinks = ignis__op_write(op, grad);
     return grad;
 }
 
@@ -41519,6 +41554,7 @@ IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype d
     ignis__attention_cost(attention, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROWS), dtype, define,
                      ignis__launch_row(ignis__ceil_div(rows / 4 * lanes, 256), 256, 0), params);
+    ignis__attention_backward_sinks(op, dtype, attention, scratch.delta, scratch.rows);
     ignis__attention_cost(attention, dtype, 2, 4, 5);
     ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD), dtype, define,
                      ignis__launch_row(blocks, 384, (size_t)ignis__attention_backward_shared(attention)), maps);
@@ -41532,9 +41568,10 @@ IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype d
 IGNIS__PRIVATE ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
 {
     ignis__attention attention;
-    ignis__op op; /* of grad_out, q, k, v, out, lse, the bias, the lengths or bounds */
-    ignis__array *gradients[4] = {NULL, NULL, NULL, NULL};
+    ignis__op op; /* of grad_out, q, k, v, out, lse, the bias, the sinks, the lengths or bounds */
+    ignis__array *gradients[5] = {NULL, NULL, NULL, NULL, NULL};
     ignis_dtype dtype;
+    int sinks; /* their input of the operation */
     bool wgmma;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa", args))
         return ignis__failed();
@@ -41566,13 +41603,16 @@ IGNIS__PRIVATE ignis_status ignis__sdpa_backward(const ignis_backward_args *args
         attention.params.grad_v =
             ignis__attention_rows_of(&op.in[3]->shape, attention.params.head_dim, ignis__op_write(&op, gradients[2]));
     }
+    sinks = attention.bias_dtype ? 4 : 3;
     if (attention.bias_dtype)
         gradients[3] = ignis__attention_grad_bias(&op, 6, args->needed[3], &attention);
+    if (attention.has_sinks)
+        gradients[sinks] = ignis__attention_grad_sinks(&op, sinks + 3, args->needed[sinks], &attention);
     if (wgmma)
         ignis__attention_backward_wgmma(&op, dtype, &attention, 0, NULL);
     else
         ignis__attention_backward_run(&op, dtype, &attention);
-    return ignis__op_finish_backward(&op, args, attention.bias_dtype ? 4 : 3, gradients);
+    return ignis__op_finish_backward(&op, args, sinks + attention.has_sinks, gradients);
 }
 
 /*  >>ops.attention.sdpa - ignis_sdpa: forward of scaled dot-product attention
@@ -41586,6 +41626,8 @@ IGNIS__PRIVATE int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor 
 {
     if (desc && desc->bias.id)
         inputs[count++] = desc->bias;
+    if (desc && desc->sinks.id)
+        inputs[count++] = desc->sinks;
     if (desc && desc->lengths.id)
         inputs[count++] = desc->lengths;
     if (desc && desc->segments.id)
@@ -41665,6 +41707,18 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
             ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
                            "desc->bias is %s; it has to be [%d or 1, %d or 1, %d or 1, %d], or the last of these",
                            ignis__shape_write(shape).text, p->batches, p->heads, p->sq, p->sk);
+        input++;
+    }
+    if (desc->sinks.id) {
+        shape = &op->in[input]->shape;
+        attention->has_sinks = 1;
+        p->wide_sinks = op->in[input]->dtype == ignis__wide_dtype(op->in[0]->dtype);
+        if (!p->wide_sinks && op->in[input]->dtype != op->in[0]->dtype)
+            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->sinks is %s, the first input is %s",
+                           ignis__dtypes[op->in[input]->dtype].name, ignis__dtypes[op->in[0]->dtype].name);
+        if (shape->ndim != 1 || shape->dim[0] != p->heads)
+            ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "desc->sinks is %s; expected [%d], one of each head",
+                           ignis__shape_write(shape).text, p->heads);
         input++;
     }
     if (desc->lengths.id) {
@@ -41782,7 +41836,7 @@ IGNIS__PRIVATE void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__att
 
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
 {
-    ignis_tensor inputs[7] = {q, k, v};
+    ignis_tensor inputs[8] = {q, k, v};
     ignis__attention attention;
     ignis__op op;
     ignis__array *out, *lse, *bounds;
@@ -41852,14 +41906,14 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
 {
     ignis__sdpa_packed packed;
     ignis__attention *attention = &packed.attention;
-    ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths or bounds, rotated q and k, their
+    ignis__op op; /* of grad_out, qkv, out, lse, the bias, the sinks, the lengths or bounds, rotated q and k, their
                      frequencies */
-    ignis__array *gradients[2], *sums = NULL, *own;
+    ignis__array *gradients[3], *sums = NULL, *own;
     ignis__address address;
     ignis__rotation rotation;
     bool wgmma, rotates_after; /* rotates the gradients after the kernels of attention */
     ignis__rope_rows rows;
-    int next;
+    int next, sinks; /* inputs: after the options; of the operation */
     if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
         return ignis__failed();
     memcpy(&packed, args->params, sizeof packed);
@@ -41871,7 +41925,10 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
                                                           ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     attention->params.lse = ignis__op_read(&op, op.in[3]);
     gradients[0] = ignis__op_new_like(&op, op.in[1]);
+    sinks = attention->bias_dtype ? 2 : 1;
     gradients[1] = ignis__attention_grad_bias(&op, 4, attention->bias_dtype && args->needed[1], attention);
+    if (attention->has_sinks)
+        gradients[sinks] = ignis__attention_grad_sinks(&op, sinks + 3, args->needed[sinks], attention);
     address = ignis__op_write(&op, gradients[0]);
     if (op.ok)
         ignis__sdpa_packed_rows(attention, gradients[0], address, &attention->params.grad_q, &attention->params.grad_k,
@@ -41893,7 +41950,7 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     rows.row = attention->params.grad_q.row;
     if (packed.rope.heads && rotates_after) /* rotates back in place */
         ignis__rope_rotate(&op, &packed.rope, op.in[1]->dtype, rows, rows, own, -1);
-    return ignis__op_finish_backward_with_sums(&op, args, attention->bias_dtype ? 2 : 1, gradients, sums);
+    return ignis__op_finish_backward_with_sums(&op, args, sinks + attention->has_sinks, gradients, sums);
 }
 
 /*  Makes an array for `heads` heads of each row of qkv. */
@@ -41934,7 +41991,7 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
     ignis__attention *attention = &packed.attention;
     ignis__op op;
     ignis__array *out, *lse, *bounds, *own = NULL, *rotated = NULL;
-    ignis_tensor result, inputs[5] = {qkv};
+    ignis_tensor result, inputs[6] = {qkv};
     if (!ignis__op_begin(&op, call, ignis__sdpa_inputs(desc, inputs, 1), inputs))
         return ignis__no_tensor();
     ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_PACKED, attention);
@@ -42003,10 +42060,22 @@ static ignis_tensor ignis__sdpa_limit(const ignis__attention *attention, ignis_t
     return limits.id ? ignis_reshape(limits, IGNIS_SHAPE(-1, 1, 1, 1)) : ignis_value(p->sk);
 }
 
-/*  Returns the attention of q, k and v in rows. bias and limits, which are lengths or bounds, may be no
-    handle. */
+/*  Returns the softmax of scores [batches, heads, sq, sk] and the sinks of heads, except for the sinks' shares. */
+static ignis_tensor ignis__sdpa_softmax(const ignis__attention_params *p, ignis_tensor s, ignis_tensor sinks)
+{
+    ignis_tensor both[2];
+    if (!sinks.id)
+        return ignis_softmax(s);
+    both[0] = s;
+    both[1] = ignis_expand(ignis_reshape(ignis__vjp_wide(sinks), IGNIS_SHAPE(1, p->heads, 1, 1)),
+                           IGNIS_SHAPE(p->batches, p->heads, p->sq, 1));
+    return ignis_slice(ignis_softmax(ignis_concat(both, 2, 3)), 3, 0, p->sk);
+}
+
+/*  Returns the attention of q, k and v in rows. options: the bias and the sinks, which may be no handle, as may
+    limits, which are lengths or bounds. */
 static ignis_tensor ignis__sdpa_plain(const ignis__attention *attention, ignis_tensor q, ignis_tensor k, ignis_tensor v,
-                                      ignis_tensor bias, ignis_tensor limits)
+                                      const ignis_tensor options[2], ignis_tensor limits)
 {
     static const int dims[] = {0, 2, 1, 3};
     const ignis__attention_params *p = &attention->params;
@@ -42017,14 +42086,14 @@ static ignis_tensor ignis__sdpa_plain(const ignis__attention *attention, ignis_t
     s = ignis_scale(ignis_matmul_t(ignis__sdpa_heads(q, p, p->sq, p->heads, p->heads), k), p->scale);
     if (p->softcap > 0)
         s = ignis_map("cap*tanh(s/cap)", IGNIS_INPUTS(s, IGNIS_VALUE(cap, p->softcap)));
-    if (bias.id) {
-        b = ignis__vjp_wide(bias);
+    if (options[0].id) {
+        b = ignis__vjp_wide(options[0]);
         s = ignis_map("s + b", IGNIS_INPUTS(s, b));
     }
     s = ignis_map("i = index(2) + offset; j = index(3);"
                   "j >= from && j < n && (!causal || j <= i) && i - j < w && j - i < w ? s : -1e30",
                   IGNIS_INPUTS(s, from, n, offset, causal, w));
-    s = ignis_softmax(s);
+    s = ignis__sdpa_softmax(p, s, options[1]);
     s = ignis_map("i = index(2) + offset; j = index(3);"
                   "j >= from && j < n && (!causal || j <= i) && i - j < w && j - i < w ? s : 0",
                   IGNIS_INPUTS(s, from, n, offset, causal, w));
@@ -42036,7 +42105,7 @@ static ignis_tensor ignis__sdpa_plain(const ignis__attention *attention, ignis_t
 static ignis_tensor ignis__sdpa_limits(const ignis_vjp_args *args, const ignis__attention *attention,
                                        const ignis_tensor *inputs, int first)
 {
-    int input = first + (attention->bias_dtype != 0);
+    int input = first + (attention->bias_dtype != 0) + attention->has_sinks;
     if (attention->documents)
         return ignis__vjp_constant(args, input + 2);
     return attention->has_lengths ? inputs[input] : ignis__no_tensor();
@@ -42051,13 +42120,22 @@ static void ignis__sdpa_vjp_inputs(const ignis_vjp_args *args, const ignis__atte
         inputs[i] = ignis__vjp_input(args, i, i < first ? i : i + 2);
 }
 
+/*  Finds the bias and the sinks among inputs from `first` on; no handle: there are none. */
+static void ignis__sdpa_options(const ignis__attention *attention, const ignis_tensor *inputs, int first,
+                                ignis_tensor options[2])
+{
+    const int sinks = first + (attention->bias_dtype != 0);
+    options[0] = attention->bias_dtype ? inputs[first] : ignis__no_tensor();
+    options[1] = attention->has_sinks ? inputs[sinks] : ignis__no_tensor();
+}
+
 IGNIS__PRIVATE void ignis__vjp_of_sdpa(const ignis_vjp_args *args)
 {
     const ignis__attention *attention = (const ignis__attention *)args->params;
-    ignis_tensor inputs[5] = IGNIS__ZERO, plain;
+    ignis_tensor inputs[6] = IGNIS__ZERO, options[2], plain;
     ignis__sdpa_vjp_inputs(args, attention, inputs, 3);
-    plain = ignis__sdpa_plain(attention, inputs[0], inputs[1], inputs[2],
-                              attention->bias_dtype ? inputs[3] : ignis__no_tensor(),
+    ignis__sdpa_options(attention, inputs, 3, options);
+    plain = ignis__sdpa_plain(attention, inputs[0], inputs[1], inputs[2], options,
                               ignis__sdpa_limits(args, attention, inputs, 3));
     ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
                      inputs);
@@ -42069,19 +42147,19 @@ IGNIS__PRIVATE void ignis__vjp_of_sdpa_packed(const ignis_vjp_args *args)
     const ignis__attention *attention = &packed->attention;
     const ignis__attention_params *p = &attention->params;
     const int64_t rows = (int64_t)p->batches * p->sq, d = p->head_dim, of_q = p->heads * d, of_k = p->kv_heads * d;
-    ignis_tensor inputs[3] = IGNIS__ZERO, qkv, qk, v, plain;
+    ignis_tensor inputs[4] = IGNIS__ZERO, options[2], qkv, qk, v, plain;
     ignis__sdpa_vjp_inputs(args, attention, inputs, 1);
+    ignis__sdpa_options(attention, inputs, 1, options);
     qkv = ignis_reshape(inputs[0], IGNIS_SHAPE(rows, of_q + 2 * of_k));
     qk = ignis_slice(qkv, 1, 0, of_q + of_k);
     v = ignis_slice(qkv, 1, of_q + of_k, of_k);
     if (packed->rope.heads) { /* saved besides: rotated q and k, then the caller's frequencies */
         ignis__array *const *saved = args->node->saved;
-        const int own = 3 + args->input_count, bounds = 3 + (attention->bias_dtype != 0);
+        const int own = 3 + args->input_count, bounds = 3 + (attention->bias_dtype != 0) + attention->has_sinks;
         qk = ignis__rope_recorded(qk, &packed->rope, own < args->node->saved_count ? saved[own] : NULL,
                                   attention->documents ? saved[bounds] : NULL);
     }
-    plain = ignis__sdpa_plain(attention, ignis_slice(qk, 1, 0, of_q), ignis_slice(qk, 1, of_q, of_k), v,
-                              attention->bias_dtype ? inputs[1] : ignis__no_tensor(),
+    plain = ignis__sdpa_plain(attention, ignis_slice(qk, 1, 0, of_q), ignis_slice(qk, 1, of_q, of_k), v, options,
                               ignis__sdpa_limits(args, attention, inputs, 1));
     ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
                      inputs);
@@ -42177,7 +42255,7 @@ static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dt
 static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_tensor k, ignis_tensor v,
                                        const ignis_sdpa_desc *desc)
 {
-    ignis_tensor inputs[7] = {q, k, v};
+    ignis_tensor inputs[8] = {q, k, v};
     ignis__attention p;
     ignis__op op;
     ignis__array *out;

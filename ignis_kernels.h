@@ -8,14 +8,15 @@
         ignis.cuh                 1111 lines   29348 bytes
         activation.cu              120 lines    3410 bytes
         activation.cuh              93 lines    2957 bytes
-        attention.cu               487 lines   15264 bytes
-        attention.cuh              280 lines    7568 bytes
+        attention.cu               488 lines   15310 bytes
+        attention.cuh              298 lines    8145 bytes
         attention_bounds.cu        152 lines    4159 bytes
         attention_decode.cu        208 lines    5962 bytes
         attention_decode_mma.cu    145 lines    4615 bytes
-        attention_hopper.cu        678 lines   21945 bytes
+        attention_hopper.cu        680 lines   22066 bytes
         attention_hopper_backward.cu  1478 lines   49633 bytes
-        attention_mma.cu           630 lines   22866 bytes
+        attention_mma.cu           631 lines   22938 bytes
+        attention_sinks.cu          36 lines     905 bytes
         attention_tiles.cuh        273 lines    7245 bytes
         border.cu                  143 lines    3714 bytes
         channel_norm.cu            494 lines   14983 bytes
@@ -77,7 +78,7 @@
         select.cu                  210 lines    5835 bytes
         shape.cu                   215 lines    6874 bytes
         shared/addends.h            15 lines     338 bytes
-        shared/attention.h          67 lines    1294 bytes
+        shared/attention.h          70 lines    1345 bytes
         shared/border.h             16 lines     356 bytes
         shared/channel_norm.h       24 lines     588 bytes
         shared/collective.h         83 lines    1847 bytes
@@ -138,6 +139,7 @@ enum {
     IGNIS__SOURCE_ATTENTION_HOPPER_CU,
     IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU,
     IGNIS__SOURCE_ATTENTION_MMA_CU,
+    IGNIS__SOURCE_ATTENTION_SINKS_CU,
     IGNIS__SOURCE_ATTENTION_TILES_CUH,
     IGNIS__SOURCE_BORDER_CU,
     IGNIS__SOURCE_CHANNEL_NORM_CU,
@@ -228,7 +230,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x34998892035e027bULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x071da7b65a6d6283ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -244,6 +246,7 @@ extern const ignis__source ignis__source_attention_decode_mma_cu;
 extern const ignis__source ignis__source_attention_hopper_cu;
 extern const ignis__source ignis__source_attention_hopper_backward_cu;
 extern const ignis__source ignis__source_attention_mma_cu;
+extern const ignis__source ignis__source_attention_sinks_cu;
 extern const ignis__source ignis__source_attention_tiles_cuh;
 extern const ignis__source ignis__source_border_cu;
 extern const ignis__source ignis__source_channel_norm_cu;
@@ -2621,11 +2624,12 @@ static const char ignis__text_attention_cu_1[] =
     "T *to = attention_head(p.out, b, h);\n"
     "#pragma unroll\n"
     "for (int r = 0; r < R; r++) {\n"
-    "const W total = reduce_8_lanes<ignis_sum>(sum[r]);\n"
+    "W total = reduce_8_lanes<ignis_sum>(sum[r]);\n"
     "const long long row = first + own + r;\n"
     "if (row >= p.sq)\n"
     "continue;\n"
-    "store_row(to + row * p.out.row, out[r], total == 0 ? 0 : 1 / total, p.head_dim);\n"
+    "const W factor = p.add_sink(h, top[r], total);\n"
+    "store_row(to + row * p.out.row, out[r], total == 0 ? 0 : factor / total, p.head_dim);\n"
     "if (p.lse && lane == 0)\n"
     "p.put_stat(p.stat(b, h) + row, top[r], total);\n"
     "}\n"
@@ -2645,9 +2649,9 @@ static const char ignis__text_attention_cu_1[] =
     "constexpr int R = BACKWARD_ROWS, rows = LINES * R;\n"
     "const int pairs = p.kv_heads * p.batches, b = blockIdx.x % pairs / p.kv_heads;\n"
     "const int group = p.heads / p.kv_heads, kv_h = blockIdx.x % p.kv_heads;\n"
-    "const int first = (int)(blockIdx.x / pairs) * rows, keys = p.keys(b);\n"
-    "const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;\n";
+    "const int first = (int)(blockIdx.x / pairs) * rows, keys = p.keys(b);\n";
 static const char ignis__text_attention_cu_2[] =
+    "const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;\n"
     "W *k = shared_memory(), *v = k + rows * STRIDE, *walked = v + rows * STRIDE;\n"
     "W *scores = walked + WALK * STRIDE + own * SCORE_STRIDE, *score_gradients = scores + rows * SCORE_STRIDE;\n"
     "const int end = RANGE ? first < keys ? p.end_query(b, min(first + rows, keys) - 1) : 0 : p.sq;\n"
@@ -2735,10 +2739,10 @@ static const char ignis__text_attention_cu_2[] =
     "load_tile<WALK>(walked, v, p.v.row, key, visible, p.head_dim);\n"
     "__syncthreads();\n"
     "score(ds, grad + own * STRIDE, walked);\n"
-    "__syncthreads();\n"
-    "load_tile<WALK>(walked, k, p.k.row, key, visible, p.head_dim);\n"
     "__syncthreads();\n";
 static const char ignis__text_attention_cu_3[] =
+    "load_tile<WALK>(walked, k, p.k.row, key, visible, p.head_dim);\n"
+    "__syncthreads();\n"
     "score(s, q + own * STRIDE, walked);\n"
     "#pragma unroll\n"
     "for (int r = 0; r < R; r++)\n"
@@ -2912,7 +2916,19 @@ static const char ignis__text_attention_cuh_0[] =
     "return min(document(b, key).y, key + window);\n"
     "return RANGE ? max(0, min(sq, key - (sk - sq) + window)) : sq;\n"
     "}\n\n"
-    "__device__ long long stat(long long b, long long h) const { return (b * heads + h) * sq; }\n\n\n"
+    "__device__ long long stat(long long b, long long h) const { return (b * heads + h) * sq; }\n\n"
+    "__device__ Wide sink(int h) const { return wide_sinks ? ((const Wide *)sinks)[h] : Wide(((const T *)sinks)[h]); }\n\n\n\n\n"
+    "__device__ Wide add_sink(int h, Wide &bound, Wide &sum) const\n"
+    "{\n"
+    "if (!sinks || sum == 0)\n"
+    "return 1;\n"
+    "Wide x = sink(h) * Wide(SCORE_UNIT);\n"
+    "x = x > ignis_max_value<Wide>() ? ignis_max_value<Wide>() : x;\n"
+    "const Wide higher = x > bound ? x : bound, factor = Wide(exp2((bound - higher) * Wide(EXPONENT_UNIT)));\n"
+    "sum = sum * factor + Wide(exp2((x - higher) * Wide(EXPONENT_UNIT)));\n"
+    "bound = higher;\n"
+    "return factor;\n"
+    "}\n\n\n"
     "__device__ void put_stat(long long at, Wide bound, Wide sum) const\n"
     "{\n"
     "lse[at] = sum == 0 ? ignis_infinity<Wide>() : BIASED ? bound : (bound + Wide(log2(sum))) * Wide(1 / LOG2);\n"
@@ -2936,7 +2952,8 @@ static const char ignis__text_attention_cuh_0[] =
     "if (item < items) {\n"
     "const T *out = attention_head(p.out, b, h) + row * p.out.row;\n"
     "const T *grad = attention_head(p.grad_out, b, h) + row * p.grad_out.row;\n"
-    "for (int d = lane * N; d < p.head_dim; d += lanes * N) {\n"
+    "for (int d = lane * N; d < p.head_dim; d += lanes * N) {\n";
+static const char ignis__text_attention_cuh_1[] =
     "const auto x = ignis_load<N>(out + d), y = ignis_load<N>(grad + d);\n"
     "#pragma unroll\n"
     "for (int i = 0; i < N; i++)\n"
@@ -2952,8 +2969,7 @@ static const char ignis__text_attention_cuh_0[] =
     "template <typename E> __device__ inline bool attention_aligned(const ignis__attention_rows<E> &rows)\n"
     "{\n"
     "return ignis_is_aligned(rows.data, 16) && (rows.row | rows.head | rows.batch) % (16 / (int)sizeof(T)) == 0;\n"
-    "}\n\n";
-static const char ignis__text_attention_cuh_1[] =
+    "}\n\n"
     "__device__ inline void attention_delta(const Attention &p)\n"
     "{\n"
     "constexpr int N = 16 / sizeof(T);\n"
@@ -3024,6 +3040,7 @@ static const char ignis__text_attention_cuh_1[] =
     "sum += weights[i] * parts[i * size + 1];\n"
     "}\n"
     "sum = ignis_block_sum(sum);\n"
+    "const Wide factor = p.add_sink(h, top, sum);\n"
     "if ((RANGE || BIASED) && sum == 0)\n"
     "sum = 1;\n"
     "for (int d = threadIdx.x; d < p.head_dim; d += 128) {\n"
@@ -3031,7 +3048,7 @@ static const char ignis__text_attention_cuh_1[] =
     "#pragma unroll 8\n"
     "for (int i = 0; i < splits; i++)\n"
     "x += weights[i] * parts[i * size + 2 + d];\n"
-    "attention_head(p.out, b, h)[d] = T(x / sum);\n"
+    "attention_head(p.out, b, h)[d] = T(x * factor / sum);\n"
     "}\n"
     "}\n\n"
     "#if IGNIS_BIAS\n\n\n\n"
@@ -3050,7 +3067,8 @@ static const char ignis__text_attention_cuh_1[] =
     "end_b = p.bias.batch ? b + 1 : p.batches;\n"
     "}\n\n\n"
     "__device__ bool unseen(const Attention &p, int in_batch, int first, int rows, int columns, int keys) const\n"
-    "{\n"
+    "{\n";
+static const char ignis__text_attention_cuh_2[] =
     "return p.visible(in_batch, min(first + rows, p.sq) - 1, keys) <= key ||\n"
     "p.first_key(in_batch, first) >= key + columns;\n"
     "}\n\n"
@@ -3061,6 +3079,7 @@ static const char ignis__text_attention_cuh_1[] =
 static const char *const ignis__text_attention_cuh[] = {
     ignis__text_attention_cuh_0,
     ignis__text_attention_cuh_1,
+    ignis__text_attention_cuh_2,
 };
 
 static const char ignis__text_attention_bounds_cu_0[] =
@@ -3805,17 +3824,18 @@ static const char ignis__text_attention_hopper_cu_2[] =
     "}\n"
     "}\n\n\n"
     "__device__ inline void store_out(const Attention &p, const ignis__tensor_map *map, const work_item &item,\n"
-    "const float (&out)[COLUMNS / 8][4], const softmax &state, int group, uint32_t place)\n"
+    "const float (&out)[COLUMNS / 8][4], softmax &state, int group, uint32_t place)\n"
     "{\n"
     "const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, first = item.query + 64 * group;\n"
     "float factor[2];\n"
     "#pragma unroll\n"
     "for (int r = 0; r < 2; r++) {\n"
     "const int query = first + 16 * warp + lane / 4 + 8 * r;\n"
-    "factor[r] = state.sum[r] == 0 ? 0 : 1 / state.sum[r];\n"
-    "if (p.lse && lane % 4 == 0 && query >= 0 && query < p.sq)\n"
-    "p.lse[p.stat(item.b, item.h) + query] =\n";
+    "factor[r] = p.add_sink(item.h, state.top[r], state.sum[r]);\n"
+    "factor[r] = state.sum[r] == 0 ? 0 : factor[r] / state.sum[r];\n"
+    "if (p.lse && lane % 4 == 0 && query >= 0 && query < p.sq)\n";
 static const char ignis__text_attention_hopper_cu_3[] =
+    "p.lse[p.stat(item.b, item.h) + query] =\n"
     "state.sum[r] == 0 ? ignis_infinity<float>() : (state.top[r] + log2f(state.sum[r])) * LN_2;\n"
     "}\n"
     "if (threadIdx.x % 128 == 0)\n"
@@ -3900,9 +3920,9 @@ static const char ignis__text_attention_hopper_cu_3[] =
     "const int whole =\n"
     "max(begin, visible(p, item.b, first, item.keys) / KEYS);\n"
     "const int whole_from =\n"
-    "RANGE ? max(begin, (p.first_key(item.b, first + 63) + KEYS - 1) / KEYS) : begin;\n"
-    "const auto limits = [&](int n, int(&start)[2], int(&limit)[2]) {\n";
+    "RANGE ? max(begin, (p.first_key(item.b, first + 63) + KEYS - 1) / KEYS) : begin;\n";
 static const char ignis__text_attention_hopper_cu_4[] =
+    "const auto limits = [&](int n, int(&start)[2], int(&limit)[2]) {\n"
     "int query = item.query + row;\n"
     "if (DOCUMENTS && D > 192)\n"
     "asm volatile(\"\" : \"+r\"(query));\n"
@@ -4034,10 +4054,10 @@ static const char ignis__text_attention_hopper_cu_4[] =
     "const bool produces = group == ALL_GROUPS && team < TEAMS && threadIdx.x % 32 == 0;\n"
     "const uint32_t base = (uint32_t)__cvta_generic_to_shared(memory) + team * TEAM_BYTES;\n"
     "if (produces) {\n"
-    "ignis_ptx_prefetch_tensormap(&q);\n"
-    "ignis_ptx_prefetch_tensormap(&k);\n"
-    "ignis_ptx_prefetch_tensormap(&v);\n";
+    "ignis_ptx_prefetch_tensormap(&q);\n";
 static const char ignis__text_attention_hopper_cu_5[] =
+    "ignis_ptx_prefetch_tensormap(&k);\n"
+    "ignis_ptx_prefetch_tensormap(&v);\n"
     "for (int i = 0; i < BARRIERS; i++) {\n"
     "const bool filled = i < EMPTY_Q || (i >= FULL_K && i < EMPTY_K) || (i >= FULL_V && i < EMPTY_V);\n"
     "ignis_ptx_mbarrier_init(base + BARRIERS_AT + 8 * i, filled ? 1 : 4 * GROUPS * IGNIS_WARP_ARRIVALS);\n"
@@ -4067,17 +4087,18 @@ static const char ignis__text_attention_hopper_cu_5[] =
     "tiles = visible_tiles(p, b, first, QUERIES, p.keys(b)) - first_tile(p, b, first);\n"
     "const int splits = (tiles + plan.tiles - 1) / plan.tiles;\n"
     "const float2 *stats = (const float2 *)(plan.parts + plan.splits * rows * D) + row;\n"
-    "float top = -ignis_infinity<float>(), sum = 0;\n"
+    "float most = -ignis_infinity<float>(), sum = 0;\n"
     "for (int i = 0; i < splits; i++)\n"
-    "top = fmaxf(top, stats[i * rows].x);\n"
+    "most = fmaxf(most, stats[i * rows].x);\n"
     "const auto weight = [&](int i) {\n"
-    "return stats[i * rows].y > 0 ? ignis_ptx_ex2_ftz(stats[i * rows].x - top) : 0.0f;\n"
+    "return stats[i * rows].y > 0 ? ignis_ptx_ex2_ftz(stats[i * rows].x - most) : 0.0f;\n"
     "};\n"
     "for (int i = 0; i < splits; i++)\n"
     "sum += stats[i * rows].y * weight(i);\n"
+    "float top = most;\n"
+    "const float scale = p.add_sink(h, top, sum), factor = sum == 0 ? 0 : scale / sum;\n"
     "if (p.lse && lane == 0)\n"
     "p.lse[row] = sum == 0 ? ignis_infinity<float>() : (top + log2f(sum)) * LN_2;\n"
-    "const float factor = sum == 0 ? 0 : 1 / sum;\n"
     "for (int d = 4 * lane; d < D; d += 128) {\n"
     "float x[4] = {};\n"
     "for (int i = 0; i < splits; i++) {\n"
@@ -5556,16 +5577,17 @@ static const char ignis__text_attention_mma_cu_1[] =
     "sum += __shfl_xor_sync(0xffffffff, sum, 1);\n"
     "sum += __shfl_xor_sync(0xffffffff, sum, 2);\n"
     "const int row = query + 16 * m + 8 * half;\n"
-    "factor[m][half] = sum == 0 ? 0 : 1 / sum;\n"
+    "factor[m][half] = p.add_sink(h, state.top[m][half], sum);\n"
+    "factor[m][half] = sum == 0 ? 0 : factor[m][half] / sum;\n"
     "if (p.lse && lane % 4 == 0 && row < p.sq)\n"
     "p.put_stat(p.stat(b, h) + row, state.top[m][half], sum);\n"
     "}\n"
     "store_results<F_TILES, D>(state.out, factor, q_tile - shared_address(), 0, shared_memory(),\n"
     "attention_head(p.out, b, h), p.out.row, first + warp * 16 * F_TILES, p.sq, p.head_dim);\n"
     "}\n\n\n\n\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_backward_delta(Attention p) { attention_delta(p); }\n\n"
-    "constexpr int K_WARPS = IGNIS_KV_WARPS, K_TILES = IGNIS_KV_TILES, K_SPLIT = IGNIS_KV_SPLIT;\n";
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_backward_delta(Attention p) { attention_delta(p); }\n\n";
 static const char ignis__text_attention_mma_cu_2[] =
+    "constexpr int K_WARPS = IGNIS_KV_WARPS, K_TILES = IGNIS_KV_TILES, K_SPLIT = IGNIS_KV_SPLIT;\n"
     "constexpr int K_KEYS = 16 * K_TILES * K_WARPS / K_SPLIT, K_QUERIES = IGNIS_KV_QUERIES, K_STRIP = IGNIS_KV_STRIP;\n"
     "constexpr int K_COLUMNS = D / K_SPLIT;\n"
     "static_assert(K_QUERIES % K_STRIP == 0, \"strips make up a tile\");\n"
@@ -5641,9 +5663,9 @@ static const char ignis__text_attention_mma_cu_2[] =
     "clear(grad_v);\n\n"
     "copy_tile<K_KEYS, threads>(k_tile, attention_head(p.k, b, kv_h), p.k.row, first, p.sk, p.head_dim, threadIdx.x);\n"
     "copy_tile<K_KEYS, threads>(v_tile, attention_head(p.v, b, kv_h), p.v.row, first, p.sk, p.head_dim, threadIdx.x);\n\n\n"
-    "const auto copy_queries = [&](int n) {\n"
-    "const int h = kv_h * group + n / tiles, from = begin + n % tiles * K_QUERIES;\n";
+    "const auto copy_queries = [&](int n) {\n";
 static const char ignis__text_attention_mma_cu_3[] =
+    "const int h = kv_h * group + n / tiles, from = begin + n % tiles * K_QUERIES;\n"
     "const uint32_t to = q_tiles + n % 2 * 2 * tile_bytes;\n"
     "const unsigned thread = D == 64 && !SCORED ? thread_in_loop() : threadIdx.x;\n"
     "copy_tile<K_QUERIES, threads>(to, attention_head(p.q, b, h), p.q.row, from, end, p.head_dim, thread);\n"
@@ -5730,12 +5752,12 @@ static const char ignis__text_attention_mma_cu_3[] =
     "probability = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, base));\n"
     "ds[m][n][i] = probability * (ds[m][n][i] - its_delta);\n"
     "if constexpr (SOFTCAP)\n"
-    "ds[m][n][i] *= slope;\n"
+    "ds[m][n][i] *= slope;\n";
+static const char ignis__text_attention_mma_cu_4[] =
     "if (masked && !view.sees(row, column))\n"
     "ds[m][n][i] = 0;\n"
     "}\n"
-    "}\n";
-static const char ignis__text_attention_mma_cu_4[] =
+    "}\n"
     "product_of_results<Q_TILES, Q_STRIP, D>(grad_q, ds, lane_of_a(kv_tile), 0);\n"
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis_sdpa_backward_q(Attention p)\n"
@@ -5813,10 +5835,10 @@ static const char ignis__text_attention_mma_cu_4[] =
     "kv_tile = grad_tile + Q_QUERIES * ROW_BYTES;\n"
     "const uint32_t q_lane = lane_of_a(q_tile + warp * 16 * Q_TILES * ROW_BYTES);\n"
     "const float *lse = (const float *)(shared_memory() + stats_at) + row, *delta = lse + Q_QUERIES;\n"
-    "float sums[Q_TILES][Q_KEYS / 8][4];\n"
-    "clear(sums);\n\n"
-    "for (int b = share.b; b < share.end_b; b++)\n";
+    "float sums[Q_TILES][Q_KEYS / 8][4];\n";
 static const char ignis__text_attention_mma_cu_5[] =
+    "clear(sums);\n\n"
+    "for (int b = share.b; b < share.end_b; b++)\n"
     "for (int h = share.h; h < share.end_h; h++) {\n"
     "const int kv_h = h / (p.heads / p.kv_heads), keys = p.keys(b);\n"
     "const attention_scores<true> scored(p, b, h);\n"
@@ -5910,6 +5932,38 @@ static const char *const ignis__text_attention_mma_cu[] = {
     ignis__text_attention_mma_cu_3,
     ignis__text_attention_mma_cu_4,
     ignis__text_attention_mma_cu_5,
+};
+
+static const char ignis__text_attention_sinks_cu_0[] =
+    "\n\n\n\n\n\n"
+    "#include \"ignis.cuh\"\n"
+    "#include \"attention.cuh\"\n\n"
+    "constexpr int THREADS = 512;\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_sdpa_backward_sinks(Attention p, const Wide *delta, int rows, void *grad)\n"
+    "{\n"
+    "ignis_grid_dependency();\n"
+    "const int h = blockIdx.x;\n"
+    "const Wide sink = p.sink(h);\n"
+    "const long long all = (long long)p.batches * p.sq;\n"
+    "Wide sum = 0;\n"
+    "for (long long i = threadIdx.x; i < all; i += THREADS) {\n"
+    "const long long b = i / p.sq, row = i % p.sq, at = p.stat(b, h) + row;\n"
+    "const Wide lse = p.lse[at], log_sum = p.bias.data ? p.lse[p.stat(p.batches, 0) + at] : Wide(0);\n"
+    "const Wide share = Wide(exp2((sink - lse) * Wide(LOG2) - log_sum));\n"
+    "if (lse != ignis_infinity<Wide>())\n"
+    "sum -= (share > 1 ? Wide(1) : share) * delta[(b * p.heads + h) * rows + row];\n"
+    "}\n"
+    "sum = ignis_block_sum(sum);\n"
+    "if (threadIdx.x > 0)\n"
+    "return;\n"
+    "if (p.wide_sinks)\n"
+    "((Wide *)grad)[h] = sum;\n"
+    "else\n"
+    "((T *)grad)[h] = T(sum);\n"
+    "}\n";
+static const char *const ignis__text_attention_sinks_cu[] = {
+    ignis__text_attention_sinks_cu_0,
 };
 
 static const char ignis__text_attention_tiles_cuh_0[] =
@@ -16273,8 +16327,10 @@ static const char ignis__text_shared_attention_h_0[] =
     "IGNIS__POINTER(const int) lengths;\n\n\n\n"
     "IGNIS__POINTER(const int) bounds;\n"
     "int window;\n"
+    "int wide_sinks;\n\n"
+    "IGNIS__POINTER(const void) sinks;\n"
     "} ignis__attention_params;\n"
-    "IGNIS__ASSERT_SIZE(ignis__attention_params, 408);\n\n\n"
+    "IGNIS__ASSERT_SIZE(ignis__attention_params, 416);\n\n\n"
     "typedef struct ignis__forward_plan {\n"
     "IGNIS__POINTER(unsigned) counter;\n\n"
     "IGNIS__POINTER(float) parts;\n"
@@ -18195,7 +18251,7 @@ static const char *const ignis__text_upsample_cu[] = {
 static const ignis__source *const ignis__includes_f8_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_f8_cuh = {
-    "f8.cuh", 0x96cca89c5afd35f5ULL, IGNIS__PIECES(f8_cuh), ignis__includes_f8_cuh, 22};
+    "f8.cuh", 0x96cca89c5afd35f5ULL, IGNIS__PIECES(f8_cuh), ignis__includes_f8_cuh, 23};
 
 static const ignis__source *const ignis__includes_ignis_cuh[] = {
     &ignis__source_f8_cuh,
@@ -18219,13 +18275,13 @@ IGNIS__PRIVATE const ignis__source ignis__source_activation_cu = {
 static const ignis__source *const ignis__includes_shared_attention_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_attention_h = {
-    "shared/attention.h", 0xade0050f1c077428ULL, IGNIS__PIECES_OF_TENSORS(shared_attention_h), ignis__includes_shared_attention_h, 72};
+    "shared/attention.h", 0x657547f2dbe0420dULL, IGNIS__PIECES_OF_TENSORS(shared_attention_h), ignis__includes_shared_attention_h, 73};
 
 static const ignis__source *const ignis__includes_attention_cuh[] = {
     &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_cuh = {
-    "attention.cuh", 0x892d141273a2292fULL, IGNIS__PIECES_OF_TENSORS(attention_cuh), ignis__includes_attention_cuh, 4};
+    "attention.cuh", 0xd4c32550dae04e63ULL, IGNIS__PIECES_OF_TENSORS(attention_cuh), ignis__includes_attention_cuh, 4};
 
 static const ignis__source *const ignis__includes_attention_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18234,7 +18290,7 @@ static const ignis__source *const ignis__includes_attention_cu[] = {
     &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_cu = {
-    "attention.cu", 0x55d8ae2fd8f932a8ULL, IGNIS__PIECES_OF_TENSORS(attention_cu), ignis__includes_attention_cu, 3};
+    "attention.cu", 0x628e840de6ed6041ULL, IGNIS__PIECES_OF_TENSORS(attention_cu), ignis__includes_attention_cu, 3};
 
 static const ignis__source *const ignis__includes_attention_bounds_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18255,12 +18311,12 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_cu = {
 static const ignis__source *const ignis__includes_attention_tiles_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_tiles_cuh = {
-    "attention_tiles.cuh", 0xce523078d8c7cd05ULL, IGNIS__PIECES_OF_TENSORS(attention_tiles_cuh), ignis__includes_attention_tiles_cuh, 11};
+    "attention_tiles.cuh", 0xce523078d8c7cd05ULL, IGNIS__PIECES_OF_TENSORS(attention_tiles_cuh), ignis__includes_attention_tiles_cuh, 12};
 
 static const ignis__source *const ignis__includes_mma_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_mma_cuh = {
-    "mma.cuh", 0xa47b120954174bbfULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 47};
+    "mma.cuh", 0xa47b120954174bbfULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 48};
 
 static const ignis__source *const ignis__includes_attention_decode_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18276,13 +18332,13 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_mma_cu = {
 static const ignis__source *const ignis__includes_shared_tensor_map_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_tensor_map_h = {
-    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 91};
+    "shared/tensor_map.h", 0x1e29dc282d6e5366ULL, IGNIS__PIECES_OF_TENSORS(shared_tensor_map_h), ignis__includes_shared_tensor_map_h, 92};
 
 static const ignis__source *const ignis__includes_hopper_cuh[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_hopper_cuh = {
-    "hopper.cuh", 0x2c30b4366c0ff6dcULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 39};
+    "hopper.cuh", 0x2c30b4366c0ff6dcULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 40};
 
 static const ignis__source *const ignis__includes_attention_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18293,18 +18349,18 @@ static const ignis__source *const ignis__includes_attention_hopper_cu[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_hopper_cu = {
-    "attention_hopper.cu", 0xbed4d53fd6cac535ULL, IGNIS__PIECES_OF_TENSORS(attention_hopper_cu), ignis__includes_attention_hopper_cu, 8};
+    "attention_hopper.cu", 0x35c5aff54911dcf6ULL, IGNIS__PIECES_OF_TENSORS(attention_hopper_cu), ignis__includes_attention_hopper_cu, 8};
 
 static const ignis__source *const ignis__includes_shared_rope_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_rope_h = {
-    "shared/rope.h", 0x11017c6c7b96d939ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 87};
+    "shared/rope.h", 0x11017c6c7b96d939ULL, IGNIS__PIECES_OF_TENSORS(shared_rope_h), ignis__includes_shared_rope_h, 88};
 
 static const ignis__source *const ignis__includes_rope_cuh[] = {
     &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cuh = {
-    "rope.cuh", 0x595f0a6597cf4c3dULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 67};
+    "rope.cuh", 0x595f0a6597cf4c3dULL, IGNIS__PIECES_OF_TENSORS(rope_cuh), ignis__includes_rope_cuh, 68};
 
 static const ignis__source *const ignis__includes_attention_hopper_backward_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18328,12 +18384,21 @@ static const ignis__source *const ignis__includes_attention_mma_cu[] = {
     &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_mma_cu = {
-    "attention_mma.cu", 0x6706ea605f6b427eULL, IGNIS__PIECES_OF_TENSORS(attention_mma_cu), ignis__includes_attention_mma_cu, 10};
+    "attention_mma.cu", 0xa3af0e2514cedd48ULL, IGNIS__PIECES_OF_TENSORS(attention_mma_cu), ignis__includes_attention_mma_cu, 10};
+
+static const ignis__source *const ignis__includes_attention_sinks_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_attention_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_attention_h,
+    NULL};
+IGNIS__PRIVATE const ignis__source ignis__source_attention_sinks_cu = {
+    "attention_sinks.cu", 0x93dc74c6bff2cc6fULL, IGNIS__PIECES_OF_TENSORS(attention_sinks_cu), ignis__includes_attention_sinks_cu, 11};
 
 static const ignis__source *const ignis__includes_shared_divisor_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_divisor_h = {
-    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 77};
+    "shared/divisor.h", 0x5ac66f9d582f3468ULL, IGNIS__PIECES_OF_TENSORS(shared_divisor_h), ignis__includes_shared_divisor_h, 78};
 
 static const ignis__source *const ignis__includes_divisor_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18341,12 +18406,12 @@ static const ignis__source *const ignis__includes_divisor_cuh[] = {
     &ignis__source_shared_divisor_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_divisor_cuh = {
-    "divisor.cuh", 0x3b83c4ae6562de84ULL, IGNIS__PIECES_OF_TENSORS(divisor_cuh), ignis__includes_divisor_cuh, 19};
+    "divisor.cuh", 0x3b83c4ae6562de84ULL, IGNIS__PIECES_OF_TENSORS(divisor_cuh), ignis__includes_divisor_cuh, 20};
 
 static const ignis__source *const ignis__includes_shared_border_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_border_h = {
-    "shared/border.h", 0xab6b6c7644fd043fULL, IGNIS__PIECES_OF_TENSORS(shared_border_h), ignis__includes_shared_border_h, 73};
+    "shared/border.h", 0xab6b6c7644fd043fULL, IGNIS__PIECES_OF_TENSORS(shared_border_h), ignis__includes_shared_border_h, 74};
 
 static const ignis__source *const ignis__includes_border_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18356,12 +18421,12 @@ static const ignis__source *const ignis__includes_border_cu[] = {
     &ignis__source_shared_divisor_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_border_cu = {
-    "border.cu", 0x3a1e46fe3669cb93ULL, IGNIS__PIECES_OF_TENSORS(border_cu), ignis__includes_border_cu, 12};
+    "border.cu", 0x3a1e46fe3669cb93ULL, IGNIS__PIECES_OF_TENSORS(border_cu), ignis__includes_border_cu, 13};
 
 static const ignis__source *const ignis__includes_shared_channel_norm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_channel_norm_h = {
-    "shared/channel_norm.h", 0xda10e8a496b82105ULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 74};
+    "shared/channel_norm.h", 0xda10e8a496b82105ULL, IGNIS__PIECES_OF_TENSORS(shared_channel_norm_h), ignis__includes_shared_channel_norm_h, 75};
 
 static const ignis__source *const ignis__includes_channel_norm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18369,7 +18434,7 @@ static const ignis__source *const ignis__includes_channel_norm_cu[] = {
     &ignis__source_shared_channel_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_channel_norm_cu = {
-    "channel_norm.cu", 0x20efa9d091797a2aULL, IGNIS__PIECES_OF_TENSORS(channel_norm_cu), ignis__includes_channel_norm_cu, 13};
+    "channel_norm.cu", 0x20efa9d091797a2aULL, IGNIS__PIECES_OF_TENSORS(channel_norm_cu), ignis__includes_channel_norm_cu, 14};
 
 static const ignis__source *const ignis__includes_channel_norm_wide_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18378,18 +18443,18 @@ static const ignis__source *const ignis__includes_channel_norm_wide_cu[] = {
     &ignis__source_shared_channel_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_channel_norm_wide_cu = {
-    "channel_norm_wide.cu", 0x2c0575bd698c2d04ULL, IGNIS__PIECES_OF_TENSORS(channel_norm_wide_cu), ignis__includes_channel_norm_wide_cu, 14};
+    "channel_norm_wide.cu", 0x2c0575bd698c2d04ULL, IGNIS__PIECES_OF_TENSORS(channel_norm_wide_cu), ignis__includes_channel_norm_wide_cu, 15};
 
 static const ignis__source *const ignis__includes_shared_collective_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_collective_h = {
-    "shared/collective.h", 0x08b3cfd1c82b98c6ULL, IGNIS__PIECES(shared_collective_h), ignis__includes_shared_collective_h, 75};
+    "shared/collective.h", 0x08b3cfd1c82b98c6ULL, IGNIS__PIECES(shared_collective_h), ignis__includes_shared_collective_h, 76};
 
 static const ignis__source *const ignis__includes_collective_cuh[] = {
     &ignis__source_shared_collective_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_collective_cuh = {
-    "collective.cuh", 0x1536ef4dd2efacc2ULL, IGNIS__PIECES(collective_cuh), ignis__includes_collective_cuh, 16};
+    "collective.cuh", 0x1536ef4dd2efacc2ULL, IGNIS__PIECES(collective_cuh), ignis__includes_collective_cuh, 17};
 
 static const ignis__source *const ignis__includes_collective_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18398,12 +18463,12 @@ static const ignis__source *const ignis__includes_collective_cu[] = {
     &ignis__source_shared_collective_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_collective_cu = {
-    "collective.cu", 0x2b9cc864f6fb842eULL, IGNIS__PIECES(collective_cu), ignis__includes_collective_cu, 15};
+    "collective.cu", 0x2b9cc864f6fb842eULL, IGNIS__PIECES(collective_cu), ignis__includes_collective_cu, 16};
 
 static const ignis__source *const ignis__includes_shared_gemm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_gemm_h = {
-    "shared/gemm.h", 0x055ca6474274c96cULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 80};
+    "shared/gemm.h", 0x055ca6474274c96cULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 81};
 
 static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18414,7 +18479,7 @@ static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_cuh = {
-    "gemm.cuh", 0xda46f6d1a556aa75ULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh), ignis__includes_gemm_cuh, 28};
+    "gemm.cuh", 0xda46f6d1a556aa75ULL, IGNIS__PIECES_OF_TENSORS(gemm_cuh), ignis__includes_gemm_cuh, 29};
 
 static const ignis__source *const ignis__includes_depthwise_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18426,19 +18491,19 @@ static const ignis__source *const ignis__includes_depthwise_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_depthwise_cu = {
-    "depthwise.cu", 0xb166229a0388cbcaULL, IGNIS__PIECES_OF_TENSORS(depthwise_cu), ignis__includes_depthwise_cu, 17};
+    "depthwise.cu", 0xb166229a0388cbcaULL, IGNIS__PIECES_OF_TENSORS(depthwise_cu), ignis__includes_depthwise_cu, 18};
 
 static const ignis__source *const ignis__includes_distribution_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_distribution_cu = {
-    "distribution.cu", 0x8e6f5d9f9bf0bd31ULL, IGNIS__PIECES_OF_TENSORS(distribution_cu), ignis__includes_distribution_cu, 18};
+    "distribution.cu", 0x8e6f5d9f9bf0bd31ULL, IGNIS__PIECES_OF_TENSORS(distribution_cu), ignis__includes_distribution_cu, 19};
 
 static const ignis__source *const ignis__includes_shared_addends_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_addends_h = {
-    "shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h), ignis__includes_shared_addends_h, 71};
+    "shared/addends.h", 0x2aab6b1839634f73ULL, IGNIS__PIECES(shared_addends_h), ignis__includes_shared_addends_h, 72};
 
 static const ignis__source *const ignis__includes_elementwise_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18446,12 +18511,12 @@ static const ignis__source *const ignis__includes_elementwise_cu[] = {
     &ignis__source_shared_addends_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_elementwise_cu = {
-    "elementwise.cu", 0x3ce9a03322272c57ULL, IGNIS__PIECES(elementwise_cu), ignis__includes_elementwise_cu, 20};
+    "elementwise.cu", 0x3ce9a03322272c57ULL, IGNIS__PIECES(elementwise_cu), ignis__includes_elementwise_cu, 21};
 
 static const ignis__source *const ignis__includes_shared_embedding_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_embedding_h = {
-    "shared/embedding.h", 0xb2c0394bd8f6629eULL, IGNIS__PIECES_OF_TENSORS(shared_embedding_h), ignis__includes_shared_embedding_h, 78};
+    "shared/embedding.h", 0xb2c0394bd8f6629eULL, IGNIS__PIECES_OF_TENSORS(shared_embedding_h), ignis__includes_shared_embedding_h, 79};
 
 static const ignis__source *const ignis__includes_embedding_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18459,12 +18524,12 @@ static const ignis__source *const ignis__includes_embedding_cu[] = {
     &ignis__source_shared_embedding_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_embedding_cu = {
-    "embedding.cu", 0x562e963e3014512cULL, IGNIS__PIECES_OF_TENSORS(embedding_cu), ignis__includes_embedding_cu, 21};
+    "embedding.cu", 0x562e963e3014512cULL, IGNIS__PIECES_OF_TENSORS(embedding_cu), ignis__includes_embedding_cu, 22};
 
 static const ignis__source *const ignis__includes_shared_fft_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_fft_h = {
-    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 79};
+    "shared/fft.h", 0x23b158df5cdf376cULL, IGNIS__PIECES_OF_TENSORS(shared_fft_h), ignis__includes_shared_fft_h, 80};
 
 static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18472,7 +18537,7 @@ static const ignis__source *const ignis__includes_fft_cuh[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_cuh = {
-    "fft.cuh", 0x22774f8a8f9dfcfbULL, IGNIS__PIECES_OF_TENSORS(fft_cuh), ignis__includes_fft_cuh, 24};
+    "fft.cuh", 0x22774f8a8f9dfcfbULL, IGNIS__PIECES_OF_TENSORS(fft_cuh), ignis__includes_fft_cuh, 25};
 
 static const ignis__source *const ignis__includes_fft_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18481,7 +18546,7 @@ static const ignis__source *const ignis__includes_fft_cu[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_cu = {
-    "fft.cu", 0x9ae864e800a74b4aULL, IGNIS__PIECES_OF_TENSORS(fft_cu), ignis__includes_fft_cu, 23};
+    "fft.cu", 0x9ae864e800a74b4aULL, IGNIS__PIECES_OF_TENSORS(fft_cu), ignis__includes_fft_cu, 24};
 
 static const ignis__source *const ignis__includes_fft_rows_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18490,17 +18555,17 @@ static const ignis__source *const ignis__includes_fft_rows_cu[] = {
     &ignis__source_shared_fft_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_fft_rows_cu = {
-    "fft_rows.cu", 0x7ea4a97f75373047ULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu), ignis__includes_fft_rows_cu, 25};
+    "fft_rows.cu", 0x7ea4a97f75373047ULL, IGNIS__PIECES_OF_TENSORS(fft_rows_cu), ignis__includes_fft_rows_cu, 26};
 
 static const ignis__source *const ignis__includes_shared_index_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_index_h = {
-    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 82};
+    "shared/index.h", 0x10032d3cafaea3e7ULL, IGNIS__PIECES_OF_TENSORS(shared_index_h), ignis__includes_shared_index_h, 83};
 
 static const ignis__source *const ignis__includes_shared_strided_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_strided_h = {
-    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 90};
+    "shared/strided.h", 0xb27f82e699d81eebULL, IGNIS__PIECES_OF_TENSORS(shared_strided_h), ignis__includes_shared_strided_h, 91};
 
 static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18508,7 +18573,7 @@ static const ignis__source *const ignis__includes_strided_cuh[] = {
     &ignis__source_shared_strided_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_strided_cuh = {
-    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 95};
+    "strided.cuh", 0x69a0461874bbd30cULL, IGNIS__PIECES_OF_TENSORS(strided_cuh), ignis__includes_strided_cuh, 96};
 
 static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18518,12 +18583,12 @@ static const ignis__source *const ignis__includes_gather_cu[] = {
     &ignis__source_strided_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gather_cu = {
-    "gather.cu", 0x7993c8a1780b97e8ULL, IGNIS__PIECES_OF_TENSORS(gather_cu), ignis__includes_gather_cu, 26};
+    "gather.cu", 0x7993c8a1780b97e8ULL, IGNIS__PIECES_OF_TENSORS(gather_cu), ignis__includes_gather_cu, 27};
 
 static const ignis__source *const ignis__includes_gemm_tile_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_tile_cuh = {
-    "gemm_tile.cuh", 0x4159f229794b0a2bULL, IGNIS__PIECES_OF_TENSORS(gemm_tile_cuh), ignis__includes_gemm_tile_cuh, 36};
+    "gemm_tile.cuh", 0x4159f229794b0a2bULL, IGNIS__PIECES_OF_TENSORS(gemm_tile_cuh), ignis__includes_gemm_tile_cuh, 37};
 
 static const ignis__source *const ignis__includes_gemm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18536,12 +18601,12 @@ static const ignis__source *const ignis__includes_gemm_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_cu = {
-    "gemm.cu", 0x948528a7fc36acd7ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu), ignis__includes_gemm_cu, 27};
+    "gemm.cu", 0x948528a7fc36acd7ULL, IGNIS__PIECES_OF_TENSORS(gemm_cu), ignis__includes_gemm_cu, 28};
 
 static const ignis__source *const ignis__includes_gemm_grouped_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_grouped_cuh = {
-    "gemm_grouped.cuh", 0x42f947aed09e334dULL, IGNIS__PIECES_OF_TENSORS(gemm_grouped_cuh), ignis__includes_gemm_grouped_cuh, 30};
+    "gemm_grouped.cuh", 0x42f947aed09e334dULL, IGNIS__PIECES_OF_TENSORS(gemm_grouped_cuh), ignis__includes_gemm_grouped_cuh, 31};
 
 static const ignis__source *const ignis__includes_gemm_grouped_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18555,12 +18620,12 @@ static const ignis__source *const ignis__includes_gemm_grouped_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_grouped_cu = {
-    "gemm_grouped.cu", 0xf474e258e012347aULL, IGNIS__PIECES_OF_TENSORS(gemm_grouped_cu), ignis__includes_gemm_grouped_cu, 29};
+    "gemm_grouped.cu", 0xf474e258e012347aULL, IGNIS__PIECES_OF_TENSORS(gemm_grouped_cu), ignis__includes_gemm_grouped_cu, 30};
 
 static const ignis__source *const ignis__includes_gemm_mma_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_mma_cuh = {
-    "gemm_mma.cuh", 0x873c45c75ee39b19ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cuh), ignis__includes_gemm_mma_cuh, 35};
+    "gemm_mma.cuh", 0x873c45c75ee39b19ULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cuh), ignis__includes_gemm_mma_cuh, 36};
 
 static const ignis__source *const ignis__includes_gemm_grouped_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18575,12 +18640,12 @@ static const ignis__source *const ignis__includes_gemm_grouped_mma_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_grouped_mma_cu = {
-    "gemm_grouped_mma.cu", 0xee9fe0e3a1d3c383ULL, IGNIS__PIECES_OF_TENSORS(gemm_grouped_mma_cu), ignis__includes_gemm_grouped_mma_cu, 31};
+    "gemm_grouped_mma.cu", 0xee9fe0e3a1d3c383ULL, IGNIS__PIECES_OF_TENSORS(gemm_grouped_mma_cu), ignis__includes_gemm_grouped_mma_cu, 32};
 
 static const ignis__source *const ignis__includes_gemm_hopper_ahead_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_ahead_cuh = {
-    "gemm_hopper_ahead.cuh", 0xdd2cd732305049a9ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 33};
+    "gemm_hopper_ahead.cuh", 0xdd2cd732305049a9ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_ahead_cuh), ignis__includes_gemm_hopper_ahead_cuh, 34};
 
 static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18596,7 +18661,7 @@ static const ignis__source *const ignis__includes_gemm_hopper_cu[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_hopper_cu = {
-    "gemm_hopper.cu", 0x051bb389243e84c5ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 32};
+    "gemm_hopper.cu", 0x051bb389243e84c5ULL, IGNIS__PIECES_OF_TENSORS(gemm_hopper_cu), ignis__includes_gemm_hopper_cu, 33};
 
 static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18610,12 +18675,12 @@ static const ignis__source *const ignis__includes_gemm_mma_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_mma_cu = {
-    "gemm_mma.cu", 0x204438242b3d182fULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cu), ignis__includes_gemm_mma_cu, 34};
+    "gemm_mma.cu", 0x204438242b3d182fULL, IGNIS__PIECES_OF_TENSORS(gemm_mma_cu), ignis__includes_gemm_mma_cu, 35};
 
 static const ignis__source *const ignis__includes_shared_image_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_image_h = {
-    "shared/image.h", 0xf12db4361cefe97bULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 81};
+    "shared/image.h", 0xf12db4361cefe97bULL, IGNIS__PIECES_OF_TENSORS(shared_image_h), ignis__includes_shared_image_h, 82};
 
 static const ignis__source *const ignis__includes_grid_sample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18625,7 +18690,7 @@ static const ignis__source *const ignis__includes_grid_sample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_grid_sample_cu = {
-    "grid_sample.cu", 0xf8b9aca0834d0b3aULL, IGNIS__PIECES_OF_TENSORS(grid_sample_cu), ignis__includes_grid_sample_cu, 37};
+    "grid_sample.cu", 0xf8b9aca0834d0b3aULL, IGNIS__PIECES_OF_TENSORS(grid_sample_cu), ignis__includes_grid_sample_cu, 38};
 
 static const ignis__source *const ignis__includes_grouped_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18638,7 +18703,7 @@ static const ignis__source *const ignis__includes_grouped_mma_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_grouped_mma_cu = {
-    "grouped_mma.cu", 0x1fa37192168f69dbULL, IGNIS__PIECES_OF_TENSORS(grouped_mma_cu), ignis__includes_grouped_mma_cu, 38};
+    "grouped_mma.cu", 0x1fa37192168f69dbULL, IGNIS__PIECES_OF_TENSORS(grouped_mma_cu), ignis__includes_grouped_mma_cu, 39};
 
 static const ignis__source *const ignis__includes_image_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18648,18 +18713,18 @@ static const ignis__source *const ignis__includes_image_cuh[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_image_cuh = {
-    "image.cuh", 0x35ae778d2d3a4bedULL, IGNIS__PIECES_OF_TENSORS(image_cuh), ignis__includes_image_cuh, 40};
+    "image.cuh", 0x35ae778d2d3a4bedULL, IGNIS__PIECES_OF_TENSORS(image_cuh), ignis__includes_image_cuh, 41};
 
 static const ignis__source *const ignis__includes_shared_linalg_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_linalg_h = {
-    "shared/linalg.h", 0xfeaee0f1cbd285bdULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 83};
+    "shared/linalg.h", 0xfeaee0f1cbd285bdULL, IGNIS__PIECES_OF_TENSORS(shared_linalg_h), ignis__includes_shared_linalg_h, 84};
 
 static const ignis__source *const ignis__includes_linalg_cuh[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cuh = {
-    "linalg.cuh", 0xba003889828b5c66ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh), ignis__includes_linalg_cuh, 42};
+    "linalg.cuh", 0xba003889828b5c66ULL, IGNIS__PIECES_OF_TENSORS(linalg_cuh), ignis__includes_linalg_cuh, 43};
 
 static const ignis__source *const ignis__includes_linalg_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18668,7 +18733,7 @@ static const ignis__source *const ignis__includes_linalg_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_cu = {
-    "linalg.cu", 0x2a006f0eebcb8404ULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 41};
+    "linalg.cu", 0x2a006f0eebcb8404ULL, IGNIS__PIECES_OF_TENSORS(linalg_cu), ignis__includes_linalg_cu, 42};
 
 static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18677,7 +18742,7 @@ static const ignis__source *const ignis__includes_linalg_jacobi_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_jacobi_cu = {
-    "linalg_jacobi.cu", 0xed7b24330064bfd4ULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 43};
+    "linalg_jacobi.cu", 0xed7b24330064bfd4ULL, IGNIS__PIECES_OF_TENSORS(linalg_jacobi_cu), ignis__includes_linalg_jacobi_cu, 44};
 
 static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18686,14 +18751,14 @@ static const ignis__source *const ignis__includes_linalg_qr_cu[] = {
     &ignis__source_shared_linalg_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_linalg_qr_cu = {
-    "linalg_qr.cu", 0x6d46d83c3949253bULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu), ignis__includes_linalg_qr_cu, 44};
+    "linalg_qr.cu", 0x6d46d83c3949253bULL, IGNIS__PIECES_OF_TENSORS(linalg_qr_cu), ignis__includes_linalg_qr_cu, 45};
 
 static const ignis__source *const ignis__includes_softmax_cuh[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cuh = {
-    "softmax.cuh", 0x11c1c60fc8b10ae2ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 93};
+    "softmax.cuh", 0x11c1c60fc8b10ae2ULL, IGNIS__PIECES_OF_TENSORS(softmax_cuh), ignis__includes_softmax_cuh, 94};
 
 static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18701,18 +18766,18 @@ static const ignis__source *const ignis__includes_log_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_log_softmax_cu = {
-    "log_softmax.cu", 0x948c4a68263bbb75ULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu), ignis__includes_log_softmax_cu, 45};
+    "log_softmax.cu", 0x948c4a68263bbb75ULL, IGNIS__PIECES_OF_TENSORS(log_softmax_cu), ignis__includes_log_softmax_cu, 46};
 
 static const ignis__source *const ignis__includes_map_cuh[] = {
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_map_cuh = {
-    "map.cuh", 0xde85397e06e08f62ULL, IGNIS__PIECES_OF_TENSORS(map_cuh), ignis__includes_map_cuh, 46};
+    "map.cuh", 0xde85397e06e08f62ULL, IGNIS__PIECES_OF_TENSORS(map_cuh), ignis__includes_map_cuh, 47};
 
 static const ignis__source *const ignis__includes_shared_norm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_norm_h = {
-    "shared/norm.h", 0x1a4f7e73366ee1eeULL, IGNIS__PIECES_OF_TENSORS(shared_norm_h), ignis__includes_shared_norm_h, 84};
+    "shared/norm.h", 0x1a4f7e73366ee1eeULL, IGNIS__PIECES_OF_TENSORS(shared_norm_h), ignis__includes_shared_norm_h, 85};
 
 static const ignis__source *const ignis__includes_norm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18720,7 +18785,7 @@ static const ignis__source *const ignis__includes_norm_cuh[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_cuh = {
-    "norm.cuh", 0x90424f68b08c8f53ULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 49};
+    "norm.cuh", 0x90424f68b08c8f53ULL, IGNIS__PIECES_OF_TENSORS(norm_cuh), ignis__includes_norm_cuh, 50};
 
 static const ignis__source *const ignis__includes_norm_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18729,7 +18794,7 @@ static const ignis__source *const ignis__includes_norm_cu[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_cu = {
-    "norm.cu", 0x92cf776081a13746ULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 48};
+    "norm.cu", 0x92cf776081a13746ULL, IGNIS__PIECES_OF_TENSORS(norm_cu), ignis__includes_norm_cu, 49};
 
 static const ignis__source *const ignis__includes_norm_add_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18738,7 +18803,7 @@ static const ignis__source *const ignis__includes_norm_add_cu[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_add_cu = {
-    "norm_add.cu", 0x8868e002cff6422cULL, IGNIS__PIECES_OF_TENSORS(norm_add_cu), ignis__includes_norm_add_cu, 50};
+    "norm_add.cu", 0x8868e002cff6422cULL, IGNIS__PIECES_OF_TENSORS(norm_add_cu), ignis__includes_norm_add_cu, 51};
 
 static const ignis__source *const ignis__includes_norm_add_wide_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18748,7 +18813,7 @@ static const ignis__source *const ignis__includes_norm_add_wide_cu[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_add_wide_cu = {
-    "norm_add_wide.cu", 0x6309f94cabf7c970ULL, IGNIS__PIECES_OF_TENSORS(norm_add_wide_cu), ignis__includes_norm_add_wide_cu, 51};
+    "norm_add_wide.cu", 0x6309f94cabf7c970ULL, IGNIS__PIECES_OF_TENSORS(norm_add_wide_cu), ignis__includes_norm_add_wide_cu, 52};
 
 static const ignis__source *const ignis__includes_norm_unaligned_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18758,7 +18823,7 @@ static const ignis__source *const ignis__includes_norm_unaligned_cuh[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cuh = {
-    "norm_unaligned.cuh", 0x31d3fe9e7c40c4a9ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 55};
+    "norm_unaligned.cuh", 0x31d3fe9e7c40c4a9ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cuh), ignis__includes_norm_unaligned_cuh, 56};
 
 static const ignis__source *const ignis__includes_norm_grad_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18769,7 +18834,7 @@ static const ignis__source *const ignis__includes_norm_grad_cu[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_grad_cu = {
-    "norm_grad.cu", 0xf6eca237dbc235a3ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_cu), ignis__includes_norm_grad_cu, 52};
+    "norm_grad.cu", 0xf6eca237dbc235a3ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_cu), ignis__includes_norm_grad_cu, 53};
 
 static const ignis__source *const ignis__includes_norm_grad_wide_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18781,7 +18846,7 @@ static const ignis__source *const ignis__includes_norm_grad_wide_cu[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_grad_wide_cu = {
-    "norm_grad_wide.cu", 0x93b82cdbadd8c3c7ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_wide_cu), ignis__includes_norm_grad_wide_cu, 53};
+    "norm_grad_wide.cu", 0x93b82cdbadd8c3c7ULL, IGNIS__PIECES_OF_TENSORS(norm_grad_wide_cu), ignis__includes_norm_grad_wide_cu, 54};
 
 static const ignis__source *const ignis__includes_norm_unaligned_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18792,7 +18857,7 @@ static const ignis__source *const ignis__includes_norm_unaligned_cu[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_cu = {
-    "norm_unaligned.cu", 0xfe3d48986a05cf45ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cu), ignis__includes_norm_unaligned_cu, 54};
+    "norm_unaligned.cu", 0xfe3d48986a05cf45ULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_cu), ignis__includes_norm_unaligned_cu, 55};
 
 static const ignis__source *const ignis__includes_norm_unaligned_wide_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18804,7 +18869,7 @@ static const ignis__source *const ignis__includes_norm_unaligned_wide_cu[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_unaligned_wide_cu = {
-    "norm_unaligned_wide.cu", 0x3cd11f965ce54f5eULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_wide_cu), ignis__includes_norm_unaligned_wide_cu, 56};
+    "norm_unaligned_wide.cu", 0x3cd11f965ce54f5eULL, IGNIS__PIECES_OF_TENSORS(norm_unaligned_wide_cu), ignis__includes_norm_unaligned_wide_cu, 57};
 
 static const ignis__source *const ignis__includes_norm_wide_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18814,12 +18879,12 @@ static const ignis__source *const ignis__includes_norm_wide_cu[] = {
     &ignis__source_shared_norm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_norm_wide_cu = {
-    "norm_wide.cu", 0x74bddc0bc7419a48ULL, IGNIS__PIECES_OF_TENSORS(norm_wide_cu), ignis__includes_norm_wide_cu, 57};
+    "norm_wide.cu", 0x74bddc0bc7419a48ULL, IGNIS__PIECES_OF_TENSORS(norm_wide_cu), ignis__includes_norm_wide_cu, 58};
 
 static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
-    "shared/optimizer.h", 0x8d57a59845791487ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 85};
+    "shared/optimizer.h", 0x8d57a59845791487ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 86};
 
 static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18827,7 +18892,7 @@ static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_shared_optimizer_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_optim_cu = {
-    "optim.cu", 0x771c84749d44c250ULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 58};
+    "optim.cu", 0x771c84749d44c250ULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 59};
 
 static const ignis__source *const ignis__includes_optim_extra_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18836,21 +18901,21 @@ static const ignis__source *const ignis__includes_optim_extra_cu[] = {
     &ignis__source_shared_optimizer_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_optim_extra_cu = {
-    "optim_extra.cu", 0x0079de24d4af8f6aULL, IGNIS__PIECES_OF_TENSORS(optim_extra_cu), ignis__includes_optim_extra_cu, 59};
+    "optim_extra.cu", 0x0079de24d4af8f6aULL, IGNIS__PIECES_OF_TENSORS(optim_extra_cu), ignis__includes_optim_extra_cu, 60};
 
 static const ignis__source *const ignis__includes_pattern_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pattern_cu = {
-    "pattern.cu", 0x1b0136f8342e6564ULL, IGNIS__PIECES_OF_TENSORS(pattern_cu), ignis__includes_pattern_cu, 60};
+    "pattern.cu", 0x1b0136f8342e6564ULL, IGNIS__PIECES_OF_TENSORS(pattern_cu), ignis__includes_pattern_cu, 61};
 
 static const ignis__source *const ignis__includes_pointwise_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pointwise_cu = {
-    "pointwise.cu", 0x408dd45d85d143c5ULL, IGNIS__PIECES_OF_TENSORS(pointwise_cu), ignis__includes_pointwise_cu, 61};
+    "pointwise.cu", 0x408dd45d85d143c5ULL, IGNIS__PIECES_OF_TENSORS(pointwise_cu), ignis__includes_pointwise_cu, 62};
 
 static const ignis__source *const ignis__includes_pool_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18861,26 +18926,26 @@ static const ignis__source *const ignis__includes_pool_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_pool_cu = {
-    "pool.cu", 0x0b78b84157430b17ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 62};
+    "pool.cu", 0x0b78b84157430b17ULL, IGNIS__PIECES_OF_TENSORS(pool_cu), ignis__includes_pool_cu, 63};
 
 static const ignis__source *const ignis__includes_quantize_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_quantize_cu = {
-    "quantize.cu", 0x7b4af8e96807fdc5ULL, IGNIS__PIECES_OF_TENSORS(quantize_cu), ignis__includes_quantize_cu, 63};
+    "quantize.cu", 0x7b4af8e96807fdc5ULL, IGNIS__PIECES_OF_TENSORS(quantize_cu), ignis__includes_quantize_cu, 64};
 
 static const ignis__source *const ignis__includes_random_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_f8_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_random_cu = {
-    "random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu), ignis__includes_random_cu, 64};
+    "random.cu", 0x59a47465af61c516ULL, IGNIS__PIECES_OF_TENSORS(random_cu), ignis__includes_random_cu, 65};
 
 static const ignis__source *const ignis__includes_shared_reduce_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_reduce_h = {
-    "shared/reduce.h", 0x3c016b01a1b3eb2cULL, IGNIS__PIECES_OF_TENSORS(shared_reduce_h), ignis__includes_shared_reduce_h, 86};
+    "shared/reduce.h", 0x3c016b01a1b3eb2cULL, IGNIS__PIECES_OF_TENSORS(shared_reduce_h), ignis__includes_shared_reduce_h, 87};
 
 static const ignis__source *const ignis__includes_reduce_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18888,7 +18953,7 @@ static const ignis__source *const ignis__includes_reduce_cu[] = {
     &ignis__source_shared_reduce_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_reduce_cu = {
-    "reduce.cu", 0x07d1173510aa9050ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 65};
+    "reduce.cu", 0x07d1173510aa9050ULL, IGNIS__PIECES_OF_TENSORS(reduce_cu), ignis__includes_reduce_cu, 66};
 
 static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18897,12 +18962,12 @@ static const ignis__source *const ignis__includes_rope_cu[] = {
     &ignis__source_shared_rope_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_rope_cu = {
-    "rope.cu", 0x3045e4414c4f81e3ULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 66};
+    "rope.cu", 0x3045e4414c4f81e3ULL, IGNIS__PIECES_OF_TENSORS(rope_cu), ignis__includes_rope_cu, 67};
 
 static const ignis__source *const ignis__includes_shared_scan_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_scan_h = {
-    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 88};
+    "shared/scan.h", 0xef8929bc7dd6a2b5ULL, IGNIS__PIECES_OF_TENSORS(shared_scan_h), ignis__includes_shared_scan_h, 89};
 
 static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18910,7 +18975,7 @@ static const ignis__source *const ignis__includes_scan_cu[] = {
     &ignis__source_shared_scan_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_scan_cu = {
-    "scan.cu", 0x794add176142d765ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 68};
+    "scan.cu", 0x794add176142d765ULL, IGNIS__PIECES_OF_TENSORS(scan_cu), ignis__includes_scan_cu, 69};
 
 static const ignis__source *const ignis__includes_select_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18918,7 +18983,7 @@ static const ignis__source *const ignis__includes_select_cu[] = {
     &ignis__source_shared_index_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_select_cu = {
-    "select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu), ignis__includes_select_cu, 69};
+    "select.cu", 0xc995d6c5cc52983cULL, IGNIS__PIECES_OF_TENSORS(select_cu), ignis__includes_select_cu, 70};
 
 static const ignis__source *const ignis__includes_shape_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18927,17 +18992,17 @@ static const ignis__source *const ignis__includes_shape_cu[] = {
     &ignis__source_strided_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shape_cu = {
-    "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 70};
+    "shape.cu", 0x480d050c5bf53913ULL, IGNIS__PIECES_OF_TENSORS(shape_cu), ignis__includes_shape_cu, 71};
 
 static const ignis__source *const ignis__includes_shared_cross_entropy_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_cross_entropy_h = {
-    "shared/cross_entropy.h", 0xa4dbfd95cde3192bULL, IGNIS__PIECES_OF_TENSORS(shared_cross_entropy_h), ignis__includes_shared_cross_entropy_h, 76};
+    "shared/cross_entropy.h", 0xa4dbfd95cde3192bULL, IGNIS__PIECES_OF_TENSORS(shared_cross_entropy_h), ignis__includes_shared_cross_entropy_h, 77};
 
 static const ignis__source *const ignis__includes_shared_sort_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_sort_h = {
-    "shared/sort.h", 0x863218b266515ff9ULL, IGNIS__PIECES_OF_TENSORS(shared_sort_h), ignis__includes_shared_sort_h, 89};
+    "shared/sort.h", 0x863218b266515ff9ULL, IGNIS__PIECES_OF_TENSORS(shared_sort_h), ignis__includes_shared_sort_h, 90};
 
 static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18946,7 +19011,7 @@ static const ignis__source *const ignis__includes_softmax_cu[] = {
     &ignis__source_softmax_cuh,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_softmax_cu = {
-    "softmax.cu", 0xd77be6e74b45b51cULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 92};
+    "softmax.cu", 0xd77be6e74b45b51cULL, IGNIS__PIECES_OF_TENSORS(softmax_cu), ignis__includes_softmax_cu, 93};
 
 static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18954,7 +19019,7 @@ static const ignis__source *const ignis__includes_sort_cu[] = {
     &ignis__source_shared_sort_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_sort_cu = {
-    "sort.cu", 0x5c59c9dcd695e400ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 94};
+    "sort.cu", 0x5c59c9dcd695e400ULL, IGNIS__PIECES_OF_TENSORS(sort_cu), ignis__includes_sort_cu, 95};
 
 static const ignis__source *const ignis__includes_unfold_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18966,7 +19031,7 @@ static const ignis__source *const ignis__includes_unfold_cu[] = {
     &ignis__source_shared_gemm_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_unfold_cu = {
-    "unfold.cu", 0x2af1c36afef10a7eULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 96};
+    "unfold.cu", 0x2af1c36afef10a7eULL, IGNIS__PIECES_OF_TENSORS(unfold_cu), ignis__includes_unfold_cu, 97};
 
 static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18977,7 +19042,7 @@ static const ignis__source *const ignis__includes_upsample_cu[] = {
     &ignis__source_shared_image_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_upsample_cu = {
-    "upsample.cu", 0x822ce9bde2f3171cULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 97};
+    "upsample.cu", 0x822ce9bde2f3171cULL, IGNIS__PIECES_OF_TENSORS(upsample_cu), ignis__includes_upsample_cu, 98};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -18995,6 +19060,7 @@ IGNIS__PRIVATE const ignis__source *const ignis__sources[] = {
     &ignis__source_attention_hopper_cu,
     &ignis__source_attention_hopper_backward_cu,
     &ignis__source_attention_mma_cu,
+    &ignis__source_attention_sinks_cu,
     &ignis__source_attention_tiles_cuh,
     &ignis__source_border_cu,
     &ignis__source_channel_norm_cu,

@@ -1163,7 +1163,6 @@ static inline ignis_status ignis_model_score(ignis_model model, const char *quer
     X(GENERATE_LOGITS, generate_cu, "ignis_generate_logits", WAITS)                    \
     X(GENERATE_GELU, generate_cu, "ignis_generate_gelu", WAITS)                        \
     X(GENERATE_GATE, generate_cu, "ignis_generate_gate", WAITS)                        \
-    X(GENERATE_SINKS, generate_cu, "ignis_generate_sinks", WAITS)                      \
     X(GENERATE_CACHE, generate_cu, "ignis_generate_cache", WAITS)                      \
     X(GENERATE_GATHER, generate_cu, "ignis_generate_gather", WAITS)                    \
     X(GENERATE_COPY, generate_cu, "ignis_generate_copy", PLAIN)                        \
@@ -1400,7 +1399,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xb49576118eefd307ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xdeae82b52613b6dbULL /* of them all */
 
 static const char ignis__text_attention_paged_cu_0[] =
     "\n\n\n\n\n\n\n"
@@ -4703,18 +4702,7 @@ static const char ignis__text_generate_cu_1[] =
     "const float x = row[i] * float(scale);\n"
     "row[i] = softcap > 0 ? float(softcap) * tanhf(x / float(softcap)) : x;\n"
     "}\n"
-    "}\n\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256)\n"
-    "ignis_generate_sinks(T *out, const W *lse, const T *sinks, int rows, int heads, int head_dim)\n"
-    "{\n"
-    "const long long all = (long long)rows * heads * head_dim;\n"
-    "ignis_grid_dependency();\n"
-    "for (long long i = blockIdx.x * 256 + threadIdx.x; i < all; i += 256ll * gridDim.x) {\n"
-    "const int head = (int)(i / head_dim % heads);\n"
-    "const long long row = i / head_dim / heads;\n"
-    "out[i] = T(W(out[i]) * sigmoid(lse[head * (long long)rows + row] - W(sinks[head])));\n"
-    "}\n"
-    "}\n\n\n"
+    "}\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, int half, int is_gelu)\n"
     "{\n"
     "constexpr int pack = 16 / sizeof(T);\n"
@@ -4739,8 +4727,7 @@ static const char ignis__text_generate_cu_1[] =
     "ignis_generate_cache(ignis__generate_cache p, const __grid_constant__ frequency_table<W> frequencies)\n"
     "{\n\n"
     "constexpr int N = sizeof(T) < 8 ? 4 : 2, HALF = 128, TOGETHER = 3;\n"
-    "extern __shared__ double memory[];\n";
-static const char ignis__text_generate_cu_2[] =
+    "extern __shared__ double memory[];\n"
     "W *const factors = (W *)memory;\n"
     "__shared__ W sines[HALF], cosines[HALF];\n"
     "const ignis__generate_row &row = p.rows[blockIdx.x];\n"
@@ -4749,7 +4736,8 @@ static const char ignis__text_generate_cu_2[] =
     "const int share = (all + gridDim.y - 1) / gridDim.y, first_head = blockIdx.y * share,\n"
     "end_head = min(all, first_head + share);\n"
     "T *const qkv = p.qkv + (long long)blockIdx.x * all * p.head_dim;\n"
-    "const bool normed = p.q_weight || p.k_weight;\n"
+    "const bool normed = p.q_weight || p.k_weight;\n";
+static const char ignis__text_generate_cu_2[] =
     "if (position >= 0 && threadIdx.x < half) {\n"
     "sines[threadIdx.x] = 0;\n"
     "cosines[threadIdx.x] = 1;\n"
@@ -7908,7 +7896,7 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0xf138eb87d2d81d6dULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 16};
+    "generate.cu", 0xee2e1a0d40c80349ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 16};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
@@ -30854,12 +30842,11 @@ typedef struct ignis__engine {
        result: of attention or MLP before it is added, if it is scaled or normalised first; else NULL. router_logits to
        expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their shares and their
        inner elements; else NULL. shared_inner: of the expert for all tokens, if it differs from `inner`; else NULL.
-       shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. lse: of the scores of a
-       chunk, if heads have sinks; else NULL. */
+       shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. */
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
         *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner,
-        *shared_inner, *shrunk, *delta, *lse, *agreement;
+        *shared_inner, *shrunk, *delta, *agreement;
     int context, step_rows, splits, step_types;
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
@@ -31023,41 +31010,6 @@ static ignis_tensor ignis__model_rest(const ignis__model *model, const ignis__la
     ignis__lora_add(lora, layer, offsetof(ignis__layer, weight), x, \
                     ignis__model_linear(model, x, (layer)->weight, (layer)->weight##_bias))
 
-/*  Computes attention with a sink for each head, from all scores: of q, k and v. */
-static ignis_tensor ignis__model_sink_attention(const ignis__model *model, const ignis__layer *layer,
-                                                const ignis_tensor part[3])
-{
-    static const ignis_reduce_desc keys = {{-1}, 1, true};
-    const ignis_shape shape = ignis_tensor_shape(part[0]);
-    const ignis_dtype wide = ignis__wide_dtype(model->dtype);
-    const int64_t tokens = shape.ndim > 1 ? shape.dim[shape.ndim - 2] : 1, kv_heads = model->kv_heads,
-                  group = model->heads / model->kv_heads;
-    ignis_tensor of[2], v, s, sink, top, total;
-    char formula[128], window[48] = "";
-    if (layer->window)
-        snprintf(window, sizeof window, " && index(3) - index(4) < %d", layer->window);
-    snprintf(formula, sizeof formula, "index(4) <= index(3)%s ? s*%.17g : -1e30", window, layer->attention_scale);
-    of[0] = ignis_reshape(part[0], IGNIS_SHAPE(-1, tokens, kv_heads, group, model->head_dim));
-    of[1] = ignis_reshape(part[1], IGNIS_SHAPE(-1, tokens, kv_heads, model->head_dim));
-    v = ignis_reshape(part[2], IGNIS_SHAPE(-1, tokens, kv_heads, model->head_dim));
-    s = ignis_einsum("btkgd,bukd->bkgtu", of, 2);
-    if (wide != model->dtype)
-        s = ignis_cast(s, wide);
-    s = ignis_map(formula, IGNIS_INPUTS(s));
-    sink = ignis_reshape(layer->sinks, IGNIS_SHAPE(kv_heads, group, 1, 1));
-    if (wide != model->dtype)
-        sink = ignis_cast(sink, wide);
-    top = ignis_map_reduce(IGNIS_REDUCE_MAX, "detach(s)", IGNIS_INPUTS(s), &keys);
-    top = ignis_map("detach(max(top, sink))", IGNIS_INPUTS(top, sink));
-    s = ignis_map("exp(s - top)", IGNIS_INPUTS(s, top));
-    total = ignis_map_reduce(IGNIS_REDUCE_SUM, "s", IGNIS_INPUTS(s), &keys);
-    of[0] = ignis_map("s/(total + exp(sink - top))", IGNIS_INPUTS(s, total, sink, top));
-    if (wide != model->dtype)
-        of[0] = ignis_cast(of[0], model->dtype);
-    of[1] = v;
-    return ignis_reshape(ignis_einsum("bkgtu,bukd->btkgd", of, 2), shape);
-}
-
 static ignis_tensor ignis__model_attention(const ignis__model *model, const struct ignis__lora *lora,
                                            const ignis__layer *layer, ignis_tensor h, ignis_tensor lengths)
 {
@@ -31074,10 +31026,11 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     attention.window = layer->window;
     attention.softcap = model->softcap;
     attention.mask = model->encoder ? IGNIS_MASK_NONE : IGNIS_MASK_CAUSAL;
+    attention.sinks = layer->sinks;
     attention.lengths = lengths;
     rope.inv_freq_f64 = layer->rope == IGNIS__ROPE_LOCAL ? model->local_frequencies : model->frequencies;
     rope.inv_freq_count = model->head_dim / 2;
-    if (!layer->q_norm.id && !layer->sinks.id && !(layer->rest_scale > 0)) {
+    if (!layer->q_norm.id && !(layer->rest_scale > 0)) {
         h = ignis_sdpa_packed(qkv, &attention, turns ? &rope : NULL);
         return IGNIS__MODEL_LINEAR(h, layer, o);
     }
@@ -31091,8 +31044,7 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     rope.num_heads = model->kv_heads;
     part[1] = ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads);
     part[1] = turns ? ignis__model_rest(model, layer, ignis_rope(part[1], &rope), model->kv_heads) : part[1];
-    h = layer->sinks.id ? ignis__model_sink_attention(model, layer, part)
-                        : ignis_sdpa(part[0], part[1], part[2], &attention);
+    h = ignis_sdpa(part[0], part[1], part[2], &attention);
     return IGNIS__MODEL_LINEAR(h, layer, o);
 }
 
@@ -33342,22 +33294,11 @@ IGNIS__PRIVATE void ignis__sampling_launch(ignis__op *op, int count, ignis__samp
                      params);
 }
 
-/*  Gives sinks their share of the softmax of a chunk. */
-static void ignis__chunk_sinks(ignis__op *op, ignis_dtype dtype, ignis__attention *p, ignis__address sinks)
-{
-    ignis__address out = p->params.out.data, lse = p->params.lse;
-    int rows = p->params.sq, heads = p->params.heads, head_dim = p->params.head_dim;
-    void *params[] = {&out, &lse, &sinks, &rows, &heads, &head_dim};
-    ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_SINKS), dtype,
-                         ignis__clamp(ignis__ceil_div((int64_t)rows * heads * head_dim, 1024), 1, 4096), 256, params);
-}
-
 /*  Launches attention of a chunk's rows by the kernels of ignis_sdpa. end: tokens of the sequence up to the end of
     the chunk. gathered: [2, tokens, kv_heads * head_dim]; the chunk's own keys and values are there already. Of those
-    before the chunk it gathers what the first row sees: no kernel uses values before the windows of all rows. lse: with
-    sinks; or NULL. */
+    before the chunk it gathers what the first row sees: no kernel uses values before the windows of all rows. */
 IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, const ignis__paged *paged,
-                                           ignis__array *gathered, ignis__array *lse)
+                                           ignis__array *gathered)
 {
     const ignis_dtype dtype = gathered->dtype;
     int64_t width = (int64_t)paged->kv_heads * paged->head_dim, size = ignis__dtypes[dtype].size;
@@ -33389,10 +33330,8 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
     p.params.softcap = paged->softcap;
     p.params.causal = 1;
     p.params.scale = paged->scale;
-    p.params.lse = paged->sinks ? ignis__op_write(op, lse) : 0;
+    p.params.sinks = paged->sinks;
     ignis__sdpa_run(op, dtype, &p);
-    if (paged->sinks)
-        ignis__chunk_sinks(op, dtype, &p, paged->sinks);
 }
 
 /*  models/generate/engine.c - what all sequences of a model share: its buffers, and the arrays of its weights
@@ -34236,7 +34175,6 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          ignis__engine_alloc(call, engine, &engine->qkv, chunk, width, model->dtype) &&
          ignis__engine_alloc(call, engine, &engine->attended, chunk, (int64_t)model->heads * model->head_dim,
                              model->dtype) &&
-         (!model->layer[0].sinks.id || ignis__engine_alloc(call, engine, &engine->lse, model->heads, chunk, wide)) &&
          ignis__engine_alloc(call, engine, &engine->inner, chunk, model->inner, model->dtype) &&
          ignis__engine_alloc(call, engine, &engine->gate_up, chunk,
                              model->hidden > 2 * inner ? model->hidden : 2 * inner, model->dtype) &&
@@ -34630,7 +34568,7 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
         ignis__layers_project(&pass, i);
         norm->other = NULL; /* it has been added */
         if (is_chunk)
-            ignis__chunk_attention(op, count, end, &pass.paged, engine->gathered, engine->lse);
+            ignis__chunk_attention(op, count, end, &pass.paged, engine->gathered);
         else
             ignis__paged_attention(op, count, engine->step_rows, model->dtype, &pass.paged);
         if (!model->parallel_blocks)

@@ -117,7 +117,7 @@ class Attention(ctypes.Structure):
         ("lse", ctypes.c_void_p), ("delta", ctypes.c_void_p)] + [
         (n, ctypes.c_int) for n in ("batches", "heads", "kv_heads", "head_dim", "sq", "sk", "causal")] + [
         ("scale", ctypes.c_double), ("softcap", ctypes.c_double), ("bias", Rows), ("grad_bias", Rows), ("lengths", ctypes.c_void_p),
-        ("window", ctypes.c_int)]
+        ("bounds", ctypes.c_void_p), ("window", ctypes.c_int), ("wide_sinks", ctypes.c_int), ("sinks", ctypes.c_void_p)]
 
 
 def ceil(a, b):

@@ -482,7 +482,9 @@ static void bench_memory(void)
 static ignis_tensor run_sdpa(const operation *op, const ignis_tensor *in)
 {
     ignis_sdpa_desc desc = op->attention;
-    if (op->count > 3)
+    if (op->count > 3 && desc.sinks.id)
+        desc.sinks = in[3];
+    else if (op->count > 3)
         desc.bias = in[3];
     return ignis_sdpa(in[0], in[1], in[2], &desc);
 }
@@ -505,6 +507,7 @@ typedef struct attention_shape {
     bool lengths; /* of the sequences: all keys, then 1/batch fewer for each */
     int bias;     /* [1, heads, bias, sk], which is trained */
     int document; /* the rows are documents of this length on average: half of it, all, one and a half, and again */
+    bool sinks;   /* trained; without a bias */
 } attention_shape;
 
 /*  Writes the number of each row's document. */
@@ -593,6 +596,8 @@ static void bench_attention_shape(const attention_shape *shape)
     if (shape->bias)
         op.in[op.count++] =
             parameter(IGNIS_SHAPE(heads, simulated && shape->bias > 1 ? sq : shape->bias, sk), shape->dtype, 1, false);
+    if (shape->sinks)
+        op.in[op.count++] = op.attention.sinks = parameter(IGNIS_SHAPE(heads), shape->dtype, 1, false);
     forward = seconds(step_forward, &op, true);
     both = seconds(step_both, &op, true);
     snprintf(name, sizeof name, "sdpa %s forward", shape->name);
@@ -651,6 +656,10 @@ static void bench_attention(void)
          false, 0, 1024},
         {"D128 causal S16384 documents 4096 heads 32/8", 128, 32, 8, 1, 16384, 16384, IGNIS_MASK_CAUSAL, IGNIS_BF16,
          false, 0, 0, false, 0, 4096},
+        {"D64 causal S4096 sinks heads 64/8", 64, 64, 8, 2, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false, 0, 0,
+         false, 0, 0, true},
+        {"D64 causal S4096 sinks window 128 heads 64/8", 64, 64, 8, 2, 4096, 4096, IGNIS_MASK_CAUSAL, IGNIS_BF16, false,
+         128, 0, false, 0, 0, true},
     };
     static const int lengths[] = {1024, 4096, 16384};
     int d, causal, s;

@@ -257,6 +257,8 @@ def bench_attention():
         ("D64 causal S16384 documents 512", 64, 32, 32, 1, 16384, True, dict(document=512)),
         ("D128 causal S16384 documents 1024", 128, 16, 16, 1, 16384, True, dict(document=1024)),
         ("D128 causal S16384 documents 4096 heads 32/8", 128, 32, 8, 1, 16384, True, dict(document=4096)),
+        ("D64 causal S4096 sinks heads 64/8", 64, 64, 8, 2, 4096, True, dict(sinks=True)),
+        ("D64 causal S4096 sinks window 128 heads 64/8", 64, 64, 8, 2, 4096, True, dict(window=128, sinks=True)),
     ]
     for name, d, heads, kv_heads, batch, length, causal, options in masked:
         if ROWS_WITH not in name:
@@ -264,9 +266,9 @@ def bench_attention():
         tried(name, lambda: bench_masked_attention(name, d, heads, kv_heads, batch, length, causal, **options))
 
 
-def bench_masked_attention(name, d, heads, kv_heads, batch, length, causal, window=0, lengths=False, softcap=0, bias=0, document=0):
-    """Windows, lengths, documents and softcap by flex_attention, compiled, with its block mask made beforehand; a bias by it and, which is what the
-    column of eager mode has then, by scaled_dot_product_attention with a mask."""
+def bench_masked_attention(name, d, heads, kv_heads, batch, length, causal, window=0, lengths=False, softcap=0, bias=0, document=0, sinks=False):
+    """Windows, lengths, documents, softcap and sinks by flex_attention, compiled, with its block mask made beforehand; a bias by it and, which is what
+    the column of eager mode has then, by scaled_dot_product_attention with a mask. Sinks are applied to its result, as transformers does."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     inputs = [torch.randn(batch, length, n, d, device=DEVICE, dtype=torch.bfloat16).transpose(1, 2).requires_grad_()
@@ -274,6 +276,8 @@ def bench_masked_attention(name, d, heads, kv_heads, batch, length, causal, wind
     gradient = torch.randn(batch, length, heads, d, device=DEVICE, dtype=torch.bfloat16).transpose(1, 2)
     if bias:
         inputs.append(torch.randn(heads, bias, length, device=DEVICE, dtype=torch.bfloat16).requires_grad_())
+    if sinks:
+        inputs.append(torch.randn(heads, device=DEVICE, dtype=torch.bfloat16).requires_grad_())
     ends = torch.tensor([length * (batch - b) // batch if lengths else length for b in range(batch)], device=DEVICE)
 
     ids, count = torch.zeros(length, dtype=torch.int32, device=DEVICE), 0
@@ -298,7 +302,12 @@ def bench_masked_attention(name, d, heads, kv_heads, batch, length, causal, wind
         batch * length * length * (0.5 if causal else 1)
     flops = 4 * pairs * d * heads
     mask = create_block_mask(seen, batch if lengths else None, None, length, length, device=DEVICE) if causal or window or lengths or document else None
-    compiled = torch.compile(flex_attention, dynamic=False)
+
+    def with_sinks(q, k, v, sinks, **options):
+        out, lse = flex_attention(q, k, v, return_lse=True, **options)
+        return out * torch.sigmoid(lse - sinks[:, None])[..., None].to(out.dtype)
+
+    compiled = torch.compile(with_sinks if sinks else flex_attention, dynamic=False)
 
     def flex(*x):
         def score(s, b, h, i, j):
@@ -306,7 +315,7 @@ def bench_masked_attention(name, d, heads, kv_heads, batch, length, causal, wind
                 s = softcap * torch.tanh(s / softcap)
             return s + x[3][h, i if bias > 1 else 0, j] if bias else s
 
-        return compiled(x[0], x[1], x[2], score_mod=score if softcap or bias else None, block_mask=mask, enable_gqa=heads != kv_heads)
+        return compiled(*(x if sinks else x[:3]), score_mod=score if softcap or bias else None, block_mask=mask, enable_gqa=heads != kv_heads)
 
     def masked(q, k, v, added):
         added = added[None].expand(batch, heads, length, length)

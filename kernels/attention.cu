@@ -248,11 +248,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
     T *to = attention_head(p.out, b, h);
 #pragma unroll
     for (int r = 0; r < R; r++) {
-        const W total = reduce_8_lanes<ignis_sum>(sum[r]);
+        W total = reduce_8_lanes<ignis_sum>(sum[r]);
         const long long row = first + own + r;
         if (row >= p.sq)
             continue;
-        store_row(to + row * p.out.row, out[r], total == 0 ? 0 : 1 / total, p.head_dim);
+        const W factor = p.add_sink(h, top[r], total);
+        store_row(to + row * p.out.row, out[r], total == 0 ? 0 : factor / total, p.head_dim);
         if (p.lse && lane == 0)
             p.put_stat(p.stat(b, h) + row, top[r], total);
     }

@@ -99,6 +99,23 @@ struct Attention : ignis__attention_params {
 
     __device__ long long stat(long long b, long long h) const { return (b * heads + h) * sq; }
 
+    __device__ Wide sink(int h) const { return wide_sinks ? ((const Wide *)sinks)[h] : Wide(((const T *)sinks)[h]); }
+
+    /*  Adds the sink of a head to a row's softmax, which has a bound of the scores and the sum of their weights. The
+        results are multiplied by the returned factor, besides the division by the sum. A row that has seen no key stays
+        as it is. A sink too large for the unit of scores counts as the largest number, so that bound - bound is 0. */
+    __device__ Wide add_sink(int h, Wide &bound, Wide &sum) const
+    {
+        if (!sinks || sum == 0)
+            return 1;
+        Wide x = sink(h) * Wide(SCORE_UNIT);
+        x = x > ignis_max_value<Wide>() ? ignis_max_value<Wide>() : x; /* NaN stays */
+        const Wide higher = x > bound ? x : bound, factor = Wide(exp2((bound - higher) * Wide(EXPONENT_UNIT)));
+        sum = sum * factor + Wide(exp2((x - higher) * Wide(EXPONENT_UNIT)));
+        bound = higher;
+        return factor;
+    }
+
     /*  Writes the lse of a query from a bound of its scores and the sum of its weights. */
     __device__ void put_stat(long long at, Wide bound, Wide sum) const
     {
@@ -234,6 +251,7 @@ __device__ inline void attention_combine(const Attention &p, const Wide *parts, 
         sum += weights[i] * parts[i * size + 1];
     }
     sum = ignis_block_sum(sum); /* its barriers also order the weights */
+    const Wide factor = p.add_sink(h, top, sum);
     if ((RANGE || BIASED) && sum == 0)
         sum = 1;
     for (int d = threadIdx.x; d < p.head_dim; d += 128) {
@@ -241,7 +259,7 @@ __device__ inline void attention_combine(const Attention &p, const Wide *parts, 
 #pragma unroll 8
         for (int i = 0; i < splits; i++)
             x += weights[i] * parts[i * size + 2 + d];
-        attention_head(p.out, b, h)[d] = T(x / sum);
+        attention_head(p.out, b, h)[d] = T(x * factor / sum);
     }
 }
 

@@ -382,14 +382,15 @@ __device__ inline void produce(const Attention &p, const ignis__forward_plan &pl
 
 /*  Stores the results of a group for its 64 queries: rows of out through its slab of shared memory, and lse. */
 __device__ inline void store_out(const Attention &p, const ignis__tensor_map *map, const work_item &item,
-                                 const float (&out)[COLUMNS / 8][4], const softmax &state, int group, uint32_t place)
+                                 const float (&out)[COLUMNS / 8][4], softmax &state, int group, uint32_t place)
 {
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, first = item.query + 64 * group;
     float factor[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const int query = first + 16 * warp + lane / 4 + 8 * r;
-        factor[r] = state.sum[r] == 0 ? 0 : 1 / state.sum[r];
+        factor[r] = p.add_sink(item.h, state.top[r], state.sum[r]);
+        factor[r] = state.sum[r] == 0 ? 0 : factor[r] / state.sum[r];
         if (p.lse && lane % 4 == 0 && query >= 0 && query < p.sq)
             p.lse[p.stat(item.b, item.h) + query] =
                 state.sum[r] == 0 ? ignis_infinity<float>() : (state.top[r] + log2f(state.sum[r])) * LN_2;
@@ -653,17 +654,18 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_combine(const Atten
               tiles = visible_tiles(p, b, first, QUERIES, p.keys(b)) - first_tile(p, b, first);
     const int splits = (tiles + plan.tiles - 1) / plan.tiles;                          /* that there are */
     const float2 *stats = (const float2 *)(plan.parts + plan.splits * rows * D) + row; /* a bound, a sum */
-    float top = -ignis_infinity<float>(), sum = 0;
+    float most = -ignis_infinity<float>(), sum = 0;
     for (int i = 0; i < splits; i++)
-        top = fmaxf(top, stats[i * rows].x);
+        most = fmaxf(most, stats[i * rows].x);
     const auto weight = [&](int i) {
-        return stats[i * rows].y > 0 ? ignis_ptx_ex2_ftz(stats[i * rows].x - top) : 0.0f;
+        return stats[i * rows].y > 0 ? ignis_ptx_ex2_ftz(stats[i * rows].x - most) : 0.0f;
     };
     for (int i = 0; i < splits; i++)
         sum += stats[i * rows].y * weight(i);
+    float top = most;
+    const float scale = p.add_sink(h, top, sum), factor = sum == 0 ? 0 : scale / sum;
     if (p.lse && lane == 0)
         p.lse[row] = sum == 0 ? ignis_infinity<float>() : (top + log2f(sum)) * LN_2;
-    const float factor = sum == 0 ? 0 : 1 / sum;
     for (int d = 4 * lane; d < D; d += 128) {
         float x[4] = {};
         for (int i = 0; i < splits; i++) {

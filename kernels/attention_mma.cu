@@ -242,7 +242,8 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
             sum += __shfl_xor_sync(0xffffffff, sum, 1);
             sum += __shfl_xor_sync(0xffffffff, sum, 2);
             const int row = query + 16 * m + 8 * half;
-            factor[m][half] = sum == 0 ? 0 : 1 / sum;
+            factor[m][half] = p.add_sink(h, state.top[m][half], sum);
+            factor[m][half] = sum == 0 ? 0 : factor[m][half] / sum;
             if (p.lse && lane % 4 == 0 && row < p.sq)
                 p.put_stat(p.stat(b, h) + row, state.top[m][half], sum);
         }

@@ -12,8 +12,8 @@
 #   RANK_TESTS    all lanes: many ranks, processes or threads, each of which starts and waits for the others: too slow
 #                 under a sanitizer, and little about streams; `make test` runs them
 SERIAL := cache convert dlpack dry_run elementwise faults grammar kernel no_tensors npy picture print
-LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_documents sdpa_masks ops_rows norm_weights cross_entropy ops_shape \
-    formula formula_reduce formula_table second_derivatives training)
+LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_documents sdpa_masks sdpa_sinks ops_rows norm_weights cross_entropy \
+    ops_shape formula formula_reduce formula_table second_derivatives training)
 KERNEL_TESTS := $(addprefix %/test_,optimizers groups clip init averages lbfgs losses gemm layers conv formula_results \
     bundle model model_refused families generate generate_kernels generate_text generate_window experts lora sequence_lora \
     fft linalg_eigen linalg_norms random embed)

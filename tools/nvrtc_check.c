@@ -656,6 +656,7 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_variants, 90, 90, {0, 0, 56}},
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_few, 90, 90, {0}},
     {IGNIS__SOURCE_ATTENTION_BOUNDS_CU, document_ids, 0, 0, {0}},
+    {IGNIS__SOURCE_ATTENTION_SINKS_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_CU, attention_documents, 0, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma_documents, 80, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_documents, 90, 90, {0, 0, 36}},

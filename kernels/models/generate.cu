@@ -237,20 +237,6 @@ extern "C" __global__ void __launch_bounds__(256)
 
 /* --- after the products of prompts ---------------------------------------------------------------------------- */
 
-/*  Gives each head's sink its share of the softmax: multiplies rows of out [rows, heads * head_dim] by
-    1 / (1 + exp(sink - lse)). lse: of the scores, [heads, rows]. grid = any number of blocks. */
-extern "C" __global__ void __launch_bounds__(256)
-    ignis_generate_sinks(T *out, const W *lse, const T *sinks, int rows, int heads, int head_dim)
-{
-    const long long all = (long long)rows * heads * head_dim;
-    ignis_grid_dependency();
-    for (long long i = blockIdx.x * 256 + threadIdx.x; i < all; i += 256ll * gridDim.x) {
-        const int head = (int)(i / head_dim % heads);
-        const long long row = i / head_dim / heads;
-        out[i] = T(W(out[i]) * sigmoid(lse[head * (long long)rows + row] - W(sinks[head])));
-    }
-}
-
 /*  Writes silu, or gelu, of the first half of each row, times the second half. grid = blocks per row, rows. */
 extern "C" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, const T *x, int half, int is_gelu)
 {

@@ -139,6 +139,7 @@ typedef struct ignis__kernel_list {
     X(SDPA_BACKWARD_KV, attention_cu, "ignis_sdpa_backward_kv", PLAIN)                                       \
     X(SDPA_BACKWARD_Q, attention_cu, "ignis_sdpa_backward_q", PLAIN)                                         \
     X(SDPA_BACKWARD_BIAS, attention_cu, "ignis_sdpa_backward_bias", PLAIN)                                   \
+    X(SDPA_BACKWARD_SINKS, attention_sinks_cu, "ignis_sdpa_backward_sinks", WAITS)                           \
     X(SDPA_MMA, attention_mma_cu, "ignis_sdpa", PLAIN)                                                       \
     X(SDPA_MMA_BACKWARD_DELTA, attention_mma_cu, "ignis_sdpa_backward_delta", PLAIN)                         \
     X(SDPA_MMA_BACKWARD_KV, attention_mma_cu, "ignis_sdpa_backward_kv", PLAIN)                               \

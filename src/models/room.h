@@ -21,7 +21,6 @@
     X(GENERATE_LOGITS, generate_cu, "ignis_generate_logits", WAITS)                    \
     X(GENERATE_GELU, generate_cu, "ignis_generate_gelu", WAITS)                        \
     X(GENERATE_GATE, generate_cu, "ignis_generate_gate", WAITS)                        \
-    X(GENERATE_SINKS, generate_cu, "ignis_generate_sinks", WAITS)                      \
     X(GENERATE_CACHE, generate_cu, "ignis_generate_cache", WAITS)                      \
     X(GENERATE_GATHER, generate_cu, "ignis_generate_gather", WAITS)                    \
     X(GENERATE_COPY, generate_cu, "ignis_generate_copy", PLAIN)                        \

@@ -16,9 +16,9 @@ typedef struct ignis__attention_params {
     IGNIS__OF(ignis__attention_rows, T) out; /* [batch, sq, heads * head_dim] */
     IGNIS__OF(ignis__attention_rows, const T) grad_out;
     IGNIS__OF(ignis__attention_rows, T) grad_q, grad_k, grad_v;
-    /* [batch, heads, sq]: log of the sum of exp(scale * score) over the keys that the query sees; +infinity if it sees
-       none. With a bias: a bound of the scores, then, after all of these, log 2 of the sum of exp(score - bound):
-       together they would lose digits, or the sum. */
+    /* [batch, heads, sq]: log of the sum of exp(scale * score) over the keys that the query sees, and the sink;
+       +infinity if it sees no key. With a bias: a bound of the scores, then, after all of these, log 2 of the sum of
+       exp(score - bound): together they would lose digits, or the sum. */
     IGNIS__POINTER(Wide) lse;
     IGNIS__POINTER(Wide) delta; /* [batch, heads, sq]: sum of out * grad_out */
     int batches, heads, kv_heads, head_dim;
@@ -35,8 +35,11 @@ typedef struct ignis__attention_params {
        documents together. */
     IGNIS__POINTER(const int) bounds;
     int window; /* keys at this distance from the query's own, or farther, are not seen; max(sq, sk): all are seen */
+    int wide_sinks; /* whether sinks are Wide, not T */
+    /* [heads]: scores of a key that every query sees besides, whose value is 0; or null. They are in lse. */
+    IGNIS__POINTER(const void) sinks;
 } ignis__attention_params;
-IGNIS__ASSERT_SIZE(ignis__attention_params, 408);
+IGNIS__ASSERT_SIZE(ignis__attention_params, 416);
 
 /*  kernels/attention_hopper.cu: how the items of the forward pass are distributed. */
 typedef struct ignis__forward_plan {

@@ -1082,6 +1082,8 @@ static int one_operation(int chosen, ignis_dtype dtype, int64_t r, int64_t c)
     sdpa.lengths = no_tensor();
     sdpa.offsets = ones(IGNIS_SHAPE(3), IGNIS_I32, false);
     WALK(ignis_sdpa_packed(packed, &sdpa, &rope));
+    sdpa.sinks = ones(IGNIS_SHAPE(2), dtype, true);
+    WALK(ignis_sdpa_packed(packed, &sdpa, NULL));
     for (i = 0; i < 5; i++)
         if (number++ == chosen)
             walk_optimizer(i, x, row);

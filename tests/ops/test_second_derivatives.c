@@ -2,7 +2,7 @@
 /*  test_second_derivatives.c - ignis_grad with create_graph: every operation beside differences of first derivatives */
 #include "tensor.h"
 
-#define MOST_INPUTS 4
+#define MOST_INPUTS 5
 #define MOST_NUMBERS 256
 
 /*  An operation of f64 inputs, and the shapes of those. inputs[i] = centre + scale * noise. */
@@ -637,6 +637,24 @@ static ignis_tensor op_sdpa_bias(const ignis_tensor *x)
     return ignis_sdpa(x[0], x[1], x[2], &desc);
 }
 
+static ignis_tensor op_sdpa_sinks(const ignis_tensor *x)
+{
+    ignis_sdpa_desc desc = sdpa_desc;
+    desc.bias = x[3];
+    desc.sinks = x[4];
+    return ignis_sdpa(x[0], x[1], x[2], &desc);
+}
+
+static ignis_tensor op_sdpa_packed_sinks(const ignis_tensor *x)
+{
+    const double offsets[] = {0, 1, 4};
+    ignis_sdpa_desc desc = sdpa_desc;
+    ignis_rope_desc rope = {.pos_offset = 1};
+    desc.sinks = x[1];
+    desc.offsets = tensor_of(offsets, IGNIS_SHAPE(3), IGNIS_I64, false);
+    return ignis_sdpa_packed(x[0], &desc, &rope);
+}
+
 static ignis_tensor op_sdpa_lengths(const ignis_tensor *x)
 {
     const double lengths[] = {2, 4};
@@ -669,6 +687,10 @@ TEST(attention)
         "sdpa, groups", op_sdpa, 3, {{3, {2, 3, 8}}, {3, {2, 3, 4}}, {3, {2, 3, 4}}}, 0, 1};
     static const operation bias = {
         "sdpa, bias", op_sdpa_bias, 4, {{2, {3, 4}}, {2, {3, 4}}, {2, {3, 4}}, {4, {1, 2, 1, 3}}}, 0, 1};
+    static const operation sinks = {
+        "sdpa, sinks", op_sdpa_sinks, 5, {{2, {3, 4}}, {2, {3, 4}}, {2, {3, 4}}, {2, {3, 3}}, {1, {2}}}, 0, 1};
+    static const operation packed_sinks = {
+        "sdpa_packed, rope, offsets, sinks", op_sdpa_packed_sinks, 2, {{2, {4, 12}}, {1, {2}}}, 0, 1};
     static const operation lengths = {
         "sdpa, lengths", op_sdpa_lengths, 3, {{3, {2, 3, 4}}, {3, {2, 4, 4}}, {3, {2, 4, 4}}}, 0, 1};
     static const operation segments = {
@@ -689,6 +711,8 @@ TEST(attention)
     drop(own_frequencies);
     check_operation(&segments);
     check_operation(&offsets);
+    check_operation(&sinks);
+    check_operation(&packed_sinks);
     sdpa_desc.mask = IGNIS_MASK_NONE;
     sdpa_desc.scale = 0.9;
     check_operation(&plain);

@@ -397,8 +397,8 @@ def sdpa_cases(m):
                        ints=[heads, kv_heads, 0 if causal else 1], doubles=[scale], note=f"d {d}, {sq} x {keys}, {heads}/{kv_heads} heads, {causal=}")
 
 
-def masked_attention(q, k, v, bias, lengths, heads, kv_heads, causal, window, softcap, decode=False):
-    """Explicit scores with all that there is; bias and lengths may be None. decode: the query comes last in its sequence."""
+def masked_attention(q, k, v, bias, sinks, lengths, heads, kv_heads, causal, window, softcap, decode=False):
+    """Explicit scores with all that there is; bias, sinks and lengths may be None. decode: the query comes last in its sequence."""
     sq, sk = q.shape[-2], k.shape[-2]
     qh, kh, vh = split_heads(q, heads), split_heads(k, kv_heads), split_heads(v, kv_heads)
     kh, vh = (x.repeat_interleave(heads // kv_heads, -3) for x in (kh, vh))
@@ -409,7 +409,9 @@ def masked_attention(q, k, v, bias, lengths, heads, kv_heads, causal, window, so
     scores = qh @ kh.transpose(-1, -2) / math.sqrt(q.shape[-1] // heads)
     scores = softcap * torch.tanh(scores / softcap) if softcap else scores
     scores = (scores if bias is None else scores + bias).masked_fill(~mask, -1e30)
-    out = (torch.softmax(scores, -1) * mask.to(q.dtype)) @ vh
+    if sinks is not None:
+        scores = torch.cat([scores, sinks[None, :, None, None].expand(*scores.shape[:-1], 1)], -1)
+    out = (torch.softmax(scores, -1)[..., :sk] * mask.to(q.dtype)) @ vh
     return out.transpose(-2, -3).reshape(q.shape)
 
 
@@ -420,19 +422,22 @@ def masked_cases(m, op, decode):
             heads, sq, causal = kv_heads * group, 1 if decode else m.size(150), m.random.random() < 0.7
             sk = m.size(300) if decode else m.random.choice([sq, m.size(150)])
             window, softcap = m.random.choice([0, 1, m.size(60), m.size(200)]), m.random.choice([0.0, 0.0, 2.0, 30.0])
-            has_bias, has_lengths = m.random.random() < 0.5, m.random.random() < 0.5
+            has_bias, has_sinks, has_lengths = (m.random.random() < 0.5 for _ in range(3))
             inputs = [m.normal(batch, sq, heads * d), m.normal(batch, sk, kv_heads * d), m.normal(batch, sk, kv_heads * d)]
             if has_bias:
                 inputs.append(m.normal(*(m.random.choice([n, 1]) for n in (batch, heads, sq)), sk))
+            if has_sinks:
+                inputs.append(m.normal(heads))
             if has_lengths:
                 inputs.append(m.integers(0, sk + 1, batch, dtype=torch.int32))
 
-            def reference(*x, args=(heads, kv_heads, causal or decode, window, softcap, decode), has_bias=has_bias, has_lengths=has_lengths):
-                return masked_attention(*x[:3], x[3] if has_bias else None, x[-1] if has_lengths else None, *args)
+            def reference(*x, args=(heads, kv_heads, causal or decode, window, softcap, decode), has=(has_bias, has_sinks, has_lengths)):
+                rest = list(x[3:])
+                return masked_attention(*x[:3], *(rest.pop(0) if given else None for given in has), *args)
 
-            yield Case(op, inputs, reference, ints=[heads, kv_heads, 0 if causal else 1, window, has_bias, has_lengths], doubles=[softcap],
+            yield Case(op, inputs, reference, ints=[heads, kv_heads, 0 if causal else 1, window, has_bias, has_sinks, has_lengths], doubles=[softcap],
                        differentiate=not decode, note=f"d {d}, {sq} x {sk}, {heads}/{kv_heads} heads, {causal=}, {window=}, {softcap=}, "
-                       f"bias {list(inputs[3].shape) if has_bias else None}, lengths {has_lengths}")
+                       f"bias {list(inputs[3].shape) if has_bias else None}, sinks {has_sinks}, lengths {has_lengths}")
 
 
 def masked_sdpa_cases(m):

@@ -526,16 +526,19 @@ static void run_loss_of_rows(job *j, ignis_tensor (*loss)(ignis_tensor, ignis_te
 static void run_nll_loss(job *j) { run_loss_of_rows(j, ignis_nll_loss); }
 static void run_smooth_cross_entropy(job *j) { run_loss_of_rows(j, ignis_cross_entropy); }
 
-/*  As sdpa, then the window, whether there is a bias, whether there are lengths; softcap. */
+/*  As sdpa, then the window, whether there is a bias, whether there are sinks, and lengths; softcap. */
 static ignis_sdpa_desc masked_desc(const job *j)
 {
     ignis_sdpa_desc desc = attention_desc(j->ints[0], j->ints[1], j->ints[2] != 0, 0);
+    int next = 3;
     desc.window = (int)j->ints[3];
     desc.softcap = j->doubles[0];
     if (j->ints[4])
-        desc.bias = j->in[3];
+        desc.bias = j->in[next++];
     if (j->ints[5])
-        desc.lengths = j->in[j->ints[4] ? 4 : 3];
+        desc.sinks = j->in[next++];
+    if (j->ints[6])
+        desc.lengths = j->in[next];
     return desc;
 }
 

@@ -131,7 +131,6 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          ignis__engine_alloc(call, engine, &engine->qkv, chunk, width, model->dtype) &&
          ignis__engine_alloc(call, engine, &engine->attended, chunk, (int64_t)model->heads * model->head_dim,
                              model->dtype) &&
-         (!model->layer[0].sinks.id || ignis__engine_alloc(call, engine, &engine->lse, model->heads, chunk, wide)) &&
          ignis__engine_alloc(call, engine, &engine->inner, chunk, model->inner, model->dtype) &&
          ignis__engine_alloc(call, engine, &engine->gate_up, chunk,
                              model->hidden > 2 * inner ? model->hidden : 2 * inner, model->dtype) &&

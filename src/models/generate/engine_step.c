@@ -343,7 +343,7 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
         ignis__layers_project(&pass, i);
         norm->other = NULL; /* it has been added */
         if (is_chunk)
-            ignis__chunk_attention(op, count, end, &pass.paged, engine->gathered, engine->lse);
+            ignis__chunk_attention(op, count, end, &pass.paged, engine->gathered);
         else
             ignis__paged_attention(op, count, engine->step_rows, model->dtype, &pass.paged);
         if (!model->parallel_blocks)

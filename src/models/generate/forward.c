@@ -88,41 +88,6 @@ static ignis_tensor ignis__model_rest(const ignis__model *model, const ignis__la
     ignis__lora_add(lora, layer, offsetof(ignis__layer, weight), x, \
                     ignis__model_linear(model, x, (layer)->weight, (layer)->weight##_bias))
 
-/*  Computes attention with a sink for each head, from all scores: of q, k and v. */
-static ignis_tensor ignis__model_sink_attention(const ignis__model *model, const ignis__layer *layer,
-                                                const ignis_tensor part[3])
-{
-    static const ignis_reduce_desc keys = {{-1}, 1, true};
-    const ignis_shape shape = ignis_tensor_shape(part[0]);
-    const ignis_dtype wide = ignis__wide_dtype(model->dtype);
-    const int64_t tokens = shape.ndim > 1 ? shape.dim[shape.ndim - 2] : 1, kv_heads = model->kv_heads,
-                  group = model->heads / model->kv_heads;
-    ignis_tensor of[2], v, s, sink, top, total;
-    char formula[128], window[48] = "";
-    if (layer->window)
-        snprintf(window, sizeof window, " && index(3) - index(4) < %d", layer->window);
-    snprintf(formula, sizeof formula, "index(4) <= index(3)%s ? s*%.17g : -1e30", window, layer->attention_scale);
-    of[0] = ignis_reshape(part[0], IGNIS_SHAPE(-1, tokens, kv_heads, group, model->head_dim));
-    of[1] = ignis_reshape(part[1], IGNIS_SHAPE(-1, tokens, kv_heads, model->head_dim));
-    v = ignis_reshape(part[2], IGNIS_SHAPE(-1, tokens, kv_heads, model->head_dim));
-    s = ignis_einsum("btkgd,bukd->bkgtu", of, 2);
-    if (wide != model->dtype)
-        s = ignis_cast(s, wide);
-    s = ignis_map(formula, IGNIS_INPUTS(s));
-    sink = ignis_reshape(layer->sinks, IGNIS_SHAPE(kv_heads, group, 1, 1));
-    if (wide != model->dtype)
-        sink = ignis_cast(sink, wide);
-    top = ignis_map_reduce(IGNIS_REDUCE_MAX, "detach(s)", IGNIS_INPUTS(s), &keys);
-    top = ignis_map("detach(max(top, sink))", IGNIS_INPUTS(top, sink));
-    s = ignis_map("exp(s - top)", IGNIS_INPUTS(s, top));
-    total = ignis_map_reduce(IGNIS_REDUCE_SUM, "s", IGNIS_INPUTS(s), &keys);
-    of[0] = ignis_map("s/(total + exp(sink - top))", IGNIS_INPUTS(s, total, sink, top));
-    if (wide != model->dtype)
-        of[0] = ignis_cast(of[0], model->dtype);
-    of[1] = v;
-    return ignis_reshape(ignis_einsum("bkgtu,bukd->btkgd", of, 2), shape);
-}
-
 static ignis_tensor ignis__model_attention(const ignis__model *model, const struct ignis__lora *lora,
                                            const ignis__layer *layer, ignis_tensor h, ignis_tensor lengths)
 {
@@ -139,10 +104,11 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     attention.window = layer->window;
     attention.softcap = model->softcap;
     attention.mask = model->encoder ? IGNIS_MASK_NONE : IGNIS_MASK_CAUSAL;
+    attention.sinks = layer->sinks;
     attention.lengths = lengths;
     rope.inv_freq_f64 = layer->rope == IGNIS__ROPE_LOCAL ? model->local_frequencies : model->frequencies;
     rope.inv_freq_count = model->head_dim / 2;
-    if (!layer->q_norm.id && !layer->sinks.id && !(layer->rest_scale > 0)) {
+    if (!layer->q_norm.id && !(layer->rest_scale > 0)) {
         h = ignis_sdpa_packed(qkv, &attention, turns ? &rope : NULL);
         return IGNIS__MODEL_LINEAR(h, layer, o);
     }
@@ -156,8 +122,7 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     rope.num_heads = model->kv_heads;
     part[1] = ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads);
     part[1] = turns ? ignis__model_rest(model, layer, ignis_rope(part[1], &rope), model->kv_heads) : part[1];
-    h = layer->sinks.id ? ignis__model_sink_attention(model, layer, part)
-                        : ignis_sdpa(part[0], part[1], part[2], &attention);
+    h = ignis_sdpa(part[0], part[1], part[2], &attention);
     return IGNIS__MODEL_LINEAR(h, layer, o);
 }
 

@@ -120,22 +120,11 @@ IGNIS__PRIVATE void ignis__sampling_launch(ignis__op *op, int count, ignis__samp
                      params);
 }
 
-/*  Gives sinks their share of the softmax of a chunk. */
-static void ignis__chunk_sinks(ignis__op *op, ignis_dtype dtype, ignis__attention *p, ignis__address sinks)
-{
-    ignis__address out = p->params.out.data, lse = p->params.lse;
-    int rows = p->params.sq, heads = p->params.heads, head_dim = p->params.head_dim;
-    void *params[] = {&out, &lse, &sinks, &rows, &heads, &head_dim};
-    ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_SINKS), dtype,
-                         ignis__clamp(ignis__ceil_div((int64_t)rows * heads * head_dim, 1024), 1, 4096), 256, params);
-}
-
 /*  Launches attention of a chunk's rows by the kernels of ignis_sdpa. end: tokens of the sequence up to the end of
     the chunk. gathered: [2, tokens, kv_heads * head_dim]; the chunk's own keys and values are there already. Of those
-    before the chunk it gathers what the first row sees: no kernel uses values before the windows of all rows. lse: with
-    sinks; or NULL. */
+    before the chunk it gathers what the first row sees: no kernel uses values before the windows of all rows. */
 IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, const ignis__paged *paged,
-                                           ignis__array *gathered, ignis__array *lse)
+                                           ignis__array *gathered)
 {
     const ignis_dtype dtype = gathered->dtype;
     int64_t width = (int64_t)paged->kv_heads * paged->head_dim, size = ignis__dtypes[dtype].size;
@@ -167,8 +156,6 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
     p.params.softcap = paged->softcap;
     p.params.causal = 1;
     p.params.scale = paged->scale;
-    p.params.lse = paged->sinks ? ignis__op_write(op, lse) : 0;
+    p.params.sinks = paged->sinks;
     ignis__sdpa_run(op, dtype, &p);
-    if (paged->sinks)
-        ignis__chunk_sinks(op, dtype, &p, paged->sinks);
 }

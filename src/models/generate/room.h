@@ -115,12 +115,11 @@ typedef struct ignis__engine {
        result: of attention or MLP before it is added, if it is scaled or normalised first; else NULL. router_logits to
        expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their shares and their
        inner elements; else NULL. shared_inner: of the expert for all tokens, if it differs from `inner`; else NULL.
-       shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. lse: of the scores of a
-       chunk, if heads have sinks; else NULL. */
+       shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. */
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
         *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner,
-        *shared_inner, *shrunk, *delta, *lse, *agreement;
+        *shared_inner, *shrunk, *delta, *agreement;
     int context, step_rows, splits, step_types;
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
@@ -241,7 +240,7 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
                                            const ignis__paged *paged);
 IGNIS__PRIVATE void ignis__sampling_launch(ignis__op *op, int count, ignis__sampling_kind draws, ignis__draw *p);
 IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, const ignis__paged *paged,
-                                           ignis__array *gathered, ignis__array *lse);
+                                           ignis__array *gathered);
 
 /* engine.c */
 extern ignis__pool ignis__sequences;

@@ -20,6 +20,9 @@ typedef struct ignis_sdpa_desc {
     int window;        /* a query sees keys that are fewer than `window` positions from its own (all) */
     double softcap;    /* scores become softcap * tanh(score / softcap) (they stay as they are) */
     ignis_tensor bias; /* [batch or 1, num_heads or 1, sq or 1, sk], is added to the scores, after the softcap (none) */
+    /* [num_heads], of the dtype of q, or f32 for f16 and bf16: a score of each head, in the softmax's sum beside those
+       of keys, without a value (none) */
+    ignis_tensor sinks;
     ignis_tensor lengths; /* i32 [batch]: number of keys of each sequence, the first ones (sk) */
     /* Documents, one of these two, instead of lengths; rows see only their own document (each sequence is one).
        i32 or i64: ids of rows, [batch, rows] or [rows]; or of one sequence [documents + 1], where each document
@@ -50,7 +53,11 @@ typedef struct ignis_sdpa_desc {
     may be -infinity. Low numbers such as -1e9 or the lowest of the dtype mask, too: beside others such keys
     have weight 0, and alone they count alike. Its gradient is added up over what shares it, in f32 or f64.
     ALiBi is a bias [1, num_heads, 1, sk] of slope * j: what all keys of a query have in common does not
-    matter. A key that a bias masks is seen all the same: its value has to be finite. f16 and bf16 use
+    matter. A key that a bias masks is seen all the same: its value has to be finite.
+    desc->sinks are those of gpt-oss: each query has a key more, which neither mask, window nor document hides,
+    whose score is the sink and whose value is 0. The score is not scaled, and has no softcap. -infinity is no
+    sink, with the same bits; infinity gives zeros. The gradient of the sinks is added up in a fixed order, in
+    f32 or f64. f16 and bf16 use
     tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities
     are rounded to the dtype there. Compute capability 9.0 has kernels of its own, twice as fast, where
     head_dim is 64 at least, there are a query and a key (for the gradients 32 queries, or 16 if head_dim is

@@ -6,6 +6,15 @@
 
 #include "room.h"
 
+/*  Launches the gradient of the sinks, if it is needed. delta: of `rows` rows for each head. */
+static void ignis__attention_backward_sinks(ignis__op *op, ignis_dtype dtype, ignis__attention *attention,
+                                            ignis__address delta, int rows)
+{
+    void *params[] = {&attention->params, &delta, &rows, &attention->grad_sinks};
+    if (attention->grad_sinks)
+        ignis__op_launch_row(op, IGNIS__BUILTIN(SDPA_BACKWARD_SINKS), dtype, attention->params.heads, 512, params);
+}
+
 IGNIS__PRIVATE void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *attention)
 {
     ignis__attention_params *p = &attention->params;
@@ -19,6 +28,7 @@ IGNIS__PRIVATE void ignis__attention_backward_run(ignis__op *op, ignis_dtype dty
     variant = ignis__attention_choose(op, dtype, attention);
     ignis__attention_cost(attention, dtype, 2, 0, 0);
     ignis__op_launch(op, variant.delta_kernel, dtype, variant.define, ignis__launch_row(blocks, 256, 0), params);
+    ignis__attention_backward_sinks(op, dtype, attention, p->delta, p->sq);
     if (p->grad_k.data) {
         ignis__attention_cost(attention, dtype, 2, 4, 4);
         ignis__attention_launch(op, &variant, variant.kv_kernel, &variant.kv, dtype, p->sk, p->kv_heads, attention);
@@ -45,6 +55,17 @@ IGNIS__PRIVATE ignis__array *ignis__attention_grad_bias(ignis__op *op, int input
         return NULL;
     grad = ignis__op_new_like(op, op->in[input]);
     p->params.grad_bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_write(op, grad));
+    return grad;
+}
+
+/*  As ignis__attention_grad_bias, of the sinks. */
+IGNIS__PRIVATE ignis__array *ignis__attention_grad_sinks(ignis__op *op, int input, bool needed, ignis__attention *p)
+{
+    ignis__array *grad;
+    if (!p->has_sinks || !needed)
+        return NULL;
+    grad = ignis__op_new_like(op, op->in[input]);
+    p->grad_sinks = ignis__op_write(op, grad);
     return grad;
 }
 
@@ -181,6 +202,7 @@ IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype d
     ignis__attention_cost(attention, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD_ROWS), dtype, define,
                      ignis__launch_row(ignis__ceil_div(rows / 4 * lanes, 256), 256, 0), params);
+    ignis__attention_backward_sinks(op, dtype, attention, scratch.delta, scratch.rows);
     ignis__attention_cost(attention, dtype, 2, 4, 5);
     ignis__op_launch(op, IGNIS__BUILTIN(SDPA_HOPPER_BACKWARD), dtype, define,
                      ignis__launch_row(blocks, 384, (size_t)ignis__attention_backward_shared(attention)), maps);
@@ -194,9 +216,10 @@ IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype d
 IGNIS__PRIVATE ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
 {
     ignis__attention attention;
-    ignis__op op; /* of grad_out, q, k, v, out, lse, the bias, the lengths or bounds */
-    ignis__array *gradients[4] = {NULL, NULL, NULL, NULL};
+    ignis__op op; /* of grad_out, q, k, v, out, lse, the bias, the sinks, the lengths or bounds */
+    ignis__array *gradients[5] = {NULL, NULL, NULL, NULL, NULL};
     ignis_dtype dtype;
+    int sinks; /* their input of the operation */
     bool wgmma;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa", args))
         return ignis__failed();
@@ -228,11 +251,14 @@ IGNIS__PRIVATE ignis_status ignis__sdpa_backward(const ignis_backward_args *args
         attention.params.grad_v =
             ignis__attention_rows_of(&op.in[3]->shape, attention.params.head_dim, ignis__op_write(&op, gradients[2]));
     }
+    sinks = attention.bias_dtype ? 4 : 3;
     if (attention.bias_dtype)
         gradients[3] = ignis__attention_grad_bias(&op, 6, args->needed[3], &attention);
+    if (attention.has_sinks)
+        gradients[sinks] = ignis__attention_grad_sinks(&op, sinks + 3, args->needed[sinks], &attention);
     if (wgmma)
         ignis__attention_backward_wgmma(&op, dtype, &attention, 0, NULL);
     else
         ignis__attention_backward_run(&op, dtype, &attention);
-    return ignis__op_finish_backward(&op, args, attention.bias_dtype ? 4 : 3, gradients);
+    return ignis__op_finish_backward(&op, args, sinks + attention.has_sinks, gradients);
 }

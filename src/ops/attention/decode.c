@@ -90,7 +90,7 @@ static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dt
 static ignis_tensor ignis__decode_sdpa(const char *call, ignis_tensor q, ignis_tensor k, ignis_tensor v,
                                        const ignis_sdpa_desc *desc)
 {
-    ignis_tensor inputs[7] = {q, k, v};
+    ignis_tensor inputs[8] = {q, k, v};
     ignis__attention p;
     ignis__op op;
     ignis__array *out;

@@ -34,14 +34,16 @@ IGNIS__PRIVATE ignis__attention_rows ignis__attention_bias_rows(const ignis_shap
     return rows;
 }
 
-/*  Reads the addresses of the bias, and of the lengths or the bounds, which are inputs from `input` on, in this
-    order. Returns the input after them. */
+/*  Reads the addresses of the bias, of the sinks, and of the lengths or the bounds, which are inputs from `input` on,
+    in this order. Returns the input after them. */
 IGNIS__PRIVATE int ignis__attention_read_options(ignis__op *op, int input, ignis__attention *p)
 {
     if (p->bias_dtype) {
         p->params.bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_read(op, op->in[input]));
         input++;
     }
+    if (p->has_sinks)
+        p->params.sinks = ignis__op_read(op, op->in[input++]);
     if (p->has_lengths)
         p->params.lengths = ignis__op_read(op, op->in[input++]);
     if (p->documents) /* forward: ids or offsets, until ignis__attention_find_bounds */

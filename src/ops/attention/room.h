@@ -17,9 +17,10 @@ typedef enum ignis__documents {
 /*  An attention, and what its launch depends on. */
 typedef struct ignis__attention {
     ignis__attention_params params;
-    int bias_dtype, has_lengths; /* 0: none. This and the next are for the host: no kernel has them */
+    int bias_dtype, has_sinks, has_lengths; /* 0: none. From here on members are for the host: no kernel has them */
     ignis__documents documents;
-    int windowed; /* the caller has set a window, which longer rows exceed */
+    int windowed;              /* the caller has set a window, which longer rows exceed */
+    ignis__address grad_sinks; /* backward; 0: not needed */
 } ignis__attention;
 
 /*  How a kernel is launched: rows of a block, rows that it steps over at a time, threads and dynamic shared
@@ -95,6 +96,7 @@ IGNIS__PRIVATE ignis__array *ignis__attention_new_statistics(ignis__op *op, cons
 
 /* backward.c */
 IGNIS__PRIVATE void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *attention);
+IGNIS__PRIVATE ignis__array *ignis__attention_grad_sinks(ignis__op *op, int input, bool needed, ignis__attention *p);
 IGNIS__PRIVATE ignis__array *ignis__attention_grad_bias(ignis__op *op, int input, bool needed, ignis__attention *p);
 IGNIS__PRIVATE bool ignis__attention_has_one_query_tile(const ignis__attention *p);
 IGNIS__PRIVATE bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dtype, const ignis__attention *p);

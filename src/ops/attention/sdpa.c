@@ -11,6 +11,8 @@ IGNIS__PRIVATE int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor 
 {
     if (desc && desc->bias.id)
         inputs[count++] = desc->bias;
+    if (desc && desc->sinks.id)
+        inputs[count++] = desc->sinks;
     if (desc && desc->lengths.id)
         inputs[count++] = desc->lengths;
     if (desc && desc->segments.id)
@@ -90,6 +92,18 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
             ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
                            "desc->bias is %s; it has to be [%d or 1, %d or 1, %d or 1, %d], or the last of these",
                            ignis__shape_write(shape).text, p->batches, p->heads, p->sq, p->sk);
+        input++;
+    }
+    if (desc->sinks.id) {
+        shape = &op->in[input]->shape;
+        attention->has_sinks = 1;
+        p->wide_sinks = op->in[input]->dtype == ignis__wide_dtype(op->in[0]->dtype);
+        if (!p->wide_sinks && op->in[input]->dtype != op->in[0]->dtype)
+            ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->sinks is %s, the first input is %s",
+                           ignis__dtypes[op->in[input]->dtype].name, ignis__dtypes[op->in[0]->dtype].name);
+        if (shape->ndim != 1 || shape->dim[0] != p->heads)
+            ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "desc->sinks is %s; expected [%d], one of each head",
+                           ignis__shape_write(shape).text, p->heads);
         input++;
     }
     if (desc->lengths.id) {
@@ -207,7 +221,7 @@ IGNIS__PRIVATE void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__att
 
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
 {
-    ignis_tensor inputs[7] = {q, k, v};
+    ignis_tensor inputs[8] = {q, k, v};
     ignis__attention attention;
     ignis__op op;
     ignis__array *out, *lse, *bounds;

@@ -49,14 +49,14 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
 {
     ignis__sdpa_packed packed;
     ignis__attention *attention = &packed.attention;
-    ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths or bounds, rotated q and k, their
+    ignis__op op; /* of grad_out, qkv, out, lse, the bias, the sinks, the lengths or bounds, rotated q and k, their
                      frequencies */
-    ignis__array *gradients[2], *sums = NULL, *own;
+    ignis__array *gradients[3], *sums = NULL, *own;
     ignis__address address;
     ignis__rotation rotation;
     bool wgmma, rotates_after; /* rotates the gradients after the kernels of attention */
     ignis__rope_rows rows;
-    int next;
+    int next, sinks; /* inputs: after the options; of the operation */
     if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
         return ignis__failed();
     memcpy(&packed, args->params, sizeof packed);
@@ -68,7 +68,10 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
                                                           ignis__op_read(&op, op.in[0])); /* it has the numel of out */
     attention->params.lse = ignis__op_read(&op, op.in[3]);
     gradients[0] = ignis__op_new_like(&op, op.in[1]);
+    sinks = attention->bias_dtype ? 2 : 1;
     gradients[1] = ignis__attention_grad_bias(&op, 4, attention->bias_dtype && args->needed[1], attention);
+    if (attention->has_sinks)
+        gradients[sinks] = ignis__attention_grad_sinks(&op, sinks + 3, args->needed[sinks], attention);
     address = ignis__op_write(&op, gradients[0]);
     if (op.ok)
         ignis__sdpa_packed_rows(attention, gradients[0], address, &attention->params.grad_q, &attention->params.grad_k,
@@ -90,7 +93,7 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     rows.row = attention->params.grad_q.row;
     if (packed.rope.heads && rotates_after) /* rotates back in place */
         ignis__rope_rotate(&op, &packed.rope, op.in[1]->dtype, rows, rows, own, -1);
-    return ignis__op_finish_backward_with_sums(&op, args, attention->bias_dtype ? 2 : 1, gradients, sums);
+    return ignis__op_finish_backward_with_sums(&op, args, sinks + attention->has_sinks, gradients, sums);
 }
 
 /*  Makes an array for `heads` heads of each row of qkv. */
@@ -131,7 +134,7 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
     ignis__attention *attention = &packed.attention;
     ignis__op op;
     ignis__array *out, *lse, *bounds, *own = NULL, *rotated = NULL;
-    ignis_tensor result, inputs[5] = {qkv};
+    ignis_tensor result, inputs[6] = {qkv};
     if (!ignis__op_begin(&op, call, ignis__sdpa_inputs(desc, inputs, 1), inputs))
         return ignis__no_tensor();
     ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_PACKED, attention);

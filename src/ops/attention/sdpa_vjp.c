@@ -34,10 +34,22 @@ static ignis_tensor ignis__sdpa_limit(const ignis__attention *attention, ignis_t
     return limits.id ? ignis_reshape(limits, IGNIS_SHAPE(-1, 1, 1, 1)) : ignis_value(p->sk);
 }
 
-/*  Returns the attention of q, k and v in rows. bias and limits, which are lengths or bounds, may be no
-    handle. */
+/*  Returns the softmax of scores [batches, heads, sq, sk] and the sinks of heads, except for the sinks' shares. */
+static ignis_tensor ignis__sdpa_softmax(const ignis__attention_params *p, ignis_tensor s, ignis_tensor sinks)
+{
+    ignis_tensor both[2];
+    if (!sinks.id)
+        return ignis_softmax(s);
+    both[0] = s;
+    both[1] = ignis_expand(ignis_reshape(ignis__vjp_wide(sinks), IGNIS_SHAPE(1, p->heads, 1, 1)),
+                           IGNIS_SHAPE(p->batches, p->heads, p->sq, 1));
+    return ignis_slice(ignis_softmax(ignis_concat(both, 2, 3)), 3, 0, p->sk);
+}
+
+/*  Returns the attention of q, k and v in rows. options: the bias and the sinks, which may be no handle, as may
+    limits, which are lengths or bounds. */
 static ignis_tensor ignis__sdpa_plain(const ignis__attention *attention, ignis_tensor q, ignis_tensor k, ignis_tensor v,
-                                      ignis_tensor bias, ignis_tensor limits)
+                                      const ignis_tensor options[2], ignis_tensor limits)
 {
     static const int dims[] = {0, 2, 1, 3};
     const ignis__attention_params *p = &attention->params;
@@ -48,14 +60,14 @@ static ignis_tensor ignis__sdpa_plain(const ignis__attention *attention, ignis_t
     s = ignis_scale(ignis_matmul_t(ignis__sdpa_heads(q, p, p->sq, p->heads, p->heads), k), p->scale);
     if (p->softcap > 0)
         s = ignis_map("cap*tanh(s/cap)", IGNIS_INPUTS(s, IGNIS_VALUE(cap, p->softcap)));
-    if (bias.id) {
-        b = ignis__vjp_wide(bias);
+    if (options[0].id) {
+        b = ignis__vjp_wide(options[0]);
         s = ignis_map("s + b", IGNIS_INPUTS(s, b));
     }
     s = ignis_map("i = index(2) + offset; j = index(3);"
                   "j >= from && j < n && (!causal || j <= i) && i - j < w && j - i < w ? s : -1e30",
                   IGNIS_INPUTS(s, from, n, offset, causal, w));
-    s = ignis_softmax(s);
+    s = ignis__sdpa_softmax(p, s, options[1]);
     s = ignis_map("i = index(2) + offset; j = index(3);"
                   "j >= from && j < n && (!causal || j <= i) && i - j < w && j - i < w ? s : 0",
                   IGNIS_INPUTS(s, from, n, offset, causal, w));
@@ -67,7 +79,7 @@ static ignis_tensor ignis__sdpa_plain(const ignis__attention *attention, ignis_t
 static ignis_tensor ignis__sdpa_limits(const ignis_vjp_args *args, const ignis__attention *attention,
                                        const ignis_tensor *inputs, int first)
 {
-    int input = first + (attention->bias_dtype != 0);
+    int input = first + (attention->bias_dtype != 0) + attention->has_sinks;
     if (attention->documents)
         return ignis__vjp_constant(args, input + 2);
     return attention->has_lengths ? inputs[input] : ignis__no_tensor();
@@ -82,13 +94,22 @@ static void ignis__sdpa_vjp_inputs(const ignis_vjp_args *args, const ignis__atte
         inputs[i] = ignis__vjp_input(args, i, i < first ? i : i + 2);
 }
 
+/*  Finds the bias and the sinks among inputs from `first` on; no handle: there are none. */
+static void ignis__sdpa_options(const ignis__attention *attention, const ignis_tensor *inputs, int first,
+                                ignis_tensor options[2])
+{
+    const int sinks = first + (attention->bias_dtype != 0);
+    options[0] = attention->bias_dtype ? inputs[first] : ignis__no_tensor();
+    options[1] = attention->has_sinks ? inputs[sinks] : ignis__no_tensor();
+}
+
 IGNIS__PRIVATE void ignis__vjp_of_sdpa(const ignis_vjp_args *args)
 {
     const ignis__attention *attention = (const ignis__attention *)args->params;
-    ignis_tensor inputs[5] = IGNIS__ZERO, plain;
+    ignis_tensor inputs[6] = IGNIS__ZERO, options[2], plain;
     ignis__sdpa_vjp_inputs(args, attention, inputs, 3);
-    plain = ignis__sdpa_plain(attention, inputs[0], inputs[1], inputs[2],
-                              attention->bias_dtype ? inputs[3] : ignis__no_tensor(),
+    ignis__sdpa_options(attention, inputs, 3, options);
+    plain = ignis__sdpa_plain(attention, inputs[0], inputs[1], inputs[2], options,
                               ignis__sdpa_limits(args, attention, inputs, 3));
     ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
                      inputs);
@@ -100,19 +121,19 @@ IGNIS__PRIVATE void ignis__vjp_of_sdpa_packed(const ignis_vjp_args *args)
     const ignis__attention *attention = &packed->attention;
     const ignis__attention_params *p = &attention->params;
     const int64_t rows = (int64_t)p->batches * p->sq, d = p->head_dim, of_q = p->heads * d, of_k = p->kv_heads * d;
-    ignis_tensor inputs[3] = IGNIS__ZERO, qkv, qk, v, plain;
+    ignis_tensor inputs[4] = IGNIS__ZERO, options[2], qkv, qk, v, plain;
     ignis__sdpa_vjp_inputs(args, attention, inputs, 1);
+    ignis__sdpa_options(attention, inputs, 1, options);
     qkv = ignis_reshape(inputs[0], IGNIS_SHAPE(rows, of_q + 2 * of_k));
     qk = ignis_slice(qkv, 1, 0, of_q + of_k);
     v = ignis_slice(qkv, 1, of_q + of_k, of_k);
     if (packed->rope.heads) { /* saved besides: rotated q and k, then the caller's frequencies */
         ignis__array *const *saved = args->node->saved;
-        const int own = 3 + args->input_count, bounds = 3 + (attention->bias_dtype != 0);
+        const int own = 3 + args->input_count, bounds = 3 + (attention->bias_dtype != 0) + attention->has_sinks;
         qk = ignis__rope_recorded(qk, &packed->rope, own < args->node->saved_count ? saved[own] : NULL,
                                   attention->documents ? saved[bounds] : NULL);
     }
-    plain = ignis__sdpa_plain(attention, ignis_slice(qk, 1, 0, of_q), ignis_slice(qk, 1, of_q, of_k), v,
-                              attention->bias_dtype ? inputs[1] : ignis__no_tensor(),
+    plain = ignis__sdpa_plain(attention, ignis_slice(qk, 1, 0, of_q), ignis_slice(qk, 1, of_q, of_k), v, options,
                               ignis__sdpa_limits(args, attention, inputs, 1));
     ignis__vjp_plain(args, ignis_cast(ignis_reshape(plain, args->node->output->shape), args->node->output->dtype),
                      inputs);
