@@ -24884,7 +24884,7 @@ static const ignis__model_row ignis__neox_rows[] = {
 static const ignis__unused_tensor ignis__neox_unused[] = {
     {"rotary_emb.inv_freq", 1}, {".attention.bias", 4}, {".attention.masked_bias", -1}, {NULL, 0}};
 
-/* --- Falcon: q, k and v in groups of heads; two norms of one input in the decoders from 40B on ---------------------- */
+/* --- Falcon: q, k and v in groups of heads; in new decoders two norms of the same input --------------------------- */
 
 static const ignis__number_key ignis__falcon_keys[] = {
     {IGNIS__NUMBER_KV_HEADS, 'w', "num_kv_heads", "attention.head_count_kv", 0, 65536},
