@@ -8782,8 +8782,9 @@ typedef struct ignis__charsmap {
 
 /*  A set of characters; `count` ranges from `first` on of its pattern are those above 127. */
 typedef struct ignis__pattern_set {
-    uint32_t ascii[4], categories;
+    uint32_t ascii[4], categories, scripts;
     int first, count;
+    int other; /* 1 + the index of a set that has to have a character, too; 0: none */
     bool space, not_space, negated;
 } ignis__pattern_set;
 
@@ -8793,13 +8794,17 @@ typedef enum ignis__item_kind {
     IGNIS__ITEM_AHEAD,
     IGNIS__ITEM_NOT_AHEAD,
     IGNIS__ITEM_LINE_BEGIN,
-    IGNIS__ITEM_LINE_END
+    IGNIS__ITEM_LINE_END,
+    IGNIS__ITEM_WORD_EDGE,
+    IGNIS__ITEM_LOOP, /* a repeated group at the end of all */
+    IGNIS__ITEM_STEPS /* a repeated group whose matches have one length */
 } ignis__item_kind;
 
 /*  next: the following item, or -1. inner: the index of a set, or of the first alternative of a group. */
 typedef struct ignis__pattern_item {
     ignis__item_kind kind;
     int next, inner, min, max;
+    int width; /* characters of each repetition of STEPS */
     bool possessive;
 } ignis__pattern_item;
 
@@ -10005,6 +10010,22 @@ IGNIS__PRIVATE const uint32_t ignis__char_categories[] = {
     0xAE0804, 0xB3A89D, 0xB3AC04, 0xBAF85D, 0xBAFC04, 0xBB979D, 0xBE0004, 0xBE879D, 0xC00004, 0xC4D2DD, 0xC4D404,
     0xC8EC1D, 0x380005A, 0x380009D, 0x380081A, 0x380201D, 0x3804005, 0x3807C1D, 0x3C0001B, 0x3FFFF9D, 0x400001B,
     0x43FFF9D,
+};
+/*  Where the script of characters changes: the first one << 4 | its script, as pattern.c counts them. */
+IGNIS__PRIVATE const uint32_t ignis__char_scripts[] = {
+    0xE015, 0xE3B0, 0xE405, 0xE5C0, 0xE816, 0xE830, 0xE846, 0xE850, 0xE866, 0xE8B0, 0xE8C6, 0xEA40, 0xEA56, 0xEA60,
+    0xEA76, 0xEBE0, 0xEC06, 0xEC50, 0xEC66, 0xEC70, 0xEC86, 0xECF0, 0xED06, 0xEDA0, 0xEDC6, 0xEE00, 0x10008, 0x10A00,
+    0x11004, 0x12000, 0x17807, 0x17DE0, 0x17E07, 0x17EA0, 0x17F07, 0x17FA0, 0x19E07, 0x1A000, 0x2E801, 0x2E9A0, 0x2E9B1,
+    0x2EF40, 0x2F001, 0x2FD60, 0x30051, 0x30060, 0x30071, 0x30080, 0x30211, 0x302A0, 0x302E4, 0x30300, 0x30381, 0x303C0,
+    0x30412, 0x30970, 0x309D2, 0x30A00, 0x30A13, 0x30FB0, 0x30FD3, 0x31000, 0x31314, 0x318F0, 0x31F03, 0x32004, 0x321F0,
+    0x32604, 0x327F0, 0x32D03, 0x32FF0, 0x33003, 0x33580, 0x34001, 0x4DC00, 0x4E001, 0xA0000, 0xA9604, 0xA97D0, 0xA9E08,
+    0xA9FF0, 0xAA608, 0xAA800, 0xAC004, 0xD7A40, 0xD7B04, 0xD7C70, 0xD7CB4, 0xD7FC0, 0xF9001, 0xFA6E0, 0xFA701, 0xFADA0,
+    0xFF663, 0xFF700, 0xFF713, 0xFF9E0, 0xFFA04, 0xFFBF0, 0xFFC24, 0xFFC80, 0xFFCA4, 0xFFD00, 0xFFD24, 0xFFD80, 0xFFDA4,
+    0xFFDD0, 0x116D08, 0x116E40, 0x16FE21, 0x16FE40, 0x16FF01, 0x16FF20, 0x1AFF03, 0x1AFF40, 0x1AFF53, 0x1AFFC0,
+    0x1AFFD3, 0x1AFFF0, 0x1B0003, 0x1B0012, 0x1B1203, 0x1B1230, 0x1B1322, 0x1B1330, 0x1B1502, 0x1B1530, 0x1B1553,
+    0x1B1560, 0x1B1643, 0x1B1680, 0x1F2002, 0x1F2010, 0x200001, 0x2A6E00, 0x2A7001, 0x2B73A0, 0x2B7401, 0x2B81E0,
+    0x2B8201, 0x2CEA20, 0x2CEB01, 0x2EBE10, 0x2EBF01, 0x2EE5E0, 0x2F8001, 0x2FA1E0, 0x300001, 0x3134B0, 0x313501,
+    0x323B00,
 };
 /*  Where what BertNormalizer and StripAccents drop changes: the first one << 3 | 1 a control | 2 an accent | 4 to
     StripAccents. */
@@ -12048,8 +12069,9 @@ IGNIS__PRIVATE bool ignis__charsmap_add(const ignis__charsmap *map, ignis__bytes
 
 /*  models/tokenizer/pattern.c - regular expressions of pre-tokenizers
 
-    Has what tokenizer.json files use of Oniguruma's syntax: alternatives, groups, sets of characters and categories,
-    greedy and possessive repetition of a set, (?i:), (?=), (?!), ^ and $. Anything else is refused by its text.
+    Has what tokenizer.json files use of Oniguruma's syntax: alternatives, groups, sets of characters, categories and
+    scripts, &&, greedy and possessive repetition of a set, repeated groups of a fixed length or at the end of all, (?i:),
+    (?=), (?!), \b, ^ and $. Anything else is refused by its text.
     A search goes back where alternatives fail. Its steps are counted, and a limit ends it.
     May use: unicode.c, tokenizer.c. Locks: none; a compiled pattern does not change. */
 
@@ -12065,6 +12087,10 @@ enum {
 static const char ignis__pattern_categories[][3] = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl",
                                                     "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc",
                                                     "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs", "Cn"};
+
+/*  In the order of ignis__char_scripts. */
+static const char *const ignis__pattern_scripts[] = {"",     "Han", "Hiragana", "Katakana", "Hangul",
+                                                     "Thai", "Lao", "Khmer",    "Myanmar"};
 
 /*  The state of compiling. fold: case is ignored. */
 typedef struct ignis__pattern_reader {
@@ -12138,11 +12164,20 @@ static void ignis__pattern_add_space(ignis__pattern_set *set, bool inverse)
     set->not_space = set->not_space || inverse;
 }
 
-/*  Reads {Lu} or {L} after \p. */
+/*  Adds scripts. Those of the table have no character of ASCII. */
+static void ignis__pattern_add_scripts(ignis__pattern_set *set, uint32_t scripts)
+{
+    int i;
+    set->scripts |= scripts;
+    for (i = 0; scripts & 1 && i < 4; i++)
+        set->ascii[i] = UINT32_MAX;
+}
+
+/*  Reads {Lu}, {L} or {Han} after \p. */
 static void ignis__pattern_read_property(ignis__pattern_reader *reader, ignis__pattern_set *set, bool inverse)
 {
     uint32_t categories = 0;
-    char name[3] = {0, 0, 0};
+    char name[12] = {0};
     int i, length = 0;
     if (ignis__pattern_starts(reader, "{^")) {
         inverse = !inverse;
@@ -12150,15 +12185,21 @@ static void ignis__pattern_read_property(ignis__pattern_reader *reader, ignis__p
     }
     if (reader->at < reader->end)
         reader->at++; /* the brace */
-    while (reader->at < reader->end && *reader->at != '}' && length < 2)
+    while (reader->at < reader->end && *reader->at != '}' && length < (int)sizeof name - 1)
         name[length++] = *reader->at++;
     if (reader->at == reader->end || *reader->at != '}') {
         reader->failed = true;
         return;
     }
     reader->at++;
+    for (i = 1; i < IGNIS__COUNT(ignis__pattern_scripts); i++)
+        if (strcmp(ignis__pattern_scripts[i], name) == 0) {
+            ignis__pattern_add_scripts(set, inverse ? ~(1u << i) & ((1u << IGNIS__COUNT(ignis__pattern_scripts)) - 1)
+                                                    : 1u << i);
+            return;
+        }
     for (i = 0; i < IGNIS__COUNT(ignis__pattern_categories); i++)
-        if (length > 0 && strncmp(ignis__pattern_categories[i], name, (size_t)length) == 0)
+        if (length > 0 && length <= 2 && strncmp(ignis__pattern_categories[i], name, (size_t)length) == 0)
             categories |= 1u << i;
     if (!categories)
         reader->failed = true;
@@ -12224,14 +12265,30 @@ static uint32_t ignis__pattern_read_char(ignis__pattern_reader *reader, ignis__p
     return UINT32_MAX;
 }
 
-/*  Reads a set after its bracket. */
+/*  Reads a set after its bracket. Its last part may be && and a set in brackets. */
 static void ignis__pattern_read_set(ignis__pattern_reader *reader, ignis__pattern_set *set)
 {
     bool first = true;
     uint32_t low, high;
+    int i;
     set->negated = reader->at < reader->end && *reader->at == '^';
     reader->at += set->negated;
     for (; reader->at < reader->end && (*reader->at != ']' || first) && !reader->failed; first = false) {
+        if (ignis__pattern_starts(reader, "&&[") && !first) {
+            ignis__pattern_set *other = &reader->pattern->sets[reader->pattern->set_count++];
+            other->first = reader->pattern->range_count;
+            reader->at += 3;
+            if (++reader->depth > IGNIS__PATTERN_DEPTH)
+                reader->failed = true;
+            else
+                ignis__pattern_read_set(reader, other);
+            reader->depth--;
+            for (i = 0; i < 4; i++)
+                set->ascii[i] &= other->negated ? ~other->ascii[i] : other->ascii[i];
+            set->other = reader->pattern->set_count;
+            reader->failed = reader->failed || reader->at == reader->end || *reader->at != ']';
+            break;
+        }
         if (*reader->at == '[' || ignis__pattern_starts(reader, "&&") || *reader->at == ']') {
             reader->failed = true;
             return;
@@ -12289,7 +12346,7 @@ static void ignis__pattern_read_count(ignis__pattern_reader *reader, ignis__patt
     c = reader->at < reader->end ? *reader->at : 0;
     if (c == '?' || c == '+' || c == '*' || (c == '{' && item->max != 1))
         reader->failed = true; /* lazy, or repeated twice */
-    if (item->kind == IGNIS__ITEM_GROUP ? item->max != 1 || item->possessive
+    if (item->kind == IGNIS__ITEM_GROUP ? item->possessive
                                         : item->kind != IGNIS__ITEM_SET && (item->min != 1 || item->max != 1))
         reader->failed = true;
 }
@@ -12321,6 +12378,9 @@ static int ignis__pattern_read_item(ignis__pattern_reader *reader)
             return ignis__pattern_fail(reader);
     } else if (*reader->at == '$' || *reader->at == '^') {
         item->kind = *reader->at++ == '$' ? IGNIS__ITEM_LINE_END : IGNIS__ITEM_LINE_BEGIN;
+    } else if (ignis__pattern_starts(reader, "\\b")) {
+        item->kind = IGNIS__ITEM_WORD_EDGE;
+        reader->at += 2;
     } else {
         ignis__pattern_set *set = &pattern->sets[pattern->set_count];
         uint32_t code;
@@ -12376,6 +12436,47 @@ static int ignis__pattern_read_choices(ignis__pattern_reader *reader)
     }
 }
 
+/*  Returns the characters of each match of a group that has one length and one way to match; 0 for other groups. */
+static int ignis__pattern_width(const ignis__pattern *pattern, int choice)
+{
+    int width = 0, i;
+    if (pattern->choices[choice].next >= 0)
+        return 0;
+    for (i = pattern->choices[choice].first; i >= 0; i = pattern->items[i].next) {
+        const ignis__pattern_item *item = &pattern->items[i];
+        if (item->kind != IGNIS__ITEM_SET || item->min != item->max)
+            return 0;
+        width += item->max;
+    }
+    return width;
+}
+
+/*  Chooses how repeated groups are matched. last: nothing follows the alternatives, or only what matches anywhere. A
+    search never goes back into a repeated group at such an end, so each repetition keeps its first match. False if a
+    repeated group is elsewhere, and its matches differ in length. */
+static bool ignis__pattern_choose_loops(ignis__pattern *pattern, int choice, bool last)
+{
+    int i;
+    for (; choice >= 0; choice = pattern->choices[choice].next)
+        for (i = pattern->choices[choice].first; i >= 0; i = pattern->items[i].next) {
+            ignis__pattern_item *item = &pattern->items[i];
+            const bool group = item->kind == IGNIS__ITEM_GROUP, ends = last && item->next < 0;
+            const bool ahead = item->kind == IGNIS__ITEM_AHEAD || item->kind == IGNIS__ITEM_NOT_AHEAD;
+            if (group && item->max != 1 && (item->width = ignis__pattern_width(pattern, item->inner)) > 0) {
+                item->kind = IGNIS__ITEM_STEPS;
+                continue;
+            }
+            if (group && item->max != 1) {
+                if (!ends || item->min > 1)
+                    return false;
+                item->kind = IGNIS__ITEM_LOOP;
+            }
+            if ((group || ahead) && !ignis__pattern_choose_loops(pattern, item->inner, ends || ahead))
+                return false;
+        }
+    return true;
+}
+
 /*  Compiles a pattern in valid UTF-8. It lives as long as the tokenizer. NULL, with *no_memory, without memory; NULL if
     it has something that is not supported. */
 IGNIS__COLD IGNIS__PRIVATE const ignis__pattern *ignis__pattern_compile(ignis__tokenizer *tokenizer, const char *text,
@@ -12401,7 +12502,7 @@ IGNIS__COLD IGNIS__PRIVATE const ignis__pattern *ignis__pattern_compile(ignis__t
     reader.end = text + size;
     reader.pattern = pattern;
     (void)ignis__pattern_read_choices(&reader); /* the root is the first one */
-    return reader.failed || reader.at != reader.end ? NULL : pattern;
+    return reader.failed || reader.at != reader.end || !ignis__pattern_choose_loops(pattern, 0, true) ? NULL : pattern;
 }
 
 /* --- searching ---------------------------------------------------------------------------------------------------- */
@@ -12413,11 +12514,43 @@ static bool ignis__pattern_has(const ignis__pattern *pattern, const ignis__patte
     if (code < 128)
         return (set->ascii[code / 32] >> code % 32 & 1) != set->negated;
     in = (set->categories >> ignis__char_category(code) & 1) != 0;
+    if (!in && set->scripts)
+        in = set->scripts >> ignis__char_run(ignis__char_scripts, IGNIS__COUNT(ignis__char_scripts), 4, code) & 1;
     if (!in && (set->space || set->not_space))
         in = ignis__char_space(code) ? set->space : set->not_space;
     for (i = set->first; !in && i < set->first + set->count; i++)
         in = code >= pattern->ranges[2 * i] && code <= pattern->ranges[2 * i + 1];
+    if (in && set->other)
+        in = ignis__pattern_has(pattern, &pattern->sets[set->other - 1], code);
     return in != set->negated;
+}
+
+/*  Returns the place some characters before another one. */
+static size_t ignis__pattern_back(const char *text, size_t at, int characters)
+{
+    for (; characters > 0; characters--)
+        for (at--; (text[at] & 0xC0) == 0x80;)
+            at--;
+    return at;
+}
+
+/*  Tells whether the character at a place is one of a word, as \b sees it: joiners without width are not, the
+    fractions and raised digits of Latin 1 are. */
+static bool ignis__pattern_in_word(const char *text, size_t size, size_t at)
+{
+    int length;
+    const unsigned kind = ignis__char_at(text, size, at, &length);
+    const uint32_t code = ignis__utf8_code(text + at, &length);
+    const bool latin = code == 0xB2 || code == 0xB3 || code == 0xB9 || (code >= 0xBC && code <= 0xBE);
+    return latin || (kind & IGNIS__CHAR_WORD && code != 0x200C && code != 0x200D);
+}
+
+/*  Tells whether a word begins or ends at a place. */
+static bool ignis__pattern_word_edge(const char *text, size_t size, size_t at)
+{
+    const bool before = at > 0 && ignis__pattern_in_word(text, size, ignis__pattern_back(text, at, 1)),
+               after = at < size && ignis__pattern_in_word(text, size, at);
+    return before != after;
 }
 
 /*  The items that follow a group. */
@@ -12437,6 +12570,21 @@ static bool ignis__pattern_match_choices(ignis__pattern_search *search, int choi
         if (ignis__pattern_match(search, search->pattern->choices[choice].first, rest, at, end))
             return true;
     return false;
+}
+
+/*  Matches a repeated group whose repetitions keep their first match. Returns how many there are. */
+static int ignis__pattern_loop(ignis__pattern_search *search, const ignis__pattern_item *item, size_t *at)
+{
+    size_t to = *at;
+    int count = 0;
+    while (count < item->max && search->steps > 0 &&
+           ignis__pattern_match_choices(search, item->inner, NULL, *at, &to)) {
+        count++;
+        if (to == *at) /* of no characters, as often as it likes */
+            return item->max;
+        *at = to;
+    }
+    return count;
 }
 
 static bool ignis__pattern_match(ignis__pattern_search *search, int index, const ignis__pattern_rest *rest, size_t at,
@@ -12467,10 +12615,18 @@ static bool ignis__pattern_match(ignis__pattern_search *search, int index, const
             for (; count > item->min && !item->possessive && search->steps > 0; count--) {
                 if (ignis__pattern_match(search, index, rest, to, end))
                     return true;
-                for (to--; (text[to] & 0xC0) == 0x80;)
-                    to--;
+                to = ignis__pattern_back(text, to, 1);
             }
             at = to;
+        } else if (item->kind == IGNIS__ITEM_LOOP || item->kind == IGNIS__ITEM_STEPS) {
+            int count = ignis__pattern_loop(search, item, &at);
+            if (count < item->min)
+                return false;
+            for (; count > item->min && item->kind == IGNIS__ITEM_STEPS && search->steps > 0; count--) {
+                if (ignis__pattern_match(search, index, rest, at, end))
+                    return true;
+                at = ignis__pattern_back(text, at, item->width);
+            }
         } else if (item->kind == IGNIS__ITEM_GROUP) {
             ignis__pattern_rest more;
             more.item = index;
@@ -12479,9 +12635,10 @@ static bool ignis__pattern_match(ignis__pattern_search *search, int index, const
                 return true;
             if (item->min > 0)
                 return false;
-        } else if (item->kind == IGNIS__ITEM_LINE_END ? at < search->size && text[at] != '\n'
-                   : item->kind == IGNIS__ITEM_LINE_BEGIN
-                       ? at > 0 && text[at - 1] != '\n'
+        } else if (item->kind == IGNIS__ITEM_LINE_END     ? at < search->size && text[at] != '\n'
+                   : item->kind == IGNIS__ITEM_LINE_BEGIN ? at > 0 && text[at - 1] != '\n'
+                   : item->kind == IGNIS__ITEM_WORD_EDGE
+                       ? !ignis__pattern_word_edge(text, search->size, at)
                        : ignis__pattern_match_choices(search, item->inner, NULL, at, end) !=
                              (item->kind == IGNIS__ITEM_AHEAD)) {
             return false;
@@ -14676,12 +14833,22 @@ IGNIS__PRIVATE int ignis__tokenizer_find_end_text(const char *text, int type)
 
 /*  Of vocabularies of characters: U+2581 replaces spaces, and lines are encoded whole. */
 #define IGNIS__LINES "[^\\n]+|[\\n]+"
-#define IGNIS__DEEPSEEK_V3                                                                            \
-    {                                                                                                 \
-        "\\p{N}{1,3}", IGNIS__CJK,                                                                    \
-            "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}" \
-            "\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|" IGNIS__SPACES                                        \
+#define IGNIS__MARKS_AND_LETTERS                                                                       \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|" \
+    " ?[\\p{P}\\p{S}]+"
+#define IGNIS__DEEPSEEK_V3                                                           \
+    {                                                                                \
+        "\\p{N}{1,3}", IGNIS__CJK, IGNIS__MARKS_AND_LETTERS "[\r\n]*|" IGNIS__SPACES \
     }
+/*  Tiny Aya: groups of three digits from the end of a number. */
+#define IGNIS__TINY_AYA                                                                                          \
+    {                                                                                                            \
+        "\\d{1,3}(?=(?:\\d{3})*\\b)", IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS \
+    }
+/*  Words by case without Chinese characters, which are pieces of their own. */
+#define IGNIS__NOT_HAN(cases) "[" cases "\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define IGNIS__KIMI_WORD(upper, lower) \
+    IGNIS__BEFORE IGNIS__NOT_HAN("\\p{Lu}\\p{Lt}") upper IGNIS__NOT_HAN("\\p{Ll}") lower IGNIS__CONTRACTION "?|"
 
 /*  Names of pre-tokenizers that split by patterns, one after the other, as their tokenizer.json does. */
 static const struct {
@@ -14730,14 +14897,36 @@ static const struct {
      false,
      false,
      false,
-     {"\\p{N}{1,3}", IGNIS__CJK,
-      "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
-      "?[\\p{P}\\p{S}]+|[\r\n]|\\s+(?!\\S)|\\s+",
-      "\\p{N}"}},
+     {"\\p{N}{1,3}", IGNIS__CJK, IGNIS__MARKS_AND_LETTERS "|[\r\n]|\\s+(?!\\S)|\\s+", "\\p{N}"}},
     {"hy_v4", false, false, false, IGNIS__DEEPSEEK_V3},
     {"gemma4", false, false, true, {IGNIS__LINES}},
     {"granite-embed-multi-311m", false, false, true, {IGNIS__LINES}},
     {"sarvam-moe", false, false, false, {IGNIS__LINES}},
+    {"tiny_aya", false, false, false, IGNIS__TINY_AYA},
+    {"cohere2moe", false, false, false, IGNIS__TINY_AYA},
+    {"kimi-k2",
+     false,
+     false,
+     false,
+     {"[\\p{Han}]+|" IGNIS__KIMI_WORD("*", "+")
+          IGNIS__KIMI_WORD("+", "*") "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" IGNIS__SPACES}},
+    {"superbpe", false, false, false, {"\\p{N}+", "(?=(\\d{3})+(?!\\d))"}},
+    {"exaone-moe",
+     false,
+     false,
+     false,
+     {IGNIS__CONTRACTION "|" IGNIS__BEFORE
+                         "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|"
+                         "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
+    {"afmoe", /* numbers are cut as those of Tiny Aya; then scripts without spaces */
+     false,
+     false,
+     false,
+     {"\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))",
+      "[\\x{4E00}-\\x{9FFF}\\x{3400}-\\x{4DBF}\\x{F900}-\\x{FAFF}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}"
+      "\\x{FF65}-\\x{FF9F}\\x{2F00}-\\x{2FDF}\\x{0E40}-\\x{0E7F}\\x{0E80}-\\x{0EFF}\\x{1780}-\\x{17FF}"
+      "\\x{1000}-\\x{109F}\\x{AA60}-\\x{AA7F}\\x{A9E0}-\\x{A9FF}\\x{AC00}-\\x{D7AF}\\x{1100}-\\x{11FF}]+",
+      IGNIS__MARKS_AND_LETTERS "[\r\n]*|" IGNIS__SPACES}},
     {"gpt-4o", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
     {"llama4", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
     {"minimax-m2", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
@@ -15114,8 +15303,24 @@ IGNIS__COLD static bool ignis__tokenizer_set_gguf_unigram(ignis__tokenizer_load 
     return ok ? normal->map != NULL : ignis__tokenizer_no_memory(load);
 }
 
+/*  Sets what "whitespace" means (Jina's embeddings of Chinese): tokens of characters, and no token has white space. */
+IGNIS__COLD static bool ignis__tokenizer_set_gguf_space(ignis__tokenizer_load *load, ignis__gguf *file)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    bool lower = false;
+    if (ignis__gguf_find_bool(file, "tokenizer.ggml.normalizer.lowercase", &lower) == IGNIS__GGUF_BAD)
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+    tokenizer->byte_fallback = tokenizer->byte_decoder = true;
+    tokenizer->normals[0].kind = IGNIS__NORMAL_BERT;
+    tokenizer->normals[0].how = IGNIS__BERT_LOWER;
+    tokenizer->normal_count = lower;
+    ignis__tokenizer_add_cut(tokenizer, IGNIS__CUT_SPACE, IGNIS__BEHAVIOR_REMOVED);
+    return true;
+}
+
 /*  Sets what a name of a pre-tokenizer means. False, and reported, if it is unknown. */
-IGNIS__COLD static bool ignis__tokenizer_set_gguf_splits(ignis__tokenizer_load *load, const char *name, bool *adds_bos)
+IGNIS__COLD static bool ignis__tokenizer_set_gguf_splits(ignis__tokenizer_load *load, ignis__gguf *file,
+                                                         const char *name, bool *adds_bos)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     int at, split, i;
@@ -15125,6 +15330,9 @@ IGNIS__COLD static bool ignis__tokenizer_set_gguf_splits(ignis__tokenizer_load *
     for (split = 0; split < IGNIS__COUNT(ignis__tokenizer_gguf_splits); split++)
         if (ignis__tokenizer_part_is(name, ignis__tokenizer_gguf_splits[split].name))
             break;
+    *adds_bos = false;
+    if (name && strcmp(name, "whitespace") == 0)
+        return ignis__tokenizer_set_gguf_space(load, file);
     tokenizer->byte_level = true;
     tokenizer->normals[0].how = IGNIS__FORM_COMPOSED; /* NFC is the only normalizer */
     if (at < IGNIS__COUNT(ignis__tokenizer_gguf_patterns)) {
@@ -15209,7 +15417,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
     else if (pieces)
         ignis__tokenizer_set_gguf_pieces(tokenizer, prefix);
     else if (!(unigram ? ignis__tokenizer_set_gguf_unigram(load, file, prefix)
-                       : ignis__tokenizer_set_gguf_splits(load, name, &adds_bos)))
+                       : ignis__tokenizer_set_gguf_splits(load, file, name, &adds_bos)))
         return false;
     if (!ignis__tokenizer_read_gguf_tokens(load, file, pieces || unigram) ||
         (words && !ignis__tokenizer_mark_word_parts(load)) || !ignis__tokenizer_read_vocabulary(load) ||

@@ -19,6 +19,8 @@ TEXT = "".join(map(chr, POINTS))
 LETTER, NUMBER, WORD, DIGIT = 1, 2, 4, 8
 # as ignis__pattern_categories in src/models/tokenizer/pattern.c
 CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co Cs Cn".split()
+# as ignis__pattern_scripts there; the first is for all others
+SCRIPTS = ["", "Han", "Hiragana", "Katakana", "Hangul", "Thai", "Lao", "Khmer", "Myanmar"]
 
 
 def members(pattern):
@@ -238,6 +240,11 @@ def generate():
                  "Where the category of characters changes: the first one << 6 | 32 punctuation to the pre-tokenizer Punctuation |\n"
                  "    its general category, as pattern.c counts them.",
                  [c << 6 | v for c, v in runs(lambda c: category.get(c, CATEGORIES.index("Cs")) | (c in cut) * 32)], "0x%X")
+    script = {c: SCRIPTS.index(name) for name in SCRIPTS[1:] for c in members(r"\p{%s}" % name)}
+    out += table("uint32_t", "ignis__char_scripts", "Where the script of characters changes: the first one << 4 | its script, as pattern.c counts them.",
+                 [c << 4 | v for c, v in runs(lambda c: script.get(c, 0))], "0x%X")
+    if members(r"\w") != words - {0x200C, 0x200D}:
+        sys.exit("characters of words in patterns are not what pattern.c takes for them")
     drops = bert()
     out += table("uint32_t", "ignis__char_drops",
                  "Where what BertNormalizer and StripAccents drop changes: the first one << 3 | 1 a control | 2 an accent | 4 to\n"

@@ -1,7 +1,8 @@
 /*  models/tokenizer/pattern.c - regular expressions of pre-tokenizers
 
-    Has what tokenizer.json files use of Oniguruma's syntax: alternatives, groups, sets of characters and categories,
-    greedy and possessive repetition of a set, (?i:), (?=), (?!), ^ and $. Anything else is refused by its text.
+    Has what tokenizer.json files use of Oniguruma's syntax: alternatives, groups, sets of characters, categories and
+    scripts, &&, greedy and possessive repetition of a set, repeated groups of a fixed length or at the end of all, (?i:),
+    (?=), (?!), \b, ^ and $. Anything else is refused by its text.
     A search goes back where alternatives fail. Its steps are counted, and a limit ends it.
     May use: unicode.c, tokenizer.c. Locks: none; a compiled pattern does not change. */
 
@@ -19,6 +20,10 @@ enum {
 static const char ignis__pattern_categories[][3] = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl",
                                                     "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc",
                                                     "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs", "Cn"};
+
+/*  In the order of ignis__char_scripts. */
+static const char *const ignis__pattern_scripts[] = {"",     "Han", "Hiragana", "Katakana", "Hangul",
+                                                     "Thai", "Lao", "Khmer",    "Myanmar"};
 
 /*  The state of compiling. fold: case is ignored. */
 typedef struct ignis__pattern_reader {
@@ -92,11 +97,20 @@ static void ignis__pattern_add_space(ignis__pattern_set *set, bool inverse)
     set->not_space = set->not_space || inverse;
 }
 
-/*  Reads {Lu} or {L} after \p. */
+/*  Adds scripts. Those of the table have no character of ASCII. */
+static void ignis__pattern_add_scripts(ignis__pattern_set *set, uint32_t scripts)
+{
+    int i;
+    set->scripts |= scripts;
+    for (i = 0; scripts & 1 && i < 4; i++)
+        set->ascii[i] = UINT32_MAX;
+}
+
+/*  Reads {Lu}, {L} or {Han} after \p. */
 static void ignis__pattern_read_property(ignis__pattern_reader *reader, ignis__pattern_set *set, bool inverse)
 {
     uint32_t categories = 0;
-    char name[3] = {0, 0, 0};
+    char name[12] = {0};
     int i, length = 0;
     if (ignis__pattern_starts(reader, "{^")) {
         inverse = !inverse;
@@ -104,15 +118,21 @@ static void ignis__pattern_read_property(ignis__pattern_reader *reader, ignis__p
     }
     if (reader->at < reader->end)
         reader->at++; /* the brace */
-    while (reader->at < reader->end && *reader->at != '}' && length < 2)
+    while (reader->at < reader->end && *reader->at != '}' && length < (int)sizeof name - 1)
         name[length++] = *reader->at++;
     if (reader->at == reader->end || *reader->at != '}') {
         reader->failed = true;
         return;
     }
     reader->at++;
+    for (i = 1; i < IGNIS__COUNT(ignis__pattern_scripts); i++)
+        if (strcmp(ignis__pattern_scripts[i], name) == 0) {
+            ignis__pattern_add_scripts(set, inverse ? ~(1u << i) & ((1u << IGNIS__COUNT(ignis__pattern_scripts)) - 1)
+                                                    : 1u << i);
+            return;
+        }
     for (i = 0; i < IGNIS__COUNT(ignis__pattern_categories); i++)
-        if (length > 0 && strncmp(ignis__pattern_categories[i], name, (size_t)length) == 0)
+        if (length > 0 && length <= 2 && strncmp(ignis__pattern_categories[i], name, (size_t)length) == 0)
             categories |= 1u << i;
     if (!categories)
         reader->failed = true;
@@ -178,14 +198,30 @@ static uint32_t ignis__pattern_read_char(ignis__pattern_reader *reader, ignis__p
     return UINT32_MAX;
 }
 
-/*  Reads a set after its bracket. */
+/*  Reads a set after its bracket. Its last part may be && and a set in brackets. */
 static void ignis__pattern_read_set(ignis__pattern_reader *reader, ignis__pattern_set *set)
 {
     bool first = true;
     uint32_t low, high;
+    int i;
     set->negated = reader->at < reader->end && *reader->at == '^';
     reader->at += set->negated;
     for (; reader->at < reader->end && (*reader->at != ']' || first) && !reader->failed; first = false) {
+        if (ignis__pattern_starts(reader, "&&[") && !first) {
+            ignis__pattern_set *other = &reader->pattern->sets[reader->pattern->set_count++];
+            other->first = reader->pattern->range_count;
+            reader->at += 3;
+            if (++reader->depth > IGNIS__PATTERN_DEPTH)
+                reader->failed = true;
+            else
+                ignis__pattern_read_set(reader, other);
+            reader->depth--;
+            for (i = 0; i < 4; i++)
+                set->ascii[i] &= other->negated ? ~other->ascii[i] : other->ascii[i];
+            set->other = reader->pattern->set_count;
+            reader->failed = reader->failed || reader->at == reader->end || *reader->at != ']';
+            break;
+        }
         if (*reader->at == '[' || ignis__pattern_starts(reader, "&&") || *reader->at == ']') {
             reader->failed = true;
             return;
@@ -243,7 +279,7 @@ static void ignis__pattern_read_count(ignis__pattern_reader *reader, ignis__patt
     c = reader->at < reader->end ? *reader->at : 0;
     if (c == '?' || c == '+' || c == '*' || (c == '{' && item->max != 1))
         reader->failed = true; /* lazy, or repeated twice */
-    if (item->kind == IGNIS__ITEM_GROUP ? item->max != 1 || item->possessive
+    if (item->kind == IGNIS__ITEM_GROUP ? item->possessive
                                         : item->kind != IGNIS__ITEM_SET && (item->min != 1 || item->max != 1))
         reader->failed = true;
 }
@@ -275,6 +311,9 @@ static int ignis__pattern_read_item(ignis__pattern_reader *reader)
             return ignis__pattern_fail(reader);
     } else if (*reader->at == '$' || *reader->at == '^') {
         item->kind = *reader->at++ == '$' ? IGNIS__ITEM_LINE_END : IGNIS__ITEM_LINE_BEGIN;
+    } else if (ignis__pattern_starts(reader, "\\b")) {
+        item->kind = IGNIS__ITEM_WORD_EDGE;
+        reader->at += 2;
     } else {
         ignis__pattern_set *set = &pattern->sets[pattern->set_count];
         uint32_t code;
@@ -330,6 +369,47 @@ static int ignis__pattern_read_choices(ignis__pattern_reader *reader)
     }
 }
 
+/*  Returns the characters of each match of a group that has one length and one way to match; 0 for other groups. */
+static int ignis__pattern_width(const ignis__pattern *pattern, int choice)
+{
+    int width = 0, i;
+    if (pattern->choices[choice].next >= 0)
+        return 0;
+    for (i = pattern->choices[choice].first; i >= 0; i = pattern->items[i].next) {
+        const ignis__pattern_item *item = &pattern->items[i];
+        if (item->kind != IGNIS__ITEM_SET || item->min != item->max)
+            return 0;
+        width += item->max;
+    }
+    return width;
+}
+
+/*  Chooses how repeated groups are matched. last: nothing follows the alternatives, or only what matches anywhere. A
+    search never goes back into a repeated group at such an end, so each repetition keeps its first match. False if a
+    repeated group is elsewhere, and its matches differ in length. */
+static bool ignis__pattern_choose_loops(ignis__pattern *pattern, int choice, bool last)
+{
+    int i;
+    for (; choice >= 0; choice = pattern->choices[choice].next)
+        for (i = pattern->choices[choice].first; i >= 0; i = pattern->items[i].next) {
+            ignis__pattern_item *item = &pattern->items[i];
+            const bool group = item->kind == IGNIS__ITEM_GROUP, ends = last && item->next < 0;
+            const bool ahead = item->kind == IGNIS__ITEM_AHEAD || item->kind == IGNIS__ITEM_NOT_AHEAD;
+            if (group && item->max != 1 && (item->width = ignis__pattern_width(pattern, item->inner)) > 0) {
+                item->kind = IGNIS__ITEM_STEPS;
+                continue;
+            }
+            if (group && item->max != 1) {
+                if (!ends || item->min > 1)
+                    return false;
+                item->kind = IGNIS__ITEM_LOOP;
+            }
+            if ((group || ahead) && !ignis__pattern_choose_loops(pattern, item->inner, ends || ahead))
+                return false;
+        }
+    return true;
+}
+
 /*  Compiles a pattern in valid UTF-8. It lives as long as the tokenizer. NULL, with *no_memory, without memory; NULL if
     it has something that is not supported. */
 IGNIS__COLD IGNIS__PRIVATE const ignis__pattern *ignis__pattern_compile(ignis__tokenizer *tokenizer, const char *text,
@@ -355,7 +435,7 @@ IGNIS__COLD IGNIS__PRIVATE const ignis__pattern *ignis__pattern_compile(ignis__t
     reader.end = text + size;
     reader.pattern = pattern;
     (void)ignis__pattern_read_choices(&reader); /* the root is the first one */
-    return reader.failed || reader.at != reader.end ? NULL : pattern;
+    return reader.failed || reader.at != reader.end || !ignis__pattern_choose_loops(pattern, 0, true) ? NULL : pattern;
 }
 
 /* --- searching ---------------------------------------------------------------------------------------------------- */
@@ -367,11 +447,43 @@ static bool ignis__pattern_has(const ignis__pattern *pattern, const ignis__patte
     if (code < 128)
         return (set->ascii[code / 32] >> code % 32 & 1) != set->negated;
     in = (set->categories >> ignis__char_category(code) & 1) != 0;
+    if (!in && set->scripts)
+        in = set->scripts >> ignis__char_run(ignis__char_scripts, IGNIS__COUNT(ignis__char_scripts), 4, code) & 1;
     if (!in && (set->space || set->not_space))
         in = ignis__char_space(code) ? set->space : set->not_space;
     for (i = set->first; !in && i < set->first + set->count; i++)
         in = code >= pattern->ranges[2 * i] && code <= pattern->ranges[2 * i + 1];
+    if (in && set->other)
+        in = ignis__pattern_has(pattern, &pattern->sets[set->other - 1], code);
     return in != set->negated;
+}
+
+/*  Returns the place some characters before another one. */
+static size_t ignis__pattern_back(const char *text, size_t at, int characters)
+{
+    for (; characters > 0; characters--)
+        for (at--; (text[at] & 0xC0) == 0x80;)
+            at--;
+    return at;
+}
+
+/*  Tells whether the character at a place is one of a word, as \b sees it: joiners without width are not, the
+    fractions and raised digits of Latin 1 are. */
+static bool ignis__pattern_in_word(const char *text, size_t size, size_t at)
+{
+    int length;
+    const unsigned kind = ignis__char_at(text, size, at, &length);
+    const uint32_t code = ignis__utf8_code(text + at, &length);
+    const bool latin = code == 0xB2 || code == 0xB3 || code == 0xB9 || (code >= 0xBC && code <= 0xBE);
+    return latin || (kind & IGNIS__CHAR_WORD && code != 0x200C && code != 0x200D);
+}
+
+/*  Tells whether a word begins or ends at a place. */
+static bool ignis__pattern_word_edge(const char *text, size_t size, size_t at)
+{
+    const bool before = at > 0 && ignis__pattern_in_word(text, size, ignis__pattern_back(text, at, 1)),
+               after = at < size && ignis__pattern_in_word(text, size, at);
+    return before != after;
 }
 
 /*  The items that follow a group. */
@@ -391,6 +503,21 @@ static bool ignis__pattern_match_choices(ignis__pattern_search *search, int choi
         if (ignis__pattern_match(search, search->pattern->choices[choice].first, rest, at, end))
             return true;
     return false;
+}
+
+/*  Matches a repeated group whose repetitions keep their first match. Returns how many there are. */
+static int ignis__pattern_loop(ignis__pattern_search *search, const ignis__pattern_item *item, size_t *at)
+{
+    size_t to = *at;
+    int count = 0;
+    while (count < item->max && search->steps > 0 &&
+           ignis__pattern_match_choices(search, item->inner, NULL, *at, &to)) {
+        count++;
+        if (to == *at) /* of no characters, as often as it likes */
+            return item->max;
+        *at = to;
+    }
+    return count;
 }
 
 static bool ignis__pattern_match(ignis__pattern_search *search, int index, const ignis__pattern_rest *rest, size_t at,
@@ -421,10 +548,18 @@ static bool ignis__pattern_match(ignis__pattern_search *search, int index, const
             for (; count > item->min && !item->possessive && search->steps > 0; count--) {
                 if (ignis__pattern_match(search, index, rest, to, end))
                     return true;
-                for (to--; (text[to] & 0xC0) == 0x80;)
-                    to--;
+                to = ignis__pattern_back(text, to, 1);
             }
             at = to;
+        } else if (item->kind == IGNIS__ITEM_LOOP || item->kind == IGNIS__ITEM_STEPS) {
+            int count = ignis__pattern_loop(search, item, &at);
+            if (count < item->min)
+                return false;
+            for (; count > item->min && item->kind == IGNIS__ITEM_STEPS && search->steps > 0; count--) {
+                if (ignis__pattern_match(search, index, rest, at, end))
+                    return true;
+                at = ignis__pattern_back(text, at, item->width);
+            }
         } else if (item->kind == IGNIS__ITEM_GROUP) {
             ignis__pattern_rest more;
             more.item = index;
@@ -433,9 +568,10 @@ static bool ignis__pattern_match(ignis__pattern_search *search, int index, const
                 return true;
             if (item->min > 0)
                 return false;
-        } else if (item->kind == IGNIS__ITEM_LINE_END ? at < search->size && text[at] != '\n'
-                   : item->kind == IGNIS__ITEM_LINE_BEGIN
-                       ? at > 0 && text[at - 1] != '\n'
+        } else if (item->kind == IGNIS__ITEM_LINE_END     ? at < search->size && text[at] != '\n'
+                   : item->kind == IGNIS__ITEM_LINE_BEGIN ? at > 0 && text[at - 1] != '\n'
+                   : item->kind == IGNIS__ITEM_WORD_EDGE
+                       ? !ignis__pattern_word_edge(text, search->size, at)
                        : ignis__pattern_match_choices(search, item->inner, NULL, at, end) !=
                              (item->kind == IGNIS__ITEM_AHEAD)) {
             return false;

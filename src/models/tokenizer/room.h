@@ -106,8 +106,9 @@ typedef struct ignis__charsmap {
 
 /*  A set of characters; `count` ranges from `first` on of its pattern are those above 127. */
 typedef struct ignis__pattern_set {
-    uint32_t ascii[4], categories;
+    uint32_t ascii[4], categories, scripts;
     int first, count;
+    int other; /* 1 + the index of a set that has to have a character, too; 0: none */
     bool space, not_space, negated;
 } ignis__pattern_set;
 
@@ -117,13 +118,17 @@ typedef enum ignis__item_kind {
     IGNIS__ITEM_AHEAD,
     IGNIS__ITEM_NOT_AHEAD,
     IGNIS__ITEM_LINE_BEGIN,
-    IGNIS__ITEM_LINE_END
+    IGNIS__ITEM_LINE_END,
+    IGNIS__ITEM_WORD_EDGE,
+    IGNIS__ITEM_LOOP, /* a repeated group at the end of all */
+    IGNIS__ITEM_STEPS /* a repeated group whose matches have one length */
 } ignis__item_kind;
 
 /*  next: the following item, or -1. inner: the index of a set, or of the first alternative of a group. */
 typedef struct ignis__pattern_item {
     ignis__item_kind kind;
     int next, inner, min, max;
+    int width; /* characters of each repetition of STEPS */
     bool possessive;
 } ignis__pattern_item;
 
@@ -402,6 +407,7 @@ extern const uint32_t ignis__char_kinds[1997];
 extern const uint32_t ignis__char_marks[677];
 extern const uint64_t ignis__char_parts[2060];
 extern const uint32_t ignis__char_categories[4101];
+extern const uint32_t ignis__char_scripts[151];
 extern const uint16_t ignis__char_pairs[940];
 extern const uint32_t ignis__char_drops[730];
 extern const uint64_t ignis__char_lower[184];

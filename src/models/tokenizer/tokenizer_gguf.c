@@ -88,12 +88,22 @@ IGNIS__PRIVATE int ignis__tokenizer_find_end_text(const char *text, int type)
 
 /*  Of vocabularies of characters: U+2581 replaces spaces, and lines are encoded whole. */
 #define IGNIS__LINES "[^\\n]+|[\\n]+"
-#define IGNIS__DEEPSEEK_V3                                                                            \
-    {                                                                                                 \
-        "\\p{N}{1,3}", IGNIS__CJK,                                                                    \
-            "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}" \
-            "\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|" IGNIS__SPACES                                        \
+#define IGNIS__MARKS_AND_LETTERS                                                                       \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|" \
+    " ?[\\p{P}\\p{S}]+"
+#define IGNIS__DEEPSEEK_V3                                                           \
+    {                                                                                \
+        "\\p{N}{1,3}", IGNIS__CJK, IGNIS__MARKS_AND_LETTERS "[\r\n]*|" IGNIS__SPACES \
     }
+/*  Tiny Aya: groups of three digits from the end of a number. */
+#define IGNIS__TINY_AYA                                                                                          \
+    {                                                                                                            \
+        "\\d{1,3}(?=(?:\\d{3})*\\b)", IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS \
+    }
+/*  Words by case without Chinese characters, which are pieces of their own. */
+#define IGNIS__NOT_HAN(cases) "[" cases "\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]"
+#define IGNIS__KIMI_WORD(upper, lower) \
+    IGNIS__BEFORE IGNIS__NOT_HAN("\\p{Lu}\\p{Lt}") upper IGNIS__NOT_HAN("\\p{Ll}") lower IGNIS__CONTRACTION "?|"
 
 /*  Names of pre-tokenizers that split by patterns, one after the other, as their tokenizer.json does. */
 static const struct {
@@ -142,14 +152,36 @@ static const struct {
      false,
      false,
      false,
-     {"\\p{N}{1,3}", IGNIS__CJK,
-      "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
-      "?[\\p{P}\\p{S}]+|[\r\n]|\\s+(?!\\S)|\\s+",
-      "\\p{N}"}},
+     {"\\p{N}{1,3}", IGNIS__CJK, IGNIS__MARKS_AND_LETTERS "|[\r\n]|\\s+(?!\\S)|\\s+", "\\p{N}"}},
     {"hy_v4", false, false, false, IGNIS__DEEPSEEK_V3},
     {"gemma4", false, false, true, {IGNIS__LINES}},
     {"granite-embed-multi-311m", false, false, true, {IGNIS__LINES}},
     {"sarvam-moe", false, false, false, {IGNIS__LINES}},
+    {"tiny_aya", false, false, false, IGNIS__TINY_AYA},
+    {"cohere2moe", false, false, false, IGNIS__TINY_AYA},
+    {"kimi-k2",
+     false,
+     false,
+     false,
+     {"[\\p{Han}]+|" IGNIS__KIMI_WORD("*", "+")
+          IGNIS__KIMI_WORD("+", "*") "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" IGNIS__SPACES}},
+    {"superbpe", false, false, false, {"\\p{N}+", "(?=(\\d{3})+(?!\\d))"}},
+    {"exaone-moe",
+     false,
+     false,
+     false,
+     {IGNIS__CONTRACTION "|" IGNIS__BEFORE
+                         "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|"
+                         "\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"}},
+    {"afmoe", /* numbers are cut as those of Tiny Aya; then scripts without spaces */
+     false,
+     false,
+     false,
+     {"\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))",
+      "[\\x{4E00}-\\x{9FFF}\\x{3400}-\\x{4DBF}\\x{F900}-\\x{FAFF}\\x{3040}-\\x{309F}\\x{30A0}-\\x{30FF}"
+      "\\x{FF65}-\\x{FF9F}\\x{2F00}-\\x{2FDF}\\x{0E40}-\\x{0E7F}\\x{0E80}-\\x{0EFF}\\x{1780}-\\x{17FF}"
+      "\\x{1000}-\\x{109F}\\x{AA60}-\\x{AA7F}\\x{A9E0}-\\x{A9FF}\\x{AC00}-\\x{D7AF}\\x{1100}-\\x{11FF}]+",
+      IGNIS__MARKS_AND_LETTERS "[\r\n]*|" IGNIS__SPACES}},
     {"gpt-4o", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
     {"llama4", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
     {"minimax-m2", false, false, false, {IGNIS__WORDS_BY_CASE(IGNIS__CONTRACTION "?") "|\\p{N}{1,3}|" IGNIS__OTHERS}},
@@ -526,8 +558,24 @@ IGNIS__COLD static bool ignis__tokenizer_set_gguf_unigram(ignis__tokenizer_load 
     return ok ? normal->map != NULL : ignis__tokenizer_no_memory(load);
 }
 
+/*  Sets what "whitespace" means (Jina's embeddings of Chinese): tokens of characters, and no token has white space. */
+IGNIS__COLD static bool ignis__tokenizer_set_gguf_space(ignis__tokenizer_load *load, ignis__gguf *file)
+{
+    ignis__tokenizer *tokenizer = load->tokenizer;
+    bool lower = false;
+    if (ignis__gguf_find_bool(file, "tokenizer.ggml.normalizer.lowercase", &lower) == IGNIS__GGUF_BAD)
+        return ignis__tokenizer_fault(load, IGNIS_DIAG_GGUF_FORMAT, "%s", "");
+    tokenizer->byte_fallback = tokenizer->byte_decoder = true;
+    tokenizer->normals[0].kind = IGNIS__NORMAL_BERT;
+    tokenizer->normals[0].how = IGNIS__BERT_LOWER;
+    tokenizer->normal_count = lower;
+    ignis__tokenizer_add_cut(tokenizer, IGNIS__CUT_SPACE, IGNIS__BEHAVIOR_REMOVED);
+    return true;
+}
+
 /*  Sets what a name of a pre-tokenizer means. False, and reported, if it is unknown. */
-IGNIS__COLD static bool ignis__tokenizer_set_gguf_splits(ignis__tokenizer_load *load, const char *name, bool *adds_bos)
+IGNIS__COLD static bool ignis__tokenizer_set_gguf_splits(ignis__tokenizer_load *load, ignis__gguf *file,
+                                                         const char *name, bool *adds_bos)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     int at, split, i;
@@ -537,6 +585,9 @@ IGNIS__COLD static bool ignis__tokenizer_set_gguf_splits(ignis__tokenizer_load *
     for (split = 0; split < IGNIS__COUNT(ignis__tokenizer_gguf_splits); split++)
         if (ignis__tokenizer_part_is(name, ignis__tokenizer_gguf_splits[split].name))
             break;
+    *adds_bos = false;
+    if (name && strcmp(name, "whitespace") == 0)
+        return ignis__tokenizer_set_gguf_space(load, file);
     tokenizer->byte_level = true;
     tokenizer->normals[0].how = IGNIS__FORM_COMPOSED; /* NFC is the only normalizer */
     if (at < IGNIS__COUNT(ignis__tokenizer_gguf_patterns)) {
@@ -621,7 +672,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load
     else if (pieces)
         ignis__tokenizer_set_gguf_pieces(tokenizer, prefix);
     else if (!(unigram ? ignis__tokenizer_set_gguf_unigram(load, file, prefix)
-                       : ignis__tokenizer_set_gguf_splits(load, name, &adds_bos)))
+                       : ignis__tokenizer_set_gguf_splits(load, file, name, &adds_bos)))
         return false;
     if (!ignis__tokenizer_read_gguf_tokens(load, file, pieces || unigram) ||
         (words && !ignis__tokenizer_mark_word_parts(load)) || !ignis__tokenizer_read_vocabulary(load) ||

@@ -569,6 +569,121 @@ TEST(hostile_files_are_refused_soon)
     free(text);
 }
 
+static void free_kept(ignis__tokenizer *keeper)
+{
+    while (keeper->kept) {
+        void *next = *(void **)keeper->kept;
+        ignis__free(keeper->kept);
+        keeper->kept = next;
+    }
+}
+
+/*  Matches of patterns that tokenizers would find in the same text, by their first place and their end. */
+TEST(patterns)
+{
+    static const struct {
+        const char *pattern, *text;
+        int begin, end; /* -1: no match */
+    } cases[] = {
+        {"(?:ab|a)+", "xababa", 1, 6},
+        {"(?:ab|a)*", "xa", 0, 0},
+        {"x(?:a(?: a)*)+", "xaa a a b", 0, 7},
+        {"x(?:a(?: a*)*)+", "xaa aa a b", 0, 9},
+        {"(?:a{2})+a", "aaaaaa", 0, 5}, /* goes back by two */
+        {"(?:a\xC3\xA9)*a",
+         "a\xC3\xA9"
+         "a\xC3\xA9"
+         "b",
+         0, 4},
+        {"(?:\\d{3})+(?!\\d)", "1234567", 1, 7},
+        {"(?=(?:\\d{3})+(?!\\d))", "1234567", 1, 1},
+        {"(?:ab){2,3}", "ababababab", 0, 6},
+        {"(?:ab){2,3}", "abxab", -1, -1},
+        {"(?:a*)+", "aab", 0, 2},
+        {"(?:|a)+", "aa", 0, 0},
+        {"\\ba", "ba a", 3, 4},
+        {"a\\b", "ab a", 3, 4},
+        {"a\\b", "a\xC2\xB2 a\xE2\x82\xAC", 4, 5},                    /* a raised 2 is of the word, a sign is not */
+        {"a\\b", "a\xE2\x80\x8D", 0, 1},                              /* a joiner */
+        {"\\p{Han}+", "a\xE6\xBC\xA2\xE5\xAD\x97\xE3\x81\x8B", 1, 7}, /* two of them, and a Hiragana */
+        {"\\P{Han}+",
+         "\xE6\xBC\xA2\xE3\x81\x8B"
+         "a",
+         3, 7},
+        {"[\\p{L}&&[^\\p{Han}]]+",
+         "\xE6\xBC\xA2\xE3\x81\x8B"
+         "a1",
+         3, 7},
+        {"[\\p{L}\\d&&[^b2]]+", "b2ab", 2, 3},
+        {"[^\\p{L}&&[a-z]]+", "ab1", 2, 3},
+    };
+    size_t i;
+    DRY();
+    for (i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ignis__tokenizer keeper;
+        ignis__pattern_search search;
+        size_t begin = 0, end = 0;
+        bool no_memory, found;
+        memset(&keeper, 0, sizeof keeper);
+        search.pattern = ignis__pattern_compile(&keeper, cases[i].pattern, &no_memory);
+        search.text = cases[i].text;
+        search.size = strlen(cases[i].text);
+        search.steps = 1 << 20;
+        CHECK(search.pattern != NULL);
+        found = search.pattern && ignis__pattern_find(&search, 0, &begin, &end);
+        if ((found ? (int)begin : -1) != cases[i].begin || (found ? (int)end : -1) != cases[i].end)
+            printf("%s in %s: from %d to %d\n", cases[i].pattern, cases[i].text, found ? (int)begin : -1, (int)end);
+        CHECK_INT(found ? (int)begin : -1, cases[i].begin);
+        CHECK_INT(found ? (int)end : -1, cases[i].end);
+        free_kept(&keeper);
+    }
+}
+
+TEST(patterns_that_are_refused)
+{
+    static const char *const refused[] = {"(?:ab|c)*d", "(?:(?:ab|c)+d)+", "(?:a+){2,}", "(?:ab|c){2}", "(?:ab)++",
+                                          "\\p{Hax}",   "[a&&b]",          "[&&[a]]",    "[a&&[b]c]",   "\\B",
+                                          "\\b+",       "[a&&[b]",         "\\p{Lux}"};
+    size_t i;
+    DRY();
+    for (i = 0; i < sizeof refused / sizeof *refused; i++) {
+        ignis__tokenizer keeper;
+        bool no_memory;
+        memset(&keeper, 0, sizeof keeper);
+        if (ignis__pattern_compile(&keeper, refused[i], &no_memory))
+            test__fail(__FILE__, __LINE__, refused[i]);
+        CHECK_INT(no_memory, false);
+        free_kept(&keeper);
+    }
+}
+
+/*  A text made to take long ends by the limit of steps, and a long one does not use up the stack. */
+TEST(patterns_of_long_texts)
+{
+    enum { LENGTH = 1 << 20 };
+    static const char *const patterns[] = {"(?:a(?: a*)*)+", "(?:aa)*b", "(?=(?:a{3})+(?!a))b"};
+    char *text = (char *)malloc(LENGTH);
+    size_t i;
+    DRY();
+    memset(text, 'a', LENGTH);
+    for (i = 0; i < 3; i++) {
+        ignis__tokenizer keeper;
+        ignis__pattern_search search;
+        size_t begin = 0, end = 0;
+        bool no_memory;
+        memset(&keeper, 0, sizeof keeper);
+        search.pattern = ignis__pattern_compile(&keeper, patterns[i], &no_memory);
+        search.text = text;
+        search.size = LENGTH;
+        search.steps = 1 << 24;
+        CHECK_INT(ignis__pattern_find(&search, 0, &begin, &end), i == 0);
+        CHECK_INT(search.steps > 0, i == 0);
+        CHECK_INT(i == 0 ? end : LENGTH, LENGTH);
+        free_kept(&keeper);
+    }
+    free(text);
+}
+
 TEST(what_is_not_supported_is_named)
 {
     static const char *const cases[][3] = {
@@ -590,11 +705,11 @@ TEST(what_is_not_supported_is_named)
         {"\"pre_tokenizer\":{\"type\":\"ByteLevel\"", "\"pre_tokenizer\":{\"type\":\"Whitespace\"",
          "its decoder 'ByteLevel'"},
         {"{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}",
-         "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a-z]+|\\\\b\"},"
+         "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a-z]+|\\\\B\"},"
          "\"behavior\":\"Isolated\"}"
          ","
          "{\"type\":\"ByteLevel\",\"use_regex\":false}]}",
-         "its pre_tokenizer 'Split' is not supported: [a-z]+|\\b"},
+         "its pre_tokenizer 'Split' is not supported: [a-z]+|\\B"},
         {"{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_regex\":true}",
          "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"always\"}",
          "its replacement is not U+2581"},
@@ -1070,11 +1185,12 @@ TEST(gguf_of_unigram)
 /*  Names that have patterns, but no text that tells them apart here: they open, and 1234 has its ids. */
 TEST(gguf_names_of_patterns)
 {
-    static const char *const names[] = {"default", "kanana2",   "talkie",       "granite-embed-multi-97m",
-                                        "youtu",   "minicpm5",  "ufakzeka",     "laguna",
-                                        "jais-2",  "chameleon", "deepseek-llm", "spark2_5",
-                                        "hy_v4"};
-    static const int digits[] = {2, 2, 2, 2, 4, 2, 4, 4, 2, 4, 1, 4, 2};
+    static const char *const names[] = {"default", "kanana2",    "talkie",       "granite-embed-multi-97m",
+                                        "youtu",   "minicpm5",   "ufakzeka",     "laguna",
+                                        "jais-2",  "chameleon",  "deepseek-llm", "spark2_5",
+                                        "hy_v4",   "tiny_aya",   "cohere2moe",   "kimi-k2",
+                                        "afmoe",   "exaone-moe", "superbpe",     "whitespace"};
+    static const int digits[] = {2, 2, 2, 2, 4, 2, 4, 4, 2, 4, 1, 4, 2, 4, 4, 2, 4, 4, 4, 1};
     /* 0 to 3 are digits, 4 12, 5 123, 6 1234 */
     static const int32_t ids[5][4] = {{0}, {6}, {5, 3}, {0}, {0, 1, 2, 3}};
     int i;
@@ -1208,9 +1324,9 @@ TEST(gguf_that_is_refused)
     CHECK_MESSAGE_HAS("tokenizer.ggml.model 'rwkv'");
     add_key_number(&keys, "tokenizer.ggml.model", 3);
     CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_FORMAT, IGNIS_DIAG_GGUF_FORMAT);
-    keys = gguf_bytes("kimi-k2", "111341");
+    keys = gguf_bytes("kimi-k3", "111341");
     CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
-    CHECK_MESSAGE_HAS("tokenizer.ggml.pre 'kimi-k2'");
+    CHECK_MESSAGE_HAS("tokenizer.ggml.pre 'kimi-k3'");
     keys = gguf_bytes(NULL, "111341");
     CHECK_FAILS(ignis_tokenizer_open(write_gguf(&keys)), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_UNSUPPORTED);
     keys = gguf_bytes("gpt-2", "11134");

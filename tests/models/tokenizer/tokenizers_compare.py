@@ -138,10 +138,42 @@ def isolated(*patterns):
     return [pre_tokenizers.Split(Regex(pattern), "isolated") for pattern in patterns]
 
 
+MARKS_AND_LETTERS = (r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|"
+                     r"\s+(?!\S)|\s+")
+
+
 def deepseek():
-    return steps(*isolated(r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
-                           r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|"
-                           r"\s+(?!\S)|\s+"))
+    return steps(*isolated(r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", MARKS_AND_LETTERS))
+
+
+def tiny_aya():
+    return steps(*isolated(r"\d{1,3}(?=(?:\d{3})*\b)", by_case(CONTRACTION, r"\p{N}{1,3}")))
+
+
+def kimi():
+    """The pattern of tokenization_kimi.py."""
+    upper, lower = (f"[{some}\\p{{Lm}}\\p{{Lo}}\\p{{M}}&&[^\\p{{Han}}]]" for some in (r"\p{Lu}\p{Lt}", r"\p{Ll}"))
+    return bytes_kind(split(rf"[\p{{Han}}]+|{BEFORE}{upper}*{lower}+{CONTRACTION}|{BEFORE}{upper}+{lower}*{CONTRACTION}|\p{{N}}{{1,3}}|"
+                            rf" ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"))
+
+
+def superbpe():
+    return steps(*isolated(r"\p{N}+", r"(?=(\d{3})+(?!\d))"))
+
+
+def exaone_moe():
+    return bytes_kind(split(CONTRACTION[:-1] + "|" + BEFORE + r"(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|"
+                            r"\s+(?!\S)|\s+"))
+
+
+def afmoe():
+    """The first pattern is llama.cpp's code for numbers: groups of three from the end."""
+    return steps(*isolated(r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))", "[一-鿿㐀-䶿豈-\ufaff぀-ゟ゠-ヿ･-ﾟ⼀-\u2fdfเ-\u0e7f\u0e80-\u0effក-\u17ffက-႟ꩠ-ꩿꧠ-\ua9ff가-\ud7afᄀ-ᇿ]+",
+                           MARKS_AND_LETTERS))
+
+
+def scripts():
+    return steps(*isolated(r"[\p{Han}\p{Hiragana}\p{Katakana}]+|\p{Hangul}\P{Thai}|[^\p{Lao}\p{Khmer}\p{Myanmar}]\b|[\p{^Han}&&[^\p{L}\d]]{2}(?:\d\s){1,2}\p{L}"))
 
 
 def deepseek_coder():
@@ -162,6 +194,16 @@ def punctuation():
 
 def whitespace():
     return steps(pre_tokenizers.Whitespace())
+
+
+def whitespace_pieces():
+    """Jina's embeddings of Chinese."""
+    tokenizer = pieces()
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"\S+"), "removed", invert=True)
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A", pair="$A $B:1", special_tokens=[])
+    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse()])
+    return tokenizer
 
 
 def whitespace_split():
@@ -395,7 +437,8 @@ def raw():
 KINDS = {
     "gpt2": gpt2, "prefix": prefix, "llama3": llama3, "qwen2": qwen2, "qwen2 with more": qwen2_apart, "removed": removed, "smollm": smollm, "o200k": o200k,
     "tekken": tekken, "deepseek": deepseek, "deepseek coder": deepseek_coder, "bailing": bailing, "falcon": falcon, "punctuation": punctuation,
-    "whitespace": whitespace, "whitespace split": whitespace_split, "behaviors": behaviors, "digits": digits, "holes": holes,
+    "whitespace": whitespace, "whitespace pieces": whitespace_pieces, "tiny aya": tiny_aya, "kimi": kimi, "superbpe": superbpe,
+    "exaone moe": exaone_moe, "afmoe": afmoe, "scripts": scripts, "whitespace split": whitespace_split, "behaviors": behaviors, "digits": digits, "holes": holes,
     "unsplit": unsplit, "llama2": llama2, "llama2 with runs": lambda: llama2(runs=True), "llama2 with spaces inside": lambda: llama2(inside=True),
     "llama2 without bytes": lambda: llama2(byte_fallback=False), "metaspace first": lambda: metaspace("first", False),
     "metaspace always": lambda: metaspace("always", True, decoder=True, runs=True), "metaspace never": lambda: metaspace("never", False, decoder=True),
@@ -409,7 +452,8 @@ if gguf:  # the others have a map of characters, which sentencepiece makes
     KINDS.update({"xlm-roberta": xlm_roberta, "t5": t5, "t5 first": t5_first, "albert": albert, "small map": small_map})
 
 PRE = {"gpt2": "gpt-2", "llama3": "llama-bpe", "smollm": "smollm", "qwen2": "qwen2", "o200k": "gpt-4o", "tekken": "tekken", "deepseek": "deepseek-v3",
-       "deepseek coder": "deepseek-coder", "bailing": "bailingmoe", "bert": "bert", "gemma4": "gemma4", "t5": "t5"}  # those that a GGUF file can say
+       "deepseek coder": "deepseek-coder", "bailing": "bailingmoe", "bert": "bert", "gemma4": "gemma4", "t5": "t5",
+       "tiny aya": "tiny_aya", "kimi": "kimi-k2", "superbpe": "superbpe", "exaone moe": "exaone-moe", "afmoe": "afmoe", "whitespace pieces": "whitespace"}  # those that a GGUF file can say
 
 NASTY = [chr(c) for c in (0, 1, 9, 10, 11, 12, 13, 28, 31, 32, 127, 0x80, 0x85, 0xA0, 0xAD, 0x130, 0x131, 0x17F, 0x212A, 0x300, 0x301, 0x323, 0x345,
                           0x41E, 0x5D0, 0x627, 0x64B, 0x651, 0x915, 0x93C, 0x94D, 0xE01, 0xE33, 0x1100, 0x1161, 0x11A8, 0xAC00, 0xAC01, 0x1680, 0x180E,
@@ -419,7 +463,8 @@ NASTY = [chr(c) for c in (0, 1, 9, 10, 11, 12, 13, 28, 31, 32, 127, 0x80, 0x85, 
 WORDS = ["the", "word", "right", " both ", "don't", "I'LL", "we've", "'s", "'S", "'\u017f", "'", "it's", "123", "4567", "0", "e\u0301te\u0301", "été",
          "\r\n", "\n\n", "  ", "   \n ", " ", " ", " ", "\t", "_", "...", "!?", "<s>", "</s>", "<unk>", "<0x41>", "<mask>", "  <mask>  ", "<|endoftext|>",
          "<|im_start|>", "<|im_end|>", "<|begin_of_text|>", "<|reserved_special_token_1", "<|reserved_special_token_12|>", "<think>", "\u2581", "tensor",
-         "Ignis", "array", "aaaa" * 9, "Straße", "漢字", "한국어", "हिन्दी", "👩‍👩‍👧", "int main(void)", "x=3.14;"]
+         "Ignis", "array", "1234567", "12 34567 x9", "1 000,000.25", "漢字かなカタカナ", "ไทย ລາວ ខ្មែរ မြန်မာ", "안녕 하세요 여러분", "e\u0301 e\u0301 a b",
+          "aaaa" * 9, "Straße", "漢字", "한국어", "हिन्दी", "👩‍👩‍👧", "int main(void)", "x=3.14;"]
 
 
 def random_text(lines):
@@ -534,7 +579,7 @@ def write_gguf(path, model, pre, tokens, types, scores=None, merges=None, **fact
     if merges:
         writer.add_token_merges(merges)
     for name, value in facts.items():
-        getattr(writer, "add_" + name)(value)
+        getattr(writer, "add_" + name)(*value if isinstance(value, tuple) else (value,))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -558,6 +603,9 @@ def gguf_of(tokenizer, path, pre):
                           add_eos_token=True, add_space_prefix=True, remove_extra_whitespaces=True,
                           precompiled_charsmap=base64.b64decode(state["normalizer"]["precompiled_charsmap"]))
     merges = [m if isinstance(m, str) else " ".join(m) for m in state["model"]["merges"]]
+    if pre == "whitespace":
+        types[:259] = [TYPES["unknown"], TYPES["control"], TYPES["control"]] + [TYPES["byte"]] * 256
+        return write_gguf(path, "gpt2", pre, tokens, types, merges=merges, unk_token_id=0, bool=("tokenizer.ggml.normalizer.lowercase", True))
     if pre == "gemma4":
         types[:259] = [TYPES["unknown"], TYPES["control"], TYPES["control"]] + [TYPES["byte"]] * 256
         return write_gguf(path, "gpt2", pre, tokens, types, merges=merges, bos_token_id=1)
