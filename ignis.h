@@ -4633,9 +4633,9 @@ IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc);
     It belongs to the group that ignis_optimizer_add_group began last, if there is one. Master copies are made of the
     values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED
-    (this thread captures a graph), SHAPE (Muon, and not two dimensions), DEVICE, MEMORY, LIBRARY, COMPILE,
-    CUDA.
+    Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to, shared by ranks where
+    parameters before it are not), UNSUPPORTED (this thread captures a graph; L-BFGS of shared parameters), SHAPE
+    (Muon, and not two dimensions), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: the optimizer keeps the tensor's memory until it is freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer optimizer, ignis_tensor tensor, bool decay);
@@ -4758,7 +4758,8 @@ IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer optimizer, ignis_op
     IGNIS_OPTIMIZER_GROUP it is the number of a group, whose numbers a restored state may leave out. Training continues
     bit for bit as without the interruption when all parts and parameters are restored, after all parameters
     have been added. IGNIS_OPTIMIZER_MISSED is 0 where every step had a gradient of the parameter: a state
-    that was saved without it, as before 0.5.0, needs it only where that was not so.
+    that was saved without it, as before 0.5.0, needs it only where that was not so. With shards of data-parallel
+    training the arrays have the elements of this rank's piece of the parameter.
     Returns: the array, or no handle; a part that this optimizer or parameter does without is no failure.
     Errors: FREED, ARGUMENT (no such part or parameter).
     Ownership: the optimizer's.
@@ -18981,6 +18982,29 @@ typedef struct ignis__tensor_thread {
 #define ignis__this_tensor_thread (*ignis__this_tensor_thread_get())
 #endif
 
+struct ignis__grad_group;
+struct ignis__tensor;
+
+/*  A range of the elements of a leaf, which one rank keeps the state of and updates. */
+typedef struct ignis__piece {
+    uint64_t sharer;        /* the handle of the training that the leaf belongs to */
+    int64_t start, count;   /* elements of the leaf; a piece may be empty */
+    int64_t at;             /* the leaf's place in its group, in elements */
+    ignis_array data, grad; /* the elements and their gradients; the caller frees both */
+} ignis__piece;
+
+/*  Functions of groups whose leaves are cut into pieces, one for each rank. All ranks call those that send alike. Work
+    is queued on the current stream. */
+typedef struct ignis__sharing {
+    bool (*piece_fn)(struct ignis__grad_group *group, const char *call, const struct ignis__tensor *leaf,
+                     ignis__piece *piece);                              /* of this rank */
+    bool (*sum_fn)(struct ignis__grad_group *group, ignis_array array); /* over the ranks, in place */
+    bool (*fill_fn)(struct ignis__grad_group *group, const char *call, int64_t at,
+                    ignis_array leaf);                  /* sends this rank's piece of a leaf, receives the others */
+    bool (*spread_fn)(struct ignis__grad_group *group); /* as fill_fn, for the values of all leaves */
+    bool (*drop_fn)(struct ignis__grad_group *group, const char *call); /* gives up a hold of group->owner */
+} ignis__sharing;
+
 /*  Leaves whose gradients are needed as soon as a backward pass has completed them, to sum them over GPUs
     while it continues. The state of a group in a pass belongs to the pass (ignis__group_state). */
 typedef struct ignis__grad_group {
@@ -18990,6 +19014,7 @@ typedef struct ignis__grad_group {
         bool *joins); /* *joins false: not in this pass. Returns false, and reports, if it cannot join now */
     bool (*ready_fn)(struct ignis__grad_group *group, const char *call); /* the gradients are complete */
     bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool ok); /* the pass is over */
+    const ignis__sharing *sharing; /* NULL: every rank updates whole leaves */
 } ignis__grad_group;
 
 /*  A tensor claims its array, so that nobody frees it. The tape claims what it needs later: releasing a
@@ -26839,10 +26864,15 @@ typedef struct ignis__jacobi {
 /*  The table of parameters of an optimizer, and its state in device memory. */
 
 enum {
-    IGNIS__OPTIM_SHARE = 1024,         /* elements that a block of a step takes at a time */
-    IGNIS__OPTIM_BATCH = 29,           /* rows that one launch carries to the table: they fit a kernel's params */
+    IGNIS__OPTIM_SHARE = 1024, /* elements that a block of a step takes at a time */
+    IGNIS__OPTIM_LARGEST_CHUNK = 8192,
+    IGNIS__OPTIM_BATCH = 28,           /* rows that one launch carries to the table: they fit a kernel's params */
     IGNIS__OPTIM_ADVANCE_THREADS = 512 /* of the block that advances the state, at most */
 };
+
+/*  Elements that a block of other launches takes: small parameters have more blocks, as they take as long as one block
+    does. */
+#define IGNIS__OPTIM_CHUNK(count) ((count) <= 128 * 1024 ? 1024 : IGNIS__OPTIM_LARGEST_CHUNK)
 
 /*  The places of the state, which are double. */
 enum {
@@ -26877,12 +26907,13 @@ typedef struct ignis__optim_row {
     IGNIS__POINTER(Wide) average;  /* of the parameter's values */
     long long count, chunk;        /* elements; a block takes `chunk` of them */
     long long first_block, first_step;
-    double decay; /* weight decay of this parameter; in a group 1 with decay, and 0 without */
+    long long first_square; /* the place of its first block's sum of squares among those of all ranks */
+    double decay;           /* weight decay of this parameter; in a group 1 with decay, and 0 without */
     /* 1 / (1 - beta1^step) and 1 / sqrt(1 - beta2^step), of the parameter's own steps; the device writes both */
     double first_scale, second_scale;
     double average_share; /* of the new value in its average */
 } ignis__optim_row;
-IGNIS__ASSERT_SIZE(ignis__optim_row, 136);
+IGNIS__ASSERT_SIZE(ignis__optim_row, 144);
 
 typedef struct ignis__optim_batch {
     ignis__optim_row rows[IGNIS__OPTIM_BATCH];
@@ -26895,8 +26926,13 @@ typedef struct ignis__parameter {
     ignis__array *group; /* null: it has the optimizer's own rate and decay */
     ignis__array *sum, *average;
     double decay; /* as in ignis__optim_row */
-    bool has_row; /* the table gathered last has its gradient */
-    bool grouped; /* its gradient's memory is shared: it is not dropped */
+    /* Of a parameter that ranks share: its group, and its piece. The arrays above have the piece alone. */
+    ignis__grad_group *group_of; /* NULL: the parameter is whole */
+    ignis__array *grad;          /* claimed */
+    int64_t start, at;
+    bool leads_group; /* it is the first of its group here */
+    bool has_row;     /* the table gathered last has its gradient */
+    bool grouped;     /* its gradient's memory is shared: it is not dropped */
 } ignis__parameter;
 
 /*  A point on the line of a search: its distance, its loss, the slope there, and which gradient it has. */
@@ -26947,6 +26983,9 @@ typedef struct ignis__optimizer {
     bool is_written; /* the table holds them */
     int rows_of[IGNIS_DTYPE_COUNT];
     int64_t blocks_of[IGNIS_DTYPE_COUNT], steps_of[IGNIS_DTYPE_COUNT]; /* blocks of a launch, and of a step */
+    int64_t squares_of[IGNIS_DTYPE_COUNT];                             /* blocks of a launch on all ranks together */
+    uint64_t sharer;            /* the data-parallel training whose ranks share all parameters; 0: none does */
+    ignis__grad_group *sharing; /* a group of it, whose owner a call holds; NULL: between calls, or without a sharer */
 } ignis__optimizer;
 
 /*  Arrays that a call on an optimizer writes besides the state. */
@@ -44535,6 +44574,7 @@ IGNIS__PRIVATE void ignis__parameter_end(const char *call, ignis__parameter *par
     ignis__optimizer_unclaim(call, &parameter->group);
     ignis__optimizer_unclaim(call, &parameter->sum);
     ignis__optimizer_unclaim(call, &parameter->average);
+    ignis__optimizer_unclaim(call, &parameter->grad);
     if (parameter->tensor)
         ignis__tensor_drop(call, parameter->tensor);
     parameter->tensor = NULL;
@@ -44611,6 +44651,23 @@ IGNIS__PRIVATE int ignis__optimizers_list_claims(ignis__string_writer *text, con
         ignis__optimizer_drop("ignis_array_free", optimizer);
     }
     return count;
+}
+
+/*  Returns whether a tensor is a parameter of an optimizer. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__optimizers_have(const ignis__tensor *tensor)
+{
+    ignis__optimizer *optimizer;
+    uint64_t index = 0;
+    bool found = false;
+    int i;
+    while ((optimizer = (ignis__optimizer *)ignis__pool_next(&ignis__optimizers, &index)) != NULL) {
+        ignis__mutex_lock(&optimizer->slot.lock);
+        for (i = 0; i < optimizer->count; i++)
+            found |= optimizer->parameters[i].tensor == tensor;
+        ignis__mutex_unlock(&optimizer->slot.lock);
+        ignis__optimizer_drop("ignis_parallel_create", optimizer);
+    }
+    return found;
 }
 
 /* --- making one ------------------------------------------------------------------------------------------------------
@@ -44816,6 +44873,158 @@ IGNIS__PRIVATE void ignis__optimizers_close(const char *call)
     }
 }
 
+/*  >>train.pieces - parameters that the ranks of data-parallel training share: each rank has a piece of each
+
+    The state is that of the piece, and a step updates the piece; then the ranks send each other their pieces. All
+    parameters of an optimizer belong to one training, or none is shared.
+    Uses: optimizer, groups of the room tensor. The optimizer is locked. Invariant: all ranks send the same pieces in
+    the same order, which is that of the parameters. */
+
+/*  Holds the group of a shared tensor, if it has one whose training still goes on; *sharer is that. NULL: none. */
+static ignis__grad_group *ignis__pieces_hold(ignis__tensor *tensor, uint64_t *sharer)
+{
+    ignis__grad_group *group;
+    ignis__mutex_lock(&tensor->slot.lock);
+    group = tensor->group && tensor->group->sharing ? tensor->group : NULL;
+    if (group && !ignis__pool_hold_more(group->owner))
+        group = NULL; /* it is just ending */
+    *sharer = group ? group->owner->handle : 0;
+    ignis__mutex_unlock(&tensor->slot.lock);
+    return group;
+}
+
+/*  Checks that a tensor may be the next parameter: it is shared as the others are. */
+IGNIS__PRIVATE bool ignis__pieces_check(const char *call, const ignis__optimizer *optimizer, ignis__tensor *tensor)
+{
+    uint64_t sharer;
+    ignis__grad_group *group = ignis__pieces_hold(tensor, &sharer);
+    if (group)
+        (void)group->sharing->drop_fn(group, call);
+    if (group && optimizer->lbfgs)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "the tensor is shared by the ranks of ignis_parallel_desc.shard, which L-BFGS does "
+                                 "not support");
+    if (optimizer->count == 0 || sharer == optimizer->sharer)
+        return true;
+    return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call,
+                             "the tensor, %s, %s; expected all parameters of an optimizer from one ignis_parallel with "
+                             "shards, or none",
+                             ignis__shape_write(&tensor->shape).text,
+                             sharer ? "is shared by ranks, but parameters before it are not of the same ignis_parallel"
+                                    : "is not shared by ranks, but parameters before it are");
+}
+
+/*  Claims the array that the optimizer updates: that of the tensor, or this rank's piece of it, with its gradient. */
+IGNIS__PRIVATE bool ignis__piece_take(const char *call, ignis__optimizer *optimizer, ignis__parameter *parameter)
+{
+    uint64_t sharer;
+    ignis__grad_group *group = ignis__pieces_hold(parameter->tensor, &sharer);
+    ignis__piece piece;
+    ignis__array *data;
+    bool ok;
+    int i;
+    if (!group) {
+        data = ignis__tensor_array(call, parameter->tensor);
+        if (!data)
+            return false;
+        ignis__array_claim(data);
+        parameter->data = data;
+        ignis__array_drop(call, data);
+        return true;
+    }
+    memset(&piece, 0, sizeof piece);
+    ok = group->sharing->piece_fn(group, call, parameter->tensor, &piece);
+    parameter->data = ignis__array_adopt(call, piece.data);
+    parameter->grad = ignis__array_adopt(call, piece.grad);
+    parameter->group_of = group;
+    parameter->start = piece.start;
+    parameter->at = piece.at;
+    parameter->leads_group = true;
+    for (i = 0; i < optimizer->count; i++)
+        parameter->leads_group &= optimizer->parameters[i].group_of != group;
+    optimizer->sharer = sharer;
+    return group->sharing->drop_fn(group, call) && ok && parameter->data && parameter->grad;
+}
+
+/*  Holds the training whose ranks share the parameters, for a call. False, and reported, if it was freed. */
+IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *optimizer)
+{
+    uint64_t sharer;
+    ignis__grad_group *group;
+    if (!optimizer->sharer)
+        return true;
+    group = ignis__pieces_hold(optimizer->parameters[0].tensor, &sharer);
+    if (group && sharer == optimizer->sharer) {
+        optimizer->sharing = group;
+        return true;
+    }
+    if (group)
+        (void)group->sharing->drop_fn(group, call);
+    return ignis__fail_false(IGNIS_DIAG_OPTIMIZER_STATE, call,
+                             "the ignis_parallel whose ranks share the parameters was freed; free the optimizer, too");
+}
+
+IGNIS__PRIVATE void ignis__pieces_end(const char *call, ignis__optimizer *optimizer)
+{
+    ignis__grad_group *group = optimizer->sharing;
+    optimizer->sharing = NULL;
+    if (group)
+        (void)group->sharing->drop_fn(group, call);
+}
+
+/*  Sets gradients to zero where this rank has no piece of them: averages of the next pass begin with all of them. */
+IGNIS__PRIVATE bool ignis__pieces_zero(const char *call, const ignis__optimizer *optimizer)
+{
+    bool ok = true, has;
+    int i;
+    for (i = 0; ok && optimizer->sharing && i < optimizer->count; i++) {
+        ignis__tensor *tensor = optimizer->parameters[i].tensor;
+        ignis__mutex_lock(&tensor->slot.lock);
+        has = tensor->grad != NULL;
+        ignis__mutex_unlock(&tensor->slot.lock);
+        if (has && optimizer->parameters[i].grad->numel < ignis__tensor_numel(tensor))
+            ok = ignis__zero_grad(call, tensor) == IGNIS_OK;
+    }
+    return ok;
+}
+
+/*  Sends the pieces that this rank has updated to the other ranks, and receives theirs. */
+IGNIS__PRIVATE bool ignis__pieces_spread(const ignis__optimizer *optimizer)
+{
+    bool ok = true;
+    int i;
+    for (i = 0; ok && optimizer->sharing && i < optimizer->count; i++) {
+        ignis__grad_group *group = optimizer->parameters[i].group_of;
+        ok = !optimizer->parameters[i].leads_group || group->sharing->spread_fn(group);
+    }
+    return ok;
+}
+
+/*  Makes an array of the tensor's shape from the pieces of all ranks; the caller frees it. No handle on failure. */
+IGNIS__PRIVATE ignis_array ignis__piece_fill(const char *call, const ignis__parameter *parameter,
+                                             const ignis__array *piece)
+{
+    ignis_array_desc desc = IGNIS__ZERO;
+    ignis__array *array;
+    ignis_array whole;
+    bool ok;
+    desc.shape = parameter->tensor->shape;
+    desc.dtype = piece->dtype;
+    desc.device = ignis__device_in_desc(piece->storage->device);
+    desc.tag = "optimizer";
+    whole = ignis__array_create(call, &desc);
+    if (!whole.id)
+        return whole;
+    array = (ignis__array *)ignis__pool_hold(&ignis__arrays, whole.id);
+    ok = (piece->numel == 0 || ignis__array_copy_bytes(call, array, parameter->start * ignis__dtypes[piece->dtype].size,
+                                                       (ignis__array *)piece)) &&
+         parameter->group_of->sharing->fill_fn(parameter->group_of, call, parameter->at, whole);
+    ignis__array_drop(call, array);
+    if (!ok)
+        ignis__array_discard(call, &whole);
+    return whole;
+}
+
 /*  >>train.parameter - the parameters of an optimizer: ignis_optimizer_add
 
     Checks a leaf, claims its array, makes its state. Uses: optimizer, the room tensor. The optimizer is
@@ -44850,7 +45059,7 @@ IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__op
             return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call,
                                      "the tensor, %s, was added already, as parameter %d",
                                      ignis__shape_write(&tensor->shape).text, i);
-    return true;
+    return ignis__pieces_check(call, optimizer, tensor);
 }
 
 /*  Makes room for one more parameter. */
@@ -44912,16 +45121,14 @@ static bool ignis__parameter_missed(const char *call, const ignis__optimizer *op
 }
 
 /*  Adds a tensor. After a failure the caller ends what the parameter has by then. */
-static bool ignis__parameter_start(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
+static bool ignis__parameter_start(const char *call, ignis__optimizer *optimizer, ignis__parameter *parameter)
 {
     ignis_dtype dtype = parameter->tensor->dtype, wide = ignis__wide_dtype(dtype);
-    ignis__array *data = ignis__tensor_array(call, parameter->tensor);
+    ignis__array *data;
     bool ok;
-    if (!data)
+    if (!ignis__piece_take(call, optimizer, parameter))
         return false;
-    ignis__array_claim(data);
-    parameter->data = data;
-    ignis__array_drop(call, data);
+    data = parameter->data;
     ok = !optimizer->has_first || ignis__optimizer_array(call, data, wide, &parameter->first);
     ok = ok && (!optimizer->has_second || ignis__optimizer_array(call, data, wide, &parameter->second));
     ok = ok && (!optimizer->has_missed || ignis__parameter_missed(call, optimizer, parameter));
@@ -44981,17 +45188,25 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, i
     host must live longer.
     Uses: optimizer, parameter. The optimizer is locked. */
 
-/*  Fills the row of a parameter. False, with *ok still true, if it has no gradient, or no elements. */
+/*  Holds the gradient that a step reads; NULL if there is none. */
+static ignis__array *ignis__parameter_grad(ignis__parameter *parameter)
+{
+    const ignis__array *grad = parameter->grad;
+    ignis__mutex_lock(&parameter->tensor->slot.lock);
+    parameter->grouped = parameter->tensor->group != NULL;
+    if (!grad)
+        grad = parameter->tensor->grad;
+    ignis__mutex_unlock(&parameter->tensor->slot.lock);
+    return grad ? (ignis__array *)ignis__pool_hold(&ignis__arrays, grad->slot.handle) : NULL;
+}
+
+/*  Fills the row of a parameter. False, with *ok still true, if it has no gradient, or no elements; a piece without
+    elements has a row, so that the ranks count the same steps. */
 static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *parameter, unsigned writes,
                                  ignis__optim_row *row, bool *ok)
 {
-    ignis__array *grad = NULL;
+    ignis__array *grad = ignis__parameter_grad(parameter);
     memset(row, 0, sizeof *row);
-    ignis__mutex_lock(&parameter->tensor->slot.lock);
-    parameter->grouped = parameter->tensor->group != NULL;
-    if (parameter->tensor->grad)
-        grad = (ignis__array *)ignis__pool_hold(&ignis__arrays, parameter->tensor->grad->slot.handle);
-    ignis__mutex_unlock(&parameter->tensor->slot.lock);
     if (!grad)
         return false;
     row->count = parameter->data->numel;
@@ -45009,7 +45224,7 @@ static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *para
     if (*ok && writes & IGNIS__WRITES_GRADS)
         ignis__storage_written(grad->storage);
     ignis__array_drop(work->call, grad); /* the tensor has it, and keeps its memory */
-    return *ok && row->count > 0;
+    return *ok && (row->count > 0 || parameter->group_of);
 }
 
 /*  Writes rows to the table. They travel as parameters of a kernel, so nothing on the host needs to stay. */
@@ -45077,11 +45292,13 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
 {
     ignis_dtype dtype, some = IGNIS_F32;
     ignis__optim_row row;
+    int64_t whole;
     int i, count = 0;
     bool ok = true, changed = !optimizer->is_written || optimizer->table_of != ignis__capture_on(optimizer->device);
     memset(optimizer->rows_of, 0, sizeof optimizer->rows_of);
     memset(optimizer->blocks_of, 0, sizeof optimizer->blocks_of);
     memset(optimizer->steps_of, 0, sizeof optimizer->steps_of);
+    memset(optimizer->squares_of, 0, sizeof optimizer->squares_of);
     for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
         for (i = 0; ok && i < optimizer->count; i++) {
             if (optimizer->parameters[i].tensor->dtype != dtype)
@@ -45089,13 +45306,14 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
             optimizer->parameters[i].has_row = ignis__parameter_row(work, &optimizer->parameters[i], writes, &row, &ok);
             if (!optimizer->parameters[i].has_row)
                 continue;
-            row.chunk = row.count <= 128 * 1024
-                            ? 1024
-                            : 8192; /* small ones have more blocks: they take as long as one block does */
+            whole = ignis__tensor_numel(optimizer->parameters[i].tensor);
+            row.chunk = IGNIS__OPTIM_CHUNK(whole);
             row.average_share = 1 - optimizer->ema_decay;
             row.first_block = optimizer->blocks_of[dtype];
             row.first_step = optimizer->steps_of[dtype];
+            row.first_square = optimizer->squares_of[dtype] + optimizer->parameters[i].start / row.chunk;
             optimizer->blocks_of[dtype] += ignis__ceil_div(row.count, row.chunk);
+            optimizer->squares_of[dtype] += ignis__ceil_div(whole, row.chunk);
             optimizer->steps_of[dtype] += ignis__ceil_div(row.count, IGNIS__OPTIM_SHARE);
             optimizer->rows_of[dtype]++;
             changed |= ignis__optimizer_row(optimizer, count++, &row);
@@ -45185,10 +45403,11 @@ IGNIS__PRIVATE bool ignis__optimizer_launch(const ignis__work *work, ignis__opti
         function = ignis__builtin_get(work->call, work->device, kernel, dtype);
         if (ignis__profiling() && builtin == optimizer->step && builtin != IGNIS__BUILTIN(MUON))
             ignis__cost(ignis__optimizer_bytes(optimizer, dtype), 0, 0);
-        ok = function && ignis__builtin_launch(work, kernel, function, grid, block, 0, params);
+        ok = function && (grid[0] == 0 || /* this rank's pieces are empty */
+                          ignis__builtin_launch(work, kernel, function, grid, block, 0, params));
         table += sizeof *optimizer->rows * (uint64_t)count;
         if (squares)
-            *squares += sizeof(double) * (uint64_t)optimizer->blocks_of[dtype];
+            *squares += sizeof(double) * (uint64_t)optimizer->squares_of[dtype];
     }
     params[table_at] = params[table_at + 1] = NULL;
     return ok;
@@ -45206,12 +45425,15 @@ IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_
         ignis__fail(IGNIS_DIAG_OPTIMIZER_STATE, call, "the optimizer is L-BFGS; ignis_lbfgs_step makes its steps");
     } else if (optimizer->count == 0) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add adds them");
-    } else if (ignis__work_begin(call, optimizer->device, work)) {
-        if (writes & IGNIS__WRITES_DATA && (optimizer->zero_grad || optimizer->drop_grad))
-            writes |= IGNIS__WRITES_GRADS;
-        if (ignis__optimizer_gather(work, optimizer, writes))
-            return optimizer;
-        ignis__work_end(work);
+    } else if (ignis__pieces_begin(call, optimizer)) {
+        if (ignis__work_begin(call, optimizer->device, work)) {
+            if (writes & IGNIS__WRITES_DATA && (optimizer->zero_grad || optimizer->drop_grad))
+                writes |= IGNIS__WRITES_GRADS;
+            if (ignis__optimizer_gather(work, optimizer, writes))
+                return optimizer;
+            ignis__work_end(work);
+        }
+        ignis__pieces_end(call, optimizer);
     }
     ignis__mutex_unlock(&optimizer->slot.lock);
     ignis__optimizer_drop(call, optimizer);
@@ -45221,6 +45443,7 @@ IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_
 IGNIS__PRIVATE ignis_status ignis__optimizer_end(ignis__optimizer *optimizer, const ignis__work *work, bool ok)
 {
     ignis__work_end(work);
+    ignis__pieces_end(work->call, optimizer);
     ignis__mutex_unlock(&optimizer->slot.lock);
     ignis__optimizer_drop(work->call, optimizer);
     return ok ? IGNIS_OK : ignis__failed();
@@ -45247,30 +45470,39 @@ typedef struct ignis__clipped {
     int before; /* place of the one that was begun before it; -1: none */
 } ignis__clipped;
 
-static int64_t ignis__clipped_blocks(const ignis__optimizer *optimizer)
+/*  Returns how many sums of squares the gradients of an optimizer have, on all ranks that share them. */
+static int64_t ignis__clipped_squares(const ignis__optimizer *optimizer)
 {
-    int64_t blocks = 0;
+    int64_t squares = 0;
     int dtype;
     for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
-        blocks += optimizer->blocks_of[dtype];
-    return blocks;
+        squares += optimizer->squares_of[dtype];
+    return squares;
 }
 
 /*  Launches the sum of squares of each block's gradients, then what computes the norm from it, for each optimizer
-    that has gradients. */
-static bool ignis__grad_norm_launch(const ignis__clipped *all, int count, ignis__address squares, int64_t blocks,
-                                    double max_norm)
+    that has gradients. Ranks that share the gradients add their sums, each of which one rank has: that is exact, so
+    the norm has the bits of unshared gradients. */
+static bool ignis__grad_norm_launch(const ignis__clipped *all, int count, ignis__array *squares, double max_norm)
 {
     unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
-    ignis__address state, lead, at = squares, checked = 0;
-    void *sums[] = {&at, NULL, NULL, &checked}, *clip[] = {&state, &lead, &squares, &blocks, &max_norm}, *function;
-    bool ok = ignis__work_write(&all[0].work, all[0].optimizer->state, &lead);
+    ignis__grad_group *sharing = all[0].optimizer->sharing;
+    ignis__address state, lead, first, at, checked = 0;
+    int64_t blocks = squares->numel;
+    void *sums[] = {&at, NULL, NULL, &checked}, *clip[] = {&state, &lead, &first, &blocks, &max_norm}, *function;
+    ignis_array handle;
+    bool ok = ignis__work_write(&all[0].work, all[0].optimizer->state, &lead) &&
+              ignis__work_write(&all[0].work, squares, &first);
     int i;
+    handle.id = squares->slot.handle;
+    at = first;
     checked = max_norm == 0 ? lead : 0;
+    ok = ok && (!sharing || ignis__array_set_zero(all[0].work.call, handle) == IGNIS_OK);
     for (i = 0; ok && i < count; i++)
         ok = ignis__optimizer_launch(&all[i].work, all[i].optimizer, IGNIS__BUILTIN(GRAD_SQUARES), 1, sums, &at);
+    ok = ok && (!sharing || sharing->sharing->sum_fn(sharing, handle));
     for (i = 0; ok && i < count; i++) {
-        if (ignis__clipped_blocks(all[i].optimizer) == 0)
+        if (ignis__clipped_squares(all[i].optimizer) == 0)
             continue;
         function = ignis__builtin_get(all[i].work.call, all[i].work.device, IGNIS__BUILTIN(GRAD_CLIP),
                                       ignis__optimizer_dtype(all[i].optimizer));
@@ -45284,23 +45516,18 @@ static bool ignis__grad_norm_launch(const ignis__clipped *all, int count, ignis_
     clipped. */
 static bool ignis__grad_norm(const ignis__clipped *all, int count, double max_norm)
 {
-    const ignis__work *work = &all[0].work;
-    ignis__storage *storage;
+    const char *call = all[0].work.call;
+    ignis__array *squares;
     int64_t blocks = 0;
-    uint64_t base;
     int i;
     bool ok;
     for (i = 0; i < count; i++)
-        blocks += ignis__clipped_blocks(all[i].optimizer);
+        blocks += ignis__clipped_squares(all[i].optimizer);
     if (blocks == 0)
         return true;
-    storage = ignis__storage_make(work->call, work->device, blocks * (int64_t)sizeof(double));
-    if (!storage)
-        return false;
-    ignis__atomic_add(&storage->users, 1); /* this call */
-    ok = ignis__storage_use(work->call, storage, work->device, work->stream, &base) &&
-         ignis__grad_norm_launch(all, count, base, blocks, max_norm);
-    ignis__storage_drop(work->call, storage);
+    squares = ignis__optimizer_numbers(call, all[0].optimizer, blocks);
+    ok = squares && ignis__grad_norm_launch(all, count, squares, max_norm);
+    ignis__optimizer_unclaim(call, &squares);
     return ok;
 }
 
@@ -45362,6 +45589,11 @@ static bool ignis__clip_fits(const char *call, const ignis__clipped *all, int at
         return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
                                  "optimizers[%d] is on device %d, optimizers[0] is on device %d", at,
                                  ignis__device_ordinal(other->device), ignis__device_ordinal(first->device));
+    if (first->sharer != other->sharer)
+        return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call,
+                                 "the parameters of optimizers[%d] and optimizers[0] are not shared by the same ranks; "
+                                 "expected one ignis_parallel with shards, or none",
+                                 at);
     if ((a->interval == 0) != (b->interval == 0))
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
                                  "optimizers[%d] has %s loss scale; expected one for all or none", at,
@@ -45443,25 +45675,22 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
            ignis__builtin_launch(work, IGNIS__BUILTIN(OPTIM_ADVANCE), function, one, block, 0, params);
 }
 
-/*  Replaces `second` by nearly the nearest orthogonal matrix times sqrt(k): Newton-Schulz with Jordan's
-    coefficients, along the smaller side. */
-static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const ignis__parameter *parameter)
+/*  Replaces a matrix by nearly the nearest orthogonal matrix times sqrt(k): Newton-Schulz with Jordan's coefficients,
+    along the smaller side. */
+static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const ignis_shape *shape, ignis_dtype dtype,
+                                      ignis_array second)
 {
-    const ignis_shape *shape = &parameter->data->shape;
     double rows = (double)shape->dim[0], columns = (double)shape->dim[1];
     double k = optimizer->like_adamw ? 0.04 * (rows > columns ? rows : columns) : rows > columns ? rows / columns : 1;
     ignis_scope scope = ignis_scope_begin();
-    ignis_array second;
     ignis_tensor u, norm, x, y, a, b;
     int i;
     bool ok;
-    second.id = parameter->second->slot.handle;
     u = ignis_tensor_from_array(second, false);
     norm = ignis_map_reduce(IGNIS_REDUCE_NORM, "u", IGNIS_INPUTS(u), NULL);
     x = ignis_cast(ignis_map("u / max(norm, 1e-7)", IGNIS_INPUTS(u, norm)),
-                   parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
-    ignis__record_builtin_for_all(IGNIS__BUILTIN(TRANSPOSE_RUNS),
-                                  parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+                   dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(TRANSPOSE_RUNS), dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
     if (rows > columns)
         x = ignis_transpose(x, 0, 1);
     for (i = 0; i < 5; i++) {
@@ -45479,19 +45708,43 @@ static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const i
     return ignis_scope_end(scope) == IGNIS_OK && ok;
 }
 
+/*  As ignis__muon_orthogonalize, for this rank's piece of a matrix: the ranks that have one make all of the matrix. */
+static bool ignis__muon_orthogonalize_piece(const ignis__work *work, const ignis__optimizer *optimizer,
+                                            const ignis__parameter *parameter)
+{
+    ignis__array *second = parameter->second, *view;
+    ignis_array whole = ignis__piece_fill(work->call, parameter, second);
+    ignis__array *filled = whole.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, whole.id) : NULL;
+    bool ok = filled != NULL;
+    if (ok && second->numel > 0) {
+        view = ignis__array_adopt(work->call, ignis__array_view(work->call, filled, &second->shape, second->numel,
+                                                                parameter->start * ignis__dtypes[second->dtype].size));
+        ok = view && ignis__muon_orthogonalize(optimizer, &filled->shape, filled->dtype, whole) &&
+             ignis__array_copy_bytes(work->call, second, 0, view);
+        ignis__optimizer_unclaim(work->call, &view);
+    }
+    if (filled) {
+        ignis__array_drop(work->call, filled);
+        ignis__array_discard(work->call, &whole);
+    }
+    return ok;
+}
+
 /*  As ignis__muon_orthogonalize, for all matrices that have a gradient. */
-static bool ignis__muon_orthogonalize_all(const ignis__optimizer *optimizer)
+static bool ignis__muon_orthogonalize_all(const ignis__work *work, const ignis__optimizer *optimizer)
 {
     const ignis__parameter *parameter;
-    bool ok = true, has;
+    ignis_array second;
+    bool ok = true;
     int i;
     for (i = 0; i < optimizer->count && ok; i++) {
         parameter = &optimizer->parameters[i];
-        ignis__mutex_lock(&parameter->tensor->slot.lock);
-        has = parameter->tensor->grad != NULL;
-        ignis__mutex_unlock(&parameter->tensor->slot.lock);
-        if (has && parameter->data->numel > 0)
-            ok = ignis__muon_orthogonalize(optimizer, parameter);
+        if (!parameter->has_row || ignis__tensor_numel(parameter->tensor) == 0)
+            continue;
+        second.id = parameter->second->slot.handle;
+        ok = parameter->group_of
+                 ? ignis__muon_orthogonalize_piece(work, optimizer, parameter)
+                 : ignis__muon_orthogonalize(optimizer, &parameter->data->shape, parameter->second->dtype, second);
     }
     return ok;
 }
@@ -45522,8 +45775,9 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
           ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
           ignis__optimizer_launch(&work, optimizer, optimizer->step, 0, params, NULL));
     if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN(MUON))
-        ok = ok && ignis__muon_orthogonalize_all(optimizer) &&
+        ok = ok && ignis__muon_orthogonalize_all(&work, optimizer) &&
              ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(MUON_APPLY), 0, params, NULL);
+    ok = ok && (!zero_grad || ignis__pieces_zero(work.call, optimizer)) && ignis__pieces_spread(optimizer);
     for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
         (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);
     return ignis__optimizer_end(optimizer, &work, ok);
@@ -45535,10 +45789,12 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer handle)
     ignis__optimizer *optimizer =
         ignis__optimizer_begin("ignis_optimizer_zero_grad", handle, IGNIS__WRITES_GRADS, &work);
     void *params[2];
+    bool ok;
     if (!optimizer)
         return ignis__failed();
-    return ignis__optimizer_end(optimizer, &work,
-                                ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(GRAD_ZERO), 0, params, NULL));
+    ok = ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(GRAD_ZERO), 0, params, NULL) &&
+         ignis__pieces_zero(work.call, optimizer);
+    return ignis__optimizer_end(optimizer, &work, ok);
 }
 
 IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer handle, ignis_tensor loss)
@@ -45788,7 +46044,8 @@ IGNIS_API ignis_status ignis_optimizer_accumulate(ignis_optimizer handle)
     optimizer = ok ? ignis__optimizer_begin(call, handle, IGNIS__WRITES_GRADS, &work) : NULL;
     if (!optimizer)
         return ignis__failed();
-    ok = ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(GRAD_ACCUMULATE), 0, params, NULL);
+    ok = ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(GRAD_ACCUMULATE), 0, params, NULL) &&
+         ignis__pieces_zero(call, optimizer);
     return ignis__optimizer_end(optimizer, &work, ok);
 }
 
@@ -45820,9 +46077,11 @@ IGNIS_API ignis_status ignis_optimizer_swap_ema(ignis_optimizer handle)
     } else if (optimizer->count == 0) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add adds them");
     } else {
-        ok = !ignis__capture_refuses(call);
+        ok = !ignis__capture_refuses(call) && ignis__pieces_begin(call, optimizer);
         for (i = 0; ok && i < optimizer->count; i++)
             ok = optimizer->parameters[i].data->numel == 0 || ignis__average_swap(&optimizer->parameters[i]);
+        ok = ok && ignis__pieces_spread(optimizer);
+        ignis__pieces_end(call, optimizer);
         if (ok)
             optimizer->is_swapped = !optimizer->is_swapped;
     }

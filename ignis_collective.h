@@ -10,7 +10,7 @@
         >>transport     copies between devices and processes, by VMM, legacy IPC, peer copy or host memory
         >>share         arrays that two processes use                   ON SHARING
         >>comm          communicators and collective operations         ON COMMUNICATORS, ON MODELS OF SEVERAL GPUS
-        >>parallel      data-parallel training                          ON DATA-PARALLEL TRAINING
+        >>parallel      data-parallel training                          ON DATA-PARALLEL TRAINING, ON SHARDS
 
     HOW TO USE
 
@@ -290,6 +290,32 @@
         micro-batches. A whole step can be captured as a graph, on every rank. If a rank dies or its
         ignis_backward fails, the next operation or ignis_comm_synchronize of the others returns PEER or
         TIMEOUT; the gradients are then undefined. See examples/train_gpt.c.
+
+    ON SHARDS (>>parallel)
+
+        Training in bf16 with AdamW takes 16 bytes a parameter: 2 for the weight, 2 for the gradient, 12 for the
+        two moments and the f32 copy. Data-parallel ranks all keep the same; ignis_parallel_desc.shard lets each
+        keep a part:
+
+            ignis_parallel_desc desc = {.shard = IGNIS_SHARD_OPTIMIZER};
+            ignis_parallel parallel = ignis_parallel_create(comm, parameters, count, &desc);
+            ... ignis_optimizer_add, and training as before
+
+        IGNIS_SHARD_OPTIMIZER (ZeRO-1) divides the state of optimizers: 4 + 12 / ranks bytes a parameter. The
+        parameters move into buckets, too. Each rank updates one slice of each bucket, with the state of that
+        slice, and ignis_optimizer_step then gathers the slices of all ranks. Weights, losses and norms have the
+        bits of training without shards, for the same number of ranks, where kernels of Ignis compute the
+        collective operations; NCCL may add in another order.
+
+        The program stays as it is. ignis_clip_grad_norm and loss scales see the gradients of all ranks. Muon
+        gathers the momentum of a matrix on the ranks that have a piece of it. Averages (ema_decay), sums
+        (ignis_optimizer_accumulate), groups and graphs work as without shards. Calls that step, clip, and swap
+        averages communicate: all ranks make them alike, and their failures are those of collective operations.
+
+        Call ignis_parallel_create before ignis_optimizer_add, and before arrays of the parameters are taken by
+        ignis_tensor_data. An optimizer has parameters of one ignis_parallel with shards, or none of such.
+        ignis_optimizer_state returns the state of this rank's pieces: of each parameter a range of its elements,
+        empty on some ranks. With one rank nothing is divided.
 
     ON MODELS OF SEVERAL GPUS (>>comm)
 
@@ -1357,19 +1383,30 @@ typedef struct ignis_parallel {
     uint64_t id;
 } ignis_parallel;
 
+/*  State of which each rank has a part, instead of all of it (ZeRO: Rajbhandari et al., 2020). */
+typedef enum ignis_shard {
+    IGNIS_SHARD_NONE,
+    IGNIS_SHARD_OPTIMIZER, /* the state of optimizers: ZeRO-1 */
+    IGNIS_SHARD_COUNT
+} ignis_shard;
+
 typedef struct ignis_parallel_desc {
     int64_t bucket_bytes; /* size of a gradient bucket (25 MiB) */
     /* size of the first gradient bucket (1 MiB); smaller starts communication earlier */
     int64_t first_bucket_bytes;
     /* true: parameters are not broadcast and must be equal on all ranks; else they become those of rank 0 */
     bool no_broadcast;
+    /* of which each rank has a part only: ON SHARDS in the manual. Changes no bit of the weights, unless NCCL computes
+       (IGNIS_SHARD_NONE) */
+    ignis_shard shard;
 } ignis_parallel_desc;
 
 typedef struct ignis_parallel_info {
     int parameters;
     int buckets;   /* of gradients, one all-reduce each; 0 with one rank */
     int64_t bytes; /* of all buckets */
-    bool syncs;    /* the next ignis_backward averages: no section of ignis_parallel_no_sync_begin is open */
+    ignis_shard shard;
+    bool syncs; /* the next ignis_backward averages: no section of ignis_parallel_no_sync_begin is open */
 } ignis_parallel_info;
 
 /*  ignis_parallel_create - make ignis_backward average the gradients of parameters over the ranks of comm
@@ -1378,12 +1415,12 @@ typedef struct ignis_parallel_info {
     gradients of all, so all ranks call it alike. A parameter that it did not reach takes part with its
     present gradient, zero at first. On return all-reduces may still run on another stream, for which the
     thread's stream waits. A captured graph contains all of this. desc may be null for all defaults. The
-    gradients move into buckets, so call it before a graph is captured. Call it before ignis_optimizer_add,
-    too: an optimizer of 16-bit parameters copies them.
+    gradients move into buckets, and with shards the parameters, too, so call it before a graph is captured. Call
+    it before ignis_optimizer_add, too: an optimizer of 16-bit parameters copies them.
     Returns: the handle, or no handle.
-    Errors: ARGUMENT (no parameters, not a leaf that requires a gradient, one twice or in use by another,
-    sizes), FREED, DEVICE (not the communicator's), UNSUPPORTED (this thread captures), MISMATCH, PEER and
-    TIMEOUT (other ranks), MEMORY, CUDA.
+    Errors: ARGUMENT (no parameters, not a leaf that requires a gradient, one twice or in use by another, with
+    shards one that an optimizer has, sizes, shard), FREED, DEVICE (not the communicator's), UNSUPPORTED (this thread
+    captures), MISMATCH, PEER and TIMEOUT (other ranks), MEMORY, CUDA.
     Ownership: the caller frees it, before comm is destroyed. It holds the parameters; the caller may release
     their handles at any time.
     Threads: any; waits for the other ranks. One ignis_backward at a time may average; another one meanwhile
@@ -1409,10 +1446,11 @@ IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel);
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_parallel_info *info);
 
 /*  ignis_parallel_free - stop averaging gradients; they stay in their memory
+    With shards, its optimizers can only be freed afterwards.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (this thread captures), CUDA.
     Ownership: the handle is stale afterwards.
-    Threads: any, not during a backward. Waits for running all-reduces. */
+    Threads: any, not during a backward or a step. Waits for running all-reduces. */
 IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
 
 #endif /* IGNIS_NO_TENSORS */
@@ -13332,7 +13370,8 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
 typedef struct ignis__bucket {
     ignis__grad_group group; /* first */
     struct ignis__parallel_state *parallel;
-    ignis__array *memory; /* claimed */
+    ignis__array *memory; /* of the gradients; claimed */
+    ignis__array *values; /* with shards the parameters, in the same places; claimed */
     bool ready;           /* complete in the backward pass that averages */
 } ignis__bucket;
 
@@ -13344,6 +13383,10 @@ typedef struct ignis__parallel_state {
     uint64_t stream_serial;
     ignis__tensor **parameters; /* held */
     ignis__array **grads;       /* views of the buckets, claimed until the parameters own them */
+    ignis__array **values;      /* as grads, of the parameters; each NULL without shards */
+    int64_t *places;            /* of the parameters in their buckets, in elements */
+    ignis_shard shard;
+    int rank, ranks;
     /* in the order in which the backward pass completes them, if parameters are in the order of use */
     ignis__bucket *buckets;
     int count, bucket_count;
@@ -13356,6 +13399,8 @@ typedef struct ignis__parallel_state {
     int launched;
     struct ignis__parallel_state *next_starting;
 } ignis__parallel_state;
+
+#define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket, as for memory of its own */
 
 #endif
 
@@ -13395,6 +13440,164 @@ IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm handle)
     return parallel;
 }
 
+/*  >>parallel.shard - parameters whose optimizer state the ranks share
+
+    The parameters of a bucket are in one memory, in the places of their gradients. Rank r updates slice r of a bucket:
+    a piece of each parameter in it. After a step the ranks gather the slices.
+    Uses: communicators, the tape's groups, the optimizers' size of a block.
+    Invariant: a piece starts at a block of the optimizers, so that the sums of squares of blocks, and with them norms,
+    have the same bits for every kind of shard. */
+
+#ifndef IGNIS_NO_TENSORS
+
+/* Of the part after this one. */
+IGNIS__PRIVATE bool ignis__parallel_drop(const char *call, ignis__parallel_state *parallel);
+
+/*  Returns the place of a parameter in a bucket that ends at *end, and moves *end to its end; both in bytes. */
+IGNIS__PRIVATE int64_t ignis__shard_place(const ignis__parallel_state *parallel, const ignis__tensor *parameter,
+                                          int64_t *end)
+{
+    const int64_t size = ignis__dtypes[parameter->dtype].size, numel = ignis__tensor_numel(parameter),
+                  unit = parallel->shard ? IGNIS__OPTIM_CHUNK(numel) * size : IGNIS__BUCKET_ALIGNMENT,
+                  at = ignis__ceil_div(*end, unit) * unit;
+    *end = at + ignis__ceil_div(numel * size, IGNIS__BUCKET_ALIGNMENT) * IGNIS__BUCKET_ALIGNMENT;
+    return at;
+}
+
+/*  Returns the size of a bucket whose parameters end at `end`: with shards all slices have equal sizes. */
+IGNIS__PRIVATE int64_t ignis__shard_bucket_bytes(const ignis__parallel_state *parallel, ignis_dtype dtype, int64_t end)
+{
+    const int64_t unit = (int64_t)parallel->ranks * IGNIS__OPTIM_LARGEST_CHUNK * ignis__dtypes[dtype].size;
+    return parallel->shard ? ignis__ceil_div(end, unit) * unit : end;
+}
+
+/*  Checks that no optimizer has the parameters yet, which would keep the state of all of them. */
+IGNIS__PRIVATE bool ignis__shard_check(const char *call, const ignis__parallel_state *parallel)
+{
+    int i;
+    for (i = 0; parallel->shard && i < parallel->count; i++)
+        if (ignis__optimizers_have(parallel->parameters[i]))
+            return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call,
+                                     "parameter %d, %s, is a parameter of an optimizer; with shards, call "
+                                     "ignis_optimizer_add after ignis_parallel_create",
+                                     i, ignis__shape_write(&parallel->parameters[i]->shape).text);
+    return true;
+}
+
+/*  Copies a parameter to its place in its bucket. */
+IGNIS__PRIVATE bool ignis__shard_copy(const char *call, ignis__parallel_state *parallel, int at)
+{
+    ignis__array *data = ignis__tensor_array(call, parallel->parameters[at]);
+    bool ok = data && (data->numel == 0 || ignis__array_copy_bytes(call, parallel->values[at], 0, data));
+    if (data)
+        ignis__array_drop(call, data);
+    return ok;
+}
+
+static ignis_array ignis__shard_handle(const ignis__array *array)
+{
+    ignis_array handle;
+    handle.id = array->slot.handle;
+    return handle;
+}
+
+/*  Broadcasts the parameters of rank 0, a bucket at a time. */
+IGNIS__PRIVATE bool ignis__shard_broadcast(const char *call, ignis__parallel_state *parallel)
+{
+    bool ok = true;
+    int i;
+    (void)call;
+    for (i = 0; ok && i < parallel->bucket_count; i++)
+        ok = ignis_comm_broadcast(parallel->comm, ignis__shard_handle(parallel->buckets[i].values), 0) == IGNIS_OK;
+    return ok;
+}
+
+/*  Finds the piece of a rank of a leaf that is `at` elements from the start of its bucket. */
+static void ignis__shard_range(const ignis__bucket *bucket, int rank, int64_t at, int64_t numel, int64_t *start,
+                               int64_t *count)
+{
+    const int64_t slice = bucket->memory->numel / bucket->parallel->ranks, first = rank * slice - at,
+                  end = first + slice < numel ? first + slice : numel;
+    *start = first > 0 ? first : 0;
+    *count = end > *start ? end - *start : 0;
+    if (*count == 0)
+        *start = 0;
+}
+
+static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const ignis__tensor *leaf,
+                               ignis__piece *piece)
+{
+    const ignis__bucket *bucket = (const ignis__bucket *)group;
+    const ignis__parallel_state *parallel = bucket->parallel;
+    const int64_t size = ignis__dtypes[leaf->dtype].size;
+    ignis_shape shape;
+    int64_t bytes;
+    int i = 0;
+    while (parallel->parameters[i] != leaf) /* it has the group, so it is there */
+        i++;
+    piece->at = parallel->places[i];
+    ignis__shard_range(bucket, parallel->rank, piece->at, ignis__tensor_numel(leaf), &piece->start, &piece->count);
+    shape = IGNIS_SHAPE(piece->count);
+    bytes = (piece->at + piece->start) * size;
+    piece->data = ignis__array_view(call, bucket->values, &shape, piece->count, bytes);
+    piece->grad = ignis__array_view(call, bucket->memory, &shape, piece->count, bytes);
+    return piece->data.id && piece->grad.id;
+}
+
+static bool ignis__shard_sum(ignis__grad_group *group, ignis_array array)
+{
+    return ignis_comm_all_reduce(((ignis__bucket *)group)->parallel->comm, array, array, IGNIS_OP_SUM) == IGNIS_OK;
+}
+
+/*  Broadcasts each piece of a leaf from its rank. */
+static bool ignis__shard_fill(ignis__grad_group *group, const char *call, int64_t at, ignis_array leaf)
+{
+    const ignis__bucket *bucket = (const ignis__bucket *)group;
+    const ignis__parallel_state *parallel = bucket->parallel;
+    ignis__array *array = ignis__array_hold(call, leaf);
+    int64_t start, count;
+    bool ok = array != NULL;
+    int rank;
+    for (rank = 0; ok && rank < parallel->ranks; rank++) {
+        ignis_shape shape;
+        ignis_array view;
+        ignis__shard_range(bucket, rank, at, array->numel, &start, &count);
+        if (count == 0)
+            continue;
+        shape = IGNIS_SHAPE(count);
+        view = ignis__array_view(call, array, &shape, count, start * ignis__dtypes[array->dtype].size);
+        ok = view.id && ignis_comm_broadcast(parallel->comm, view, rank) == IGNIS_OK;
+        if (view.id)
+            ignis__array_discard(call, &view);
+    }
+    if (array)
+        ignis__array_drop(call, array);
+    return ok;
+}
+
+/*  Gathers the slices of all ranks. */
+static bool ignis__shard_spread(ignis__grad_group *group)
+{
+    const ignis__bucket *bucket = (const ignis__bucket *)group;
+    const ignis__parallel_state *parallel = bucket->parallel;
+    const int64_t slice = bucket->values->numel / parallel->ranks;
+    ignis_array view = ignis_array_slice(ignis__shard_handle(bucket->values), 0, parallel->rank * slice, slice);
+    bool ok = view.id && ignis_comm_all_gather(parallel->comm, view, ignis__shard_handle(bucket->values)) == IGNIS_OK;
+    if (view.id)
+        (void)ignis_array_free(view);
+    return ok;
+}
+
+static bool ignis__shard_drop(ignis__grad_group *group, const char *call)
+{
+    return ignis__parallel_drop(call, ((ignis__bucket *)group)->parallel);
+}
+
+IGNIS__PRIVATE const ignis__sharing ignis__shard_sharing = {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill,
+                                                            ignis__shard_spread, ignis__shard_drop};
+
+#endif /* IGNIS_NO_TENSORS */
+
 /*  >>parallel - data-parallel training: gradients averaged over ranks during the backward pass
 
     Gradients of neighbouring parameters share a bucket. A bucket is all-reduced on its own stream as soon as its
@@ -13413,8 +13616,6 @@ static struct {
     ignis__mutex lock;
     ignis__parallel_state *first;
 } ignis__parallels_starting = {IGNIS__MUTEX_INIT, NULL};
-
-#define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket, as for memory of its own */
 
 IGNIS__PRIVATE ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_parallel handle)
 {
@@ -13446,8 +13647,11 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
             ignis__mutex_lock(&parameter->slot.lock);
             parameter->group = NULL;
             ignis__mutex_unlock(&parameter->slot.lock);
-        } else if (parallel->grads[i]) {
-            ignis__array_unclaim(call, parallel->grads[i]);
+        } else {
+            if (parallel->grads[i])
+                ignis__array_unclaim(call, parallel->grads[i]);
+            if (parallel->values[i])
+                ignis__array_unclaim(call, parallel->values[i]);
         }
         ignis__tensor_drop(call, parameter);
     }
@@ -13460,10 +13664,15 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
             ignis__device_leave(&binding);
         }
     }
-    for (i = 0; i < parallel->bucket_count; i++)
+    for (i = 0; i < parallel->bucket_count; i++) {
         ignis__array_unclaim(call, parallel->buckets[i].memory);
+        if (parallel->buckets[i].values)
+            ignis__array_unclaim(call, parallel->buckets[i].values);
+    }
     ignis__free(parallel->parameters);
     ignis__free(parallel->grads);
+    ignis__free(parallel->values);
+    ignis__free(parallel->places);
     ignis__free(parallel->buckets);
     ignis__pool_recycle(&ignis__parallels, parallel);
     return ok;
@@ -13651,20 +13860,28 @@ static bool ignis__parallel_claim(const char *call, ignis__parallel_state *paral
                              taken, ignis__shape_write(&parallel->parameters[taken]->shape).text);
 }
 
-/*  Creates a zeroed bucket for parameters first to last, with a view for each gradient; existing gradients
-    are copied. */
+/*  Makes a view of the memory of a bucket for a parameter, `at` bytes from its start; claimed. NULL, and reported, on
+    failure. */
+static ignis__array *ignis__bucket_view(const char *call, const ignis__array *memory, const ignis__tensor *parameter,
+                                        int64_t at)
+{
+    return ignis__array_adopt(call,
+                              ignis__array_view(call, memory, &parameter->shape, ignis__tensor_numel(parameter), at));
+}
+
+/*  Creates a zeroed bucket for parameters first to last, with a view for each gradient, and with shards for each
+    parameter; existing gradients are copied. */
 static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel, int first, int last, int64_t bytes)
 {
     ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
     ignis_dtype dtype = parallel->parameters[last]->dtype;
-    ignis_array made =
-        ignis__array_zeroed(call, parallel->device, dtype, bytes / ignis__dtypes[dtype].size, "gradients", false);
-    int64_t at = 0;
+    int64_t count = bytes / ignis__dtypes[dtype].size, end = 0, at;
     bool ok = true;
     int i;
-    if (!made.id)
+    bucket->memory =
+        ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, dtype, count, "gradients", false));
+    if (!bucket->memory)
         return false;
-    bucket->memory = ignis__array_adopt(call, made);
     bucket->parallel = parallel;
     bucket->group.owner = &parallel->slot;
     bucket->group.meet_fn = ignis__bucket_join;
@@ -13672,15 +13889,24 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     bucket->group.end_fn = ignis__bucket_end;
     parallel->bucket_count++;
     parallel->bytes += bytes;
+    if (parallel->shard) {
+        bucket->group.sharing = &ignis__shard_sharing;
+        bucket->values =
+            ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, dtype, count, "parameters", false));
+        ok = bucket->values != NULL;
+    }
     for (i = last; ok && i >= first; i--) {
         ignis__tensor *parameter = parallel->parameters[i];
-        int64_t numel = ignis__tensor_numel(parameter), size = numel * ignis__dtypes[dtype].size;
-        made = ignis__array_view(call, bucket->memory, &parameter->shape, numel, at);
-        at += (size + IGNIS__BUCKET_ALIGNMENT - 1) / IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
-        parallel->grads[i] = ignis__array_adopt(call, made);
+        at = ignis__shard_place(parallel, parameter, &end);
+        parallel->places[i] = at / ignis__dtypes[dtype].size;
+        parallel->grads[i] = ignis__bucket_view(call, bucket->memory, parameter, at);
         ok = parallel->grads[i] != NULL;
+        if (ok && bucket->values) {
+            parallel->values[i] = ignis__bucket_view(call, bucket->values, parameter, at);
+            ok = parallel->values[i] && ignis__shard_copy(call, parallel, i);
+        }
         ignis__leaf_enter(parameter);
-        if (ok && parameter->grad && numel > 0)
+        if (ok && parameter->grad && ignis__tensor_numel(parameter) > 0)
             ok = ignis__array_copy_bytes(call, parallel->grads[i], 0, parameter->grad);
         ignis__leaf_leave(parameter);
     }
@@ -13691,30 +13917,29 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
 static bool ignis__parallel_plan(const char *call, ignis__parallel_state *parallel, const ignis_parallel_desc *desc)
 {
     int64_t usual = desc && desc->bucket_bytes ? desc->bucket_bytes : (int64_t)25 << 20,
-            limit = desc && desc->first_bucket_bytes ? desc->first_bucket_bytes : (int64_t)1 << 20, bytes = 0;
+            limit = desc && desc->first_bucket_bytes ? desc->first_bucket_bytes : (int64_t)1 << 20, end = 0;
     int last = parallel->count - 1, i;
     for (i = last; i >= 0; i--) {
         const ignis__tensor *parameter = parallel->parameters[i], *next = i ? parallel->parameters[i - 1] : NULL;
-        bytes += (ignis__tensor_numel(parameter) * ignis__dtypes[parameter->dtype].size + IGNIS__BUCKET_ALIGNMENT - 1) /
-                 IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
-        if (next && next->dtype == parameter->dtype && bytes < limit)
+        (void)ignis__shard_place(parallel, parameter, &end);
+        if (next && next->dtype == parameter->dtype && end < limit)
             continue;
-        if (!ignis__bucket_make(call, parallel, i, last, bytes))
+        if (!ignis__bucket_make(call, parallel, i, last, ignis__shard_bucket_bytes(parallel, parameter->dtype, end)))
             return false;
         last = i - 1;
-        bytes = 0;
+        end = 0;
         limit = usual;
     }
     return true;
 }
 
-/*  Moves the gradients into the buckets. Cannot fail. */
+/*  Moves the gradients, and with shards the parameters, into the buckets. Cannot fail. */
 static void ignis__parallel_install(const char *call, ignis__parallel_state *parallel)
 {
     int i, b = 0;
     for (i = parallel->count - 1; i >= 0; i--) {
         ignis__tensor *parameter = parallel->parameters[i];
-        ignis__array *before;
+        ignis__array *before, *data = NULL;
         while (parallel->grads[i]->storage != parallel->buckets[b].memory->storage)
             b++;
         ignis__leaf_enter(parameter);
@@ -13722,10 +13947,18 @@ static void ignis__parallel_install(const char *call, ignis__parallel_state *par
         before = parameter->grad;
         parameter->grad = parallel->grads[i];
         parameter->group = &parallel->buckets[b].group;
+        if (parallel->values[i] && parameter->data) {
+            data = parameter->data;
+            parameter->data = parallel->values[i];
+        } else {
+            data = parallel->values[i]; /* another thread has released the tensor */
+        }
         ignis__mutex_unlock(&parameter->slot.lock);
         ignis__leaf_leave(parameter);
         if (before)
             ignis__array_unclaim(call, before);
+        if (data)
+            ignis__array_unclaim(call, data);
     }
     ignis__atomic_add(&ignis__grad_groups, (uint64_t)parallel->bucket_count);
     parallel->is_installed = true;
@@ -13750,7 +13983,7 @@ static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *p
 {
     bool ok = true;
     int i;
-    for (i = 0; ok && i < parallel->count; i++) {
+    for (i = 0; ok && !parallel->shard && i < parallel->count; i++) {
         ignis__array *data = ignis__tensor_array(call, parallel->parameters[i]);
         ignis_array view;
         if (!data)
@@ -13761,6 +13994,7 @@ static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *p
         if (view.id)
             ignis__array_discard(call, &view);
     }
+    ok = ok && (!parallel->shard || ignis__shard_broadcast(call, parallel));
     return ignis_comm_synchronize(parallel->comm) == IGNIS_OK && ok;
 }
 
@@ -13771,10 +14005,12 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
     size_t number = (size_t)count;
     parallel->parameters = (ignis__tensor **)ignis__alloc_for(call, sizeof(ignis__tensor *) * number);
     parallel->grads = (ignis__array **)ignis__alloc_for(call, sizeof(ignis__array *) * number);
+    parallel->values = (ignis__array **)ignis__alloc_for(call, sizeof(ignis__array *) * number);
+    parallel->places = (int64_t *)ignis__alloc_for(call, sizeof(int64_t) * number);
     parallel->buckets = (ignis__bucket *)ignis__alloc_for(call, sizeof(ignis__bucket) * number);
-    return parallel->parameters && parallel->grads && parallel->buckets &&
+    return parallel->parameters && parallel->grads && parallel->values && parallel->places && parallel->buckets &&
            ignis__parallel_hold_parameters(call, parallel, parameters, count) &&
-           ignis__parallel_claim(call, parallel, alone) &&
+           ignis__parallel_claim(call, parallel, alone) && ignis__shard_check(call, parallel) &&
            (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
                       ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
 }
@@ -13796,6 +14032,11 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
             (long long)(desc ? desc->bucket_bytes : 0), (long long)(desc ? desc->first_bucket_bytes : 0));
         return handle;
     }
+    if (desc && (unsigned)desc->shard >= IGNIS_SHARD_COUNT) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "shard is %d; expected IGNIS_SHARD_NONE to _OPTIMIZER, 0 to %d",
+                    (int)desc->shard, IGNIS_SHARD_COUNT - 1);
+        return handle;
+    }
     if (ignis__comm_query(call, comm, &info) != IGNIS_OK)
         return handle;
     parallel = (ignis__parallel_state *)ignis__pool_take(call, &ignis__parallels);
@@ -13804,6 +14045,9 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     memset((char *)parallel + sizeof parallel->slot, 0, sizeof *parallel - sizeof parallel->slot);
     parallel->comm = comm;
     parallel->device = &ignis__devices[info.device];
+    parallel->rank = info.rank;
+    parallel->ranks = info.size;
+    parallel->shard = desc ? desc->shard : IGNIS_SHARD_NONE;
     ignis__section_use(IGNIS__SECTION_PARALLEL, ignis__parallels_close);
     if (!ignis__parallel_start(call, parallel, parameters, count, info.size == 1, desc)) {
         (void)ignis__parallel_end(call, parallel);
@@ -13857,6 +14101,7 @@ IGNIS_API ignis_status ignis_parallel_query(ignis_parallel handle, ignis_paralle
     info->parameters = parallel->count;
     info->buckets = parallel->bucket_count;
     info->bytes = parallel->bytes;
+    info->shard = parallel->shard;
     info->syncs = parallel->no_sync == 0;
     ignis__mutex_unlock(&parallel->slot.lock);
     (void)ignis__parallel_drop(call, parallel);

@@ -64,7 +64,7 @@
         norm_unaligned.cuh         313 lines    7157 bytes
         norm_unaligned_wide.cu       7 lines      61 bytes
         norm_wide.cu                 7 lines      51 bytes
-        optim.cu                   544 lines   16193 bytes
+        optim.cu                   544 lines   16248 bytes
         optim_extra.cu               7 lines      51 bytes
         pattern.cu                 111 lines    2980 bytes
         pointwise.cu                78 lines    2337 bytes
@@ -91,7 +91,7 @@
         shared/index.h              27 lines     526 bytes
         shared/linalg.h             15 lines     297 bytes
         shared/norm.h               11 lines     195 bytes
-        shared/optimizer.h          52 lines    1066 bytes
+        shared/optimizer.h          58 lines    1222 bytes
         shared/reduce.h             11 lines     219 bytes
         shared/rope.h               28 lines     571 bytes
         shared/scan.h               26 lines     434 bytes
@@ -230,7 +230,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x071da7b65a6d6283ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0xc32ef20b75925109ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -14437,7 +14437,7 @@ static const char ignis__text_optim_cu_3[] =
     "result = -sqrt(result) / scale;\n"
     "}\n"
     "if (threadIdx.x == 0)\n"
-    "squares[blockIdx.x] = result;\n"
+    "squares[c.parameter.first_square + (blockIdx.x - c.parameter.first_block)] = result;\n"
     "}\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
     "ignis_grad_clip(double *state, const double *lead, const double *squares, long long count, double max_norm)\n"
@@ -14495,10 +14495,10 @@ static const char ignis__text_optim_cu_3[] =
     "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_grad_accumulate(const ignis__optim_row *table, int count)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "constexpr int N = 16 / sizeof(Wide);\n"
-    "const chunk c(table, count);\n"
-    "const long long end = c.end;\n";
+    "constexpr int N = 16 / sizeof(Wide);\n";
 static const char ignis__text_optim_cu_4[] =
+    "const chunk c(table, count);\n"
+    "const long long end = c.end;\n"
     "const long long body = ignis_is_aligned(c.parameter.grad, 16) ? c.start + (end - c.start) / N * N : c.start;\n"
     "accumulate_share<N>(c.parameter, c.start + threadIdx.x * N, body);\n"
     "accumulate_share<1>(c.parameter, body + threadIdx.x, end);\n"
@@ -16683,9 +16683,11 @@ static const char ignis__text_shared_optimizer_h_0[] =
     "#pragma once\n\n\n"
     "enum {\n"
     "IGNIS__OPTIM_SHARE = 1024,\n"
-    "IGNIS__OPTIM_BATCH = 29,\n"
+    "IGNIS__OPTIM_LARGEST_CHUNK = 8192,\n"
+    "IGNIS__OPTIM_BATCH = 28,\n"
     "IGNIS__OPTIM_ADVANCE_THREADS = 512\n"
-    "};\n\n\n"
+    "};\n\n\n\n"
+    "#define IGNIS__OPTIM_CHUNK(count) ((count) <= 128 * 1024 ? 1024 : IGNIS__OPTIM_LARGEST_CHUNK)\n\n\n"
     "enum {\n"
     "IGNIS__OPTIM_BASE_LR,\n"
     "IGNIS__OPTIM_CLIP_NEXT,\n"
@@ -16714,11 +16716,12 @@ static const char ignis__text_shared_optimizer_h_0[] =
     "IGNIS__POINTER(Wide) average;\n"
     "long long count, chunk;\n"
     "long long first_block, first_step;\n"
+    "long long first_square;\n"
     "double decay;\n\n"
     "double first_scale, second_scale;\n"
     "double average_share;\n"
     "} ignis__optim_row;\n"
-    "IGNIS__ASSERT_SIZE(ignis__optim_row, 136);\n\n"
+    "IGNIS__ASSERT_SIZE(ignis__optim_row, 144);\n\n"
     "typedef struct ignis__optim_batch {\n"
     "ignis__optim_row rows[IGNIS__OPTIM_BATCH];\n"
     "} ignis__optim_batch;\n";
@@ -18884,7 +18887,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_norm_wide_cu = {
 static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
-    "shared/optimizer.h", 0x8d57a59845791487ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 86};
+    "shared/optimizer.h", 0x647db2c3069aee02ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 86};
 
 static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18892,7 +18895,7 @@ static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_shared_optimizer_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_optim_cu = {
-    "optim.cu", 0x771c84749d44c250ULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 59};
+    "optim.cu", 0xed9d334c97ad7c01ULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 59};
 
 static const ignis__source *const ignis__includes_optim_extra_cu[] = {
     &ignis__source_ignis_cuh,

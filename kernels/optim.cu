@@ -468,7 +468,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             result = -sqrt(result) / scale;
     }
     if (threadIdx.x == 0)
-        squares[blockIdx.x] = result;
+        squares[c.parameter.first_square + (blockIdx.x - c.parameter.first_block)] = result;
 }
 
 /*  One block. Gradients are left alone up to max_norm, and scaled down to it otherwise. 0 for it: the norm

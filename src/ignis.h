@@ -326,6 +326,7 @@ extern "C" {
 #include "linalg/svd.c"
 #include "linalg/norm.c"
 #include "train/optimizer.c"
+#include "train/pieces.c"
 #include "train/parameter.c"
 #include "train/table.c"
 #include "train/clip.c"

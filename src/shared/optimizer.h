@@ -2,10 +2,15 @@
 /*  The table of parameters of an optimizer, and its state in device memory. */
 
 enum {
-    IGNIS__OPTIM_SHARE = 1024,         /* elements that a block of a step takes at a time */
-    IGNIS__OPTIM_BATCH = 29,           /* rows that one launch carries to the table: they fit a kernel's params */
+    IGNIS__OPTIM_SHARE = 1024, /* elements that a block of a step takes at a time */
+    IGNIS__OPTIM_LARGEST_CHUNK = 8192,
+    IGNIS__OPTIM_BATCH = 28,           /* rows that one launch carries to the table: they fit a kernel's params */
     IGNIS__OPTIM_ADVANCE_THREADS = 512 /* of the block that advances the state, at most */
 };
+
+/*  Elements that a block of other launches takes: small parameters have more blocks, as they take as long as one block
+    does. */
+#define IGNIS__OPTIM_CHUNK(count) ((count) <= 128 * 1024 ? 1024 : IGNIS__OPTIM_LARGEST_CHUNK)
 
 /*  The places of the state, which are double. */
 enum {
@@ -40,12 +45,13 @@ typedef struct ignis__optim_row {
     IGNIS__POINTER(Wide) average;  /* of the parameter's values */
     long long count, chunk;        /* elements; a block takes `chunk` of them */
     long long first_block, first_step;
-    double decay; /* weight decay of this parameter; in a group 1 with decay, and 0 without */
+    long long first_square; /* the place of its first block's sum of squares among those of all ranks */
+    double decay;           /* weight decay of this parameter; in a group 1 with decay, and 0 without */
     /* 1 / (1 - beta1^step) and 1 / sqrt(1 - beta2^step), of the parameter's own steps; the device writes both */
     double first_scale, second_scale;
     double average_share; /* of the new value in its average */
 } ignis__optim_row;
-IGNIS__ASSERT_SIZE(ignis__optim_row, 136);
+IGNIS__ASSERT_SIZE(ignis__optim_row, 144);
 
 typedef struct ignis__optim_batch {
     ignis__optim_row rows[IGNIS__OPTIM_BATCH];

@@ -29,6 +29,29 @@ typedef struct ignis__tensor_thread {
 #define ignis__this_tensor_thread (*ignis__this_tensor_thread_get())
 #endif
 
+struct ignis__grad_group;
+struct ignis__tensor;
+
+/*  A range of the elements of a leaf, which one rank keeps the state of and updates. */
+typedef struct ignis__piece {
+    uint64_t sharer;        /* the handle of the training that the leaf belongs to */
+    int64_t start, count;   /* elements of the leaf; a piece may be empty */
+    int64_t at;             /* the leaf's place in its group, in elements */
+    ignis_array data, grad; /* the elements and their gradients; the caller frees both */
+} ignis__piece;
+
+/*  Functions of groups whose leaves are cut into pieces, one for each rank. All ranks call those that send alike. Work
+    is queued on the current stream. */
+typedef struct ignis__sharing {
+    bool (*piece_fn)(struct ignis__grad_group *group, const char *call, const struct ignis__tensor *leaf,
+                     ignis__piece *piece);                              /* of this rank */
+    bool (*sum_fn)(struct ignis__grad_group *group, ignis_array array); /* over the ranks, in place */
+    bool (*fill_fn)(struct ignis__grad_group *group, const char *call, int64_t at,
+                    ignis_array leaf);                  /* sends this rank's piece of a leaf, receives the others */
+    bool (*spread_fn)(struct ignis__grad_group *group); /* as fill_fn, for the values of all leaves */
+    bool (*drop_fn)(struct ignis__grad_group *group, const char *call); /* gives up a hold of group->owner */
+} ignis__sharing;
+
 /*  Leaves whose gradients are needed as soon as a backward pass has completed them, to sum them over GPUs
     while it continues. The state of a group in a pass belongs to the pass (ignis__group_state). */
 typedef struct ignis__grad_group {
@@ -38,6 +61,7 @@ typedef struct ignis__grad_group {
         bool *joins); /* *joins false: not in this pass. Returns false, and reports, if it cannot join now */
     bool (*ready_fn)(struct ignis__grad_group *group, const char *call); /* the gradients are complete */
     bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool ok); /* the pass is over */
+    const ignis__sharing *sharing; /* NULL: every rank updates whole leaves */
 } ignis__grad_group;
 
 /*  A tensor claims its array, so that nobody frees it. The tape claims what it needs later: releasing a

@@ -40,7 +40,8 @@ IGNIS_API ignis_status ignis_optimizer_accumulate(ignis_optimizer handle)
     optimizer = ok ? ignis__optimizer_begin(call, handle, IGNIS__WRITES_GRADS, &work) : NULL;
     if (!optimizer)
         return ignis__failed();
-    ok = ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(GRAD_ACCUMULATE), 0, params, NULL);
+    ok = ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(GRAD_ACCUMULATE), 0, params, NULL) &&
+         ignis__pieces_zero(call, optimizer);
     return ignis__optimizer_end(optimizer, &work, ok);
 }
 
@@ -72,9 +73,11 @@ IGNIS_API ignis_status ignis_optimizer_swap_ema(ignis_optimizer handle)
     } else if (optimizer->count == 0) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add adds them");
     } else {
-        ok = !ignis__capture_refuses(call);
+        ok = !ignis__capture_refuses(call) && ignis__pieces_begin(call, optimizer);
         for (i = 0; ok && i < optimizer->count; i++)
             ok = optimizer->parameters[i].data->numel == 0 || ignis__average_swap(&optimizer->parameters[i]);
+        ok = ok && ignis__pieces_spread(optimizer);
+        ignis__pieces_end(call, optimizer);
         if (ok)
             optimizer->is_swapped = !optimizer->is_swapped;
     }

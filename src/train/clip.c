@@ -12,30 +12,39 @@ typedef struct ignis__clipped {
     int before; /* place of the one that was begun before it; -1: none */
 } ignis__clipped;
 
-static int64_t ignis__clipped_blocks(const ignis__optimizer *optimizer)
+/*  Returns how many sums of squares the gradients of an optimizer have, on all ranks that share them. */
+static int64_t ignis__clipped_squares(const ignis__optimizer *optimizer)
 {
-    int64_t blocks = 0;
+    int64_t squares = 0;
     int dtype;
     for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
-        blocks += optimizer->blocks_of[dtype];
-    return blocks;
+        squares += optimizer->squares_of[dtype];
+    return squares;
 }
 
 /*  Launches the sum of squares of each block's gradients, then what computes the norm from it, for each optimizer
-    that has gradients. */
-static bool ignis__grad_norm_launch(const ignis__clipped *all, int count, ignis__address squares, int64_t blocks,
-                                    double max_norm)
+    that has gradients. Ranks that share the gradients add their sums, each of which one rank has: that is exact, so
+    the norm has the bits of unshared gradients. */
+static bool ignis__grad_norm_launch(const ignis__clipped *all, int count, ignis__array *squares, double max_norm)
 {
     unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
-    ignis__address state, lead, at = squares, checked = 0;
-    void *sums[] = {&at, NULL, NULL, &checked}, *clip[] = {&state, &lead, &squares, &blocks, &max_norm}, *function;
-    bool ok = ignis__work_write(&all[0].work, all[0].optimizer->state, &lead);
+    ignis__grad_group *sharing = all[0].optimizer->sharing;
+    ignis__address state, lead, first, at, checked = 0;
+    int64_t blocks = squares->numel;
+    void *sums[] = {&at, NULL, NULL, &checked}, *clip[] = {&state, &lead, &first, &blocks, &max_norm}, *function;
+    ignis_array handle;
+    bool ok = ignis__work_write(&all[0].work, all[0].optimizer->state, &lead) &&
+              ignis__work_write(&all[0].work, squares, &first);
     int i;
+    handle.id = squares->slot.handle;
+    at = first;
     checked = max_norm == 0 ? lead : 0;
+    ok = ok && (!sharing || ignis__array_set_zero(all[0].work.call, handle) == IGNIS_OK);
     for (i = 0; ok && i < count; i++)
         ok = ignis__optimizer_launch(&all[i].work, all[i].optimizer, IGNIS__BUILTIN(GRAD_SQUARES), 1, sums, &at);
+    ok = ok && (!sharing || sharing->sharing->sum_fn(sharing, handle));
     for (i = 0; ok && i < count; i++) {
-        if (ignis__clipped_blocks(all[i].optimizer) == 0)
+        if (ignis__clipped_squares(all[i].optimizer) == 0)
             continue;
         function = ignis__builtin_get(all[i].work.call, all[i].work.device, IGNIS__BUILTIN(GRAD_CLIP),
                                       ignis__optimizer_dtype(all[i].optimizer));
@@ -49,23 +58,18 @@ static bool ignis__grad_norm_launch(const ignis__clipped *all, int count, ignis_
     clipped. */
 static bool ignis__grad_norm(const ignis__clipped *all, int count, double max_norm)
 {
-    const ignis__work *work = &all[0].work;
-    ignis__storage *storage;
+    const char *call = all[0].work.call;
+    ignis__array *squares;
     int64_t blocks = 0;
-    uint64_t base;
     int i;
     bool ok;
     for (i = 0; i < count; i++)
-        blocks += ignis__clipped_blocks(all[i].optimizer);
+        blocks += ignis__clipped_squares(all[i].optimizer);
     if (blocks == 0)
         return true;
-    storage = ignis__storage_make(work->call, work->device, blocks * (int64_t)sizeof(double));
-    if (!storage)
-        return false;
-    ignis__atomic_add(&storage->users, 1); /* this call */
-    ok = ignis__storage_use(work->call, storage, work->device, work->stream, &base) &&
-         ignis__grad_norm_launch(all, count, base, blocks, max_norm);
-    ignis__storage_drop(work->call, storage);
+    squares = ignis__optimizer_numbers(call, all[0].optimizer, blocks);
+    ok = squares && ignis__grad_norm_launch(all, count, squares, max_norm);
+    ignis__optimizer_unclaim(call, &squares);
     return ok;
 }
 
@@ -127,6 +131,11 @@ static bool ignis__clip_fits(const char *call, const ignis__clipped *all, int at
         return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
                                  "optimizers[%d] is on device %d, optimizers[0] is on device %d", at,
                                  ignis__device_ordinal(other->device), ignis__device_ordinal(first->device));
+    if (first->sharer != other->sharer)
+        return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call,
+                                 "the parameters of optimizers[%d] and optimizers[0] are not shared by the same ranks; "
+                                 "expected one ignis_parallel with shards, or none",
+                                 at);
     if ((a->interval == 0) != (b->interval == 0))
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
                                  "optimizers[%d] has %s loss scale; expected one for all or none", at,

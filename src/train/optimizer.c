@@ -29,6 +29,7 @@ IGNIS__PRIVATE void ignis__parameter_end(const char *call, ignis__parameter *par
     ignis__optimizer_unclaim(call, &parameter->group);
     ignis__optimizer_unclaim(call, &parameter->sum);
     ignis__optimizer_unclaim(call, &parameter->average);
+    ignis__optimizer_unclaim(call, &parameter->grad);
     if (parameter->tensor)
         ignis__tensor_drop(call, parameter->tensor);
     parameter->tensor = NULL;
@@ -105,6 +106,23 @@ IGNIS__PRIVATE int ignis__optimizers_list_claims(ignis__string_writer *text, con
         ignis__optimizer_drop("ignis_array_free", optimizer);
     }
     return count;
+}
+
+/*  Returns whether a tensor is a parameter of an optimizer. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__optimizers_have(const ignis__tensor *tensor)
+{
+    ignis__optimizer *optimizer;
+    uint64_t index = 0;
+    bool found = false;
+    int i;
+    while ((optimizer = (ignis__optimizer *)ignis__pool_next(&ignis__optimizers, &index)) != NULL) {
+        ignis__mutex_lock(&optimizer->slot.lock);
+        for (i = 0; i < optimizer->count; i++)
+            found |= optimizer->parameters[i].tensor == tensor;
+        ignis__mutex_unlock(&optimizer->slot.lock);
+        ignis__optimizer_drop("ignis_parallel_create", optimizer);
+    }
+    return found;
 }
 
 /* --- making one ------------------------------------------------------------------------------------------------------

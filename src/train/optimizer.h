@@ -157,9 +157,9 @@ IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc);
     It belongs to the group that ignis_optimizer_add_group began last, if there is one. Master copies are made of the
     values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED
-    (this thread captures a graph), SHAPE (Muon, and not two dimensions), DEVICE, MEMORY, LIBRARY, COMPILE,
-    CUDA.
+    Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to, shared by ranks where
+    parameters before it are not), UNSUPPORTED (this thread captures a graph; L-BFGS of shared parameters), SHAPE
+    (Muon, and not two dimensions), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: the optimizer keeps the tensor's memory until it is freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer optimizer, ignis_tensor tensor, bool decay);
@@ -282,7 +282,8 @@ IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer optimizer, ignis_op
     IGNIS_OPTIMIZER_GROUP it is the number of a group, whose numbers a restored state may leave out. Training continues
     bit for bit as without the interruption when all parts and parameters are restored, after all parameters
     have been added. IGNIS_OPTIMIZER_MISSED is 0 where every step had a gradient of the parameter: a state
-    that was saved without it, as before 0.5.0, needs it only where that was not so.
+    that was saved without it, as before 0.5.0, needs it only where that was not so. With shards of data-parallel
+    training the arrays have the elements of this rank's piece of the parameter.
     Returns: the array, or no handle; a part that this optimizer or parameter does without is no failure.
     Errors: FREED, ARGUMENT (no such part or parameter).
     Ownership: the optimizer's.

@@ -34,7 +34,7 @@ IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__op
             return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call,
                                      "the tensor, %s, was added already, as parameter %d",
                                      ignis__shape_write(&tensor->shape).text, i);
-    return true;
+    return ignis__pieces_check(call, optimizer, tensor);
 }
 
 /*  Makes room for one more parameter. */
@@ -96,16 +96,14 @@ static bool ignis__parameter_missed(const char *call, const ignis__optimizer *op
 }
 
 /*  Adds a tensor. After a failure the caller ends what the parameter has by then. */
-static bool ignis__parameter_start(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
+static bool ignis__parameter_start(const char *call, ignis__optimizer *optimizer, ignis__parameter *parameter)
 {
     ignis_dtype dtype = parameter->tensor->dtype, wide = ignis__wide_dtype(dtype);
-    ignis__array *data = ignis__tensor_array(call, parameter->tensor);
+    ignis__array *data;
     bool ok;
-    if (!data)
+    if (!ignis__piece_take(call, optimizer, parameter))
         return false;
-    ignis__array_claim(data);
-    parameter->data = data;
-    ignis__array_drop(call, data);
+    data = parameter->data;
     ok = !optimizer->has_first || ignis__optimizer_array(call, data, wide, &parameter->first);
     ok = ok && (!optimizer->has_second || ignis__optimizer_array(call, data, wide, &parameter->second));
     ok = ok && (!optimizer->has_missed || ignis__parameter_missed(call, optimizer, parameter));

@@ -19,8 +19,13 @@ typedef struct ignis__parameter {
     ignis__array *group; /* null: it has the optimizer's own rate and decay */
     ignis__array *sum, *average;
     double decay; /* as in ignis__optim_row */
-    bool has_row; /* the table gathered last has its gradient */
-    bool grouped; /* its gradient's memory is shared: it is not dropped */
+    /* Of a parameter that ranks share: its group, and its piece. The arrays above have the piece alone. */
+    ignis__grad_group *group_of; /* NULL: the parameter is whole */
+    ignis__array *grad;          /* claimed */
+    int64_t start, at;
+    bool leads_group; /* it is the first of its group here */
+    bool has_row;     /* the table gathered last has its gradient */
+    bool grouped;     /* its gradient's memory is shared: it is not dropped */
 } ignis__parameter;
 
 /*  A point on the line of a search: its distance, its loss, the slope there, and which gradient it has. */
@@ -71,6 +76,9 @@ typedef struct ignis__optimizer {
     bool is_written; /* the table holds them */
     int rows_of[IGNIS_DTYPE_COUNT];
     int64_t blocks_of[IGNIS_DTYPE_COUNT], steps_of[IGNIS_DTYPE_COUNT]; /* blocks of a launch, and of a step */
+    int64_t squares_of[IGNIS_DTYPE_COUNT];                             /* blocks of a launch on all ranks together */
+    uint64_t sharer;            /* the data-parallel training whose ranks share all parameters; 0: none does */
+    ignis__grad_group *sharing; /* a group of it, whose owner a call holds; NULL: between calls, or without a sharer */
 } ignis__optimizer;
 
 /*  Arrays that a call on an optimizer writes besides the state. */
@@ -86,6 +94,7 @@ IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_o
 IGNIS__PRIVATE bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype,
                                            ignis__array **claimed);
 IGNIS__PRIVATE int ignis__optimizers_list_claims(ignis__string_writer *text, const ignis__array *array);
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__optimizers_have(const ignis__tensor *tensor);
 IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__optimizer_check_number(const char *call, const char *name, double value,
                                                                   double low, double below);
 IGNIS__PRIVATE double ignis__number_or_default(double value, double otherwise);
@@ -103,6 +112,16 @@ IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_
                                                         ignis__work *work);
 IGNIS__PRIVATE ignis_status ignis__optimizer_end(ignis__optimizer *optimizer, const ignis__work *work, bool ok);
 IGNIS__PRIVATE ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer);
+
+/* pieces.c */
+IGNIS__PRIVATE bool ignis__pieces_check(const char *call, const ignis__optimizer *optimizer, ignis__tensor *tensor);
+IGNIS__PRIVATE bool ignis__piece_take(const char *call, ignis__optimizer *optimizer, ignis__parameter *parameter);
+IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *optimizer);
+IGNIS__PRIVATE void ignis__pieces_end(const char *call, ignis__optimizer *optimizer);
+IGNIS__PRIVATE bool ignis__pieces_zero(const char *call, const ignis__optimizer *optimizer);
+IGNIS__PRIVATE bool ignis__pieces_spread(const ignis__optimizer *optimizer);
+IGNIS__PRIVATE ignis_array ignis__piece_fill(const char *call, const ignis__parameter *parameter,
+                                             const ignis__array *piece);
 
 /* clip.c */
 IGNIS__PRIVATE bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *optimizer);

@@ -32,25 +32,22 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
            ignis__builtin_launch(work, IGNIS__BUILTIN(OPTIM_ADVANCE), function, one, block, 0, params);
 }
 
-/*  Replaces `second` by nearly the nearest orthogonal matrix times sqrt(k): Newton-Schulz with Jordan's
-    coefficients, along the smaller side. */
-static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const ignis__parameter *parameter)
+/*  Replaces a matrix by nearly the nearest orthogonal matrix times sqrt(k): Newton-Schulz with Jordan's coefficients,
+    along the smaller side. */
+static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const ignis_shape *shape, ignis_dtype dtype,
+                                      ignis_array second)
 {
-    const ignis_shape *shape = &parameter->data->shape;
     double rows = (double)shape->dim[0], columns = (double)shape->dim[1];
     double k = optimizer->like_adamw ? 0.04 * (rows > columns ? rows : columns) : rows > columns ? rows / columns : 1;
     ignis_scope scope = ignis_scope_begin();
-    ignis_array second;
     ignis_tensor u, norm, x, y, a, b;
     int i;
     bool ok;
-    second.id = parameter->second->slot.handle;
     u = ignis_tensor_from_array(second, false);
     norm = ignis_map_reduce(IGNIS_REDUCE_NORM, "u", IGNIS_INPUTS(u), NULL);
     x = ignis_cast(ignis_map("u / max(norm, 1e-7)", IGNIS_INPUTS(u, norm)),
-                   parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
-    ignis__record_builtin_for_all(IGNIS__BUILTIN(TRANSPOSE_RUNS),
-                                  parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+                   dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN(TRANSPOSE_RUNS), dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
     if (rows > columns)
         x = ignis_transpose(x, 0, 1);
     for (i = 0; i < 5; i++) {
@@ -68,19 +65,43 @@ static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const i
     return ignis_scope_end(scope) == IGNIS_OK && ok;
 }
 
+/*  As ignis__muon_orthogonalize, for this rank's piece of a matrix: the ranks that have one make all of the matrix. */
+static bool ignis__muon_orthogonalize_piece(const ignis__work *work, const ignis__optimizer *optimizer,
+                                            const ignis__parameter *parameter)
+{
+    ignis__array *second = parameter->second, *view;
+    ignis_array whole = ignis__piece_fill(work->call, parameter, second);
+    ignis__array *filled = whole.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, whole.id) : NULL;
+    bool ok = filled != NULL;
+    if (ok && second->numel > 0) {
+        view = ignis__array_adopt(work->call, ignis__array_view(work->call, filled, &second->shape, second->numel,
+                                                                parameter->start * ignis__dtypes[second->dtype].size));
+        ok = view && ignis__muon_orthogonalize(optimizer, &filled->shape, filled->dtype, whole) &&
+             ignis__array_copy_bytes(work->call, second, 0, view);
+        ignis__optimizer_unclaim(work->call, &view);
+    }
+    if (filled) {
+        ignis__array_drop(work->call, filled);
+        ignis__array_discard(work->call, &whole);
+    }
+    return ok;
+}
+
 /*  As ignis__muon_orthogonalize, for all matrices that have a gradient. */
-static bool ignis__muon_orthogonalize_all(const ignis__optimizer *optimizer)
+static bool ignis__muon_orthogonalize_all(const ignis__work *work, const ignis__optimizer *optimizer)
 {
     const ignis__parameter *parameter;
-    bool ok = true, has;
+    ignis_array second;
+    bool ok = true;
     int i;
     for (i = 0; i < optimizer->count && ok; i++) {
         parameter = &optimizer->parameters[i];
-        ignis__mutex_lock(&parameter->tensor->slot.lock);
-        has = parameter->tensor->grad != NULL;
-        ignis__mutex_unlock(&parameter->tensor->slot.lock);
-        if (has && parameter->data->numel > 0)
-            ok = ignis__muon_orthogonalize(optimizer, parameter);
+        if (!parameter->has_row || ignis__tensor_numel(parameter->tensor) == 0)
+            continue;
+        second.id = parameter->second->slot.handle;
+        ok = parameter->group_of
+                 ? ignis__muon_orthogonalize_piece(work, optimizer, parameter)
+                 : ignis__muon_orthogonalize(optimizer, &parameter->data->shape, parameter->second->dtype, second);
     }
     return ok;
 }
@@ -111,8 +132,9 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
           ignis__work_write(&work, optimizer->state, &state) && ignis__optimizer_advance(&work, optimizer, &state) &&
           ignis__optimizer_launch(&work, optimizer, optimizer->step, 0, params, NULL));
     if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN(MUON))
-        ok = ok && ignis__muon_orthogonalize_all(optimizer) &&
+        ok = ok && ignis__muon_orthogonalize_all(&work, optimizer) &&
              ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(MUON_APPLY), 0, params, NULL);
+    ok = ok && (!zero_grad || ignis__pieces_zero(work.call, optimizer)) && ignis__pieces_spread(optimizer);
     for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
         (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);
     return ignis__optimizer_end(optimizer, &work, ok);
@@ -124,10 +146,12 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer handle)
     ignis__optimizer *optimizer =
         ignis__optimizer_begin("ignis_optimizer_zero_grad", handle, IGNIS__WRITES_GRADS, &work);
     void *params[2];
+    bool ok;
     if (!optimizer)
         return ignis__failed();
-    return ignis__optimizer_end(optimizer, &work,
-                                ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(GRAD_ZERO), 0, params, NULL));
+    ok = ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(GRAD_ZERO), 0, params, NULL) &&
+         ignis__pieces_zero(work.call, optimizer);
+    return ignis__optimizer_end(optimizer, &work, ok);
 }
 
 IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer handle, ignis_tensor loss)

@@ -6,17 +6,25 @@
 
 #include "room.h"
 
-/*  Fills the row of a parameter. False, with *ok still true, if it has no gradient, or no elements. */
+/*  Holds the gradient that a step reads; NULL if there is none. */
+static ignis__array *ignis__parameter_grad(ignis__parameter *parameter)
+{
+    const ignis__array *grad = parameter->grad;
+    ignis__mutex_lock(&parameter->tensor->slot.lock);
+    parameter->grouped = parameter->tensor->group != NULL;
+    if (!grad)
+        grad = parameter->tensor->grad;
+    ignis__mutex_unlock(&parameter->tensor->slot.lock);
+    return grad ? (ignis__array *)ignis__pool_hold(&ignis__arrays, grad->slot.handle) : NULL;
+}
+
+/*  Fills the row of a parameter. False, with *ok still true, if it has no gradient, or no elements; a piece without
+    elements has a row, so that the ranks count the same steps. */
 static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *parameter, unsigned writes,
                                  ignis__optim_row *row, bool *ok)
 {
-    ignis__array *grad = NULL;
+    ignis__array *grad = ignis__parameter_grad(parameter);
     memset(row, 0, sizeof *row);
-    ignis__mutex_lock(&parameter->tensor->slot.lock);
-    parameter->grouped = parameter->tensor->group != NULL;
-    if (parameter->tensor->grad)
-        grad = (ignis__array *)ignis__pool_hold(&ignis__arrays, parameter->tensor->grad->slot.handle);
-    ignis__mutex_unlock(&parameter->tensor->slot.lock);
     if (!grad)
         return false;
     row->count = parameter->data->numel;
@@ -34,7 +42,7 @@ static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *para
     if (*ok && writes & IGNIS__WRITES_GRADS)
         ignis__storage_written(grad->storage);
     ignis__array_drop(work->call, grad); /* the tensor has it, and keeps its memory */
-    return *ok && row->count > 0;
+    return *ok && (row->count > 0 || parameter->group_of);
 }
 
 /*  Writes rows to the table. They travel as parameters of a kernel, so nothing on the host needs to stay. */
@@ -102,11 +110,13 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
 {
     ignis_dtype dtype, some = IGNIS_F32;
     ignis__optim_row row;
+    int64_t whole;
     int i, count = 0;
     bool ok = true, changed = !optimizer->is_written || optimizer->table_of != ignis__capture_on(optimizer->device);
     memset(optimizer->rows_of, 0, sizeof optimizer->rows_of);
     memset(optimizer->blocks_of, 0, sizeof optimizer->blocks_of);
     memset(optimizer->steps_of, 0, sizeof optimizer->steps_of);
+    memset(optimizer->squares_of, 0, sizeof optimizer->squares_of);
     for (dtype = IGNIS_F16; ok && dtype <= IGNIS_F64; dtype = (ignis_dtype)(dtype + 1)) {
         for (i = 0; ok && i < optimizer->count; i++) {
             if (optimizer->parameters[i].tensor->dtype != dtype)
@@ -114,13 +124,14 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
             optimizer->parameters[i].has_row = ignis__parameter_row(work, &optimizer->parameters[i], writes, &row, &ok);
             if (!optimizer->parameters[i].has_row)
                 continue;
-            row.chunk = row.count <= 128 * 1024
-                            ? 1024
-                            : 8192; /* small ones have more blocks: they take as long as one block does */
+            whole = ignis__tensor_numel(optimizer->parameters[i].tensor);
+            row.chunk = IGNIS__OPTIM_CHUNK(whole);
             row.average_share = 1 - optimizer->ema_decay;
             row.first_block = optimizer->blocks_of[dtype];
             row.first_step = optimizer->steps_of[dtype];
+            row.first_square = optimizer->squares_of[dtype] + optimizer->parameters[i].start / row.chunk;
             optimizer->blocks_of[dtype] += ignis__ceil_div(row.count, row.chunk);
+            optimizer->squares_of[dtype] += ignis__ceil_div(whole, row.chunk);
             optimizer->steps_of[dtype] += ignis__ceil_div(row.count, IGNIS__OPTIM_SHARE);
             optimizer->rows_of[dtype]++;
             changed |= ignis__optimizer_row(optimizer, count++, &row);
@@ -210,10 +221,11 @@ IGNIS__PRIVATE bool ignis__optimizer_launch(const ignis__work *work, ignis__opti
         function = ignis__builtin_get(work->call, work->device, kernel, dtype);
         if (ignis__profiling() && builtin == optimizer->step && builtin != IGNIS__BUILTIN(MUON))
             ignis__cost(ignis__optimizer_bytes(optimizer, dtype), 0, 0);
-        ok = function && ignis__builtin_launch(work, kernel, function, grid, block, 0, params);
+        ok = function && (grid[0] == 0 || /* this rank's pieces are empty */
+                          ignis__builtin_launch(work, kernel, function, grid, block, 0, params));
         table += sizeof *optimizer->rows * (uint64_t)count;
         if (squares)
-            *squares += sizeof(double) * (uint64_t)optimizer->blocks_of[dtype];
+            *squares += sizeof(double) * (uint64_t)optimizer->squares_of[dtype];
     }
     params[table_at] = params[table_at + 1] = NULL;
     return ok;
@@ -231,12 +243,15 @@ IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_
         ignis__fail(IGNIS_DIAG_OPTIMIZER_STATE, call, "the optimizer is L-BFGS; ignis_lbfgs_step makes its steps");
     } else if (optimizer->count == 0) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add adds them");
-    } else if (ignis__work_begin(call, optimizer->device, work)) {
-        if (writes & IGNIS__WRITES_DATA && (optimizer->zero_grad || optimizer->drop_grad))
-            writes |= IGNIS__WRITES_GRADS;
-        if (ignis__optimizer_gather(work, optimizer, writes))
-            return optimizer;
-        ignis__work_end(work);
+    } else if (ignis__pieces_begin(call, optimizer)) {
+        if (ignis__work_begin(call, optimizer->device, work)) {
+            if (writes & IGNIS__WRITES_DATA && (optimizer->zero_grad || optimizer->drop_grad))
+                writes |= IGNIS__WRITES_GRADS;
+            if (ignis__optimizer_gather(work, optimizer, writes))
+                return optimizer;
+            ignis__work_end(work);
+        }
+        ignis__pieces_end(call, optimizer);
     }
     ignis__mutex_unlock(&optimizer->slot.lock);
     ignis__optimizer_drop(call, optimizer);
@@ -246,6 +261,7 @@ IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_
 IGNIS__PRIVATE ignis_status ignis__optimizer_end(ignis__optimizer *optimizer, const ignis__work *work, bool ok)
 {
     ignis__work_end(work);
+    ignis__pieces_end(work->call, optimizer);
     ignis__mutex_unlock(&optimizer->slot.lock);
     ignis__optimizer_drop(work->call, optimizer);
     return ok ? IGNIS_OK : ignis__failed();

@@ -19,8 +19,6 @@ static struct {
     ignis__parallel_state *first;
 } ignis__parallels_starting = {IGNIS__MUTEX_INIT, NULL};
 
-#define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket, as for memory of its own */
-
 IGNIS__PRIVATE ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_parallel handle)
 {
     return (ignis__parallel_state *)ignis__handle_hold(call, &ignis__parallels, handle.id);
@@ -51,8 +49,11 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
             ignis__mutex_lock(&parameter->slot.lock);
             parameter->group = NULL;
             ignis__mutex_unlock(&parameter->slot.lock);
-        } else if (parallel->grads[i]) {
-            ignis__array_unclaim(call, parallel->grads[i]);
+        } else {
+            if (parallel->grads[i])
+                ignis__array_unclaim(call, parallel->grads[i]);
+            if (parallel->values[i])
+                ignis__array_unclaim(call, parallel->values[i]);
         }
         ignis__tensor_drop(call, parameter);
     }
@@ -65,10 +66,15 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
             ignis__device_leave(&binding);
         }
     }
-    for (i = 0; i < parallel->bucket_count; i++)
+    for (i = 0; i < parallel->bucket_count; i++) {
         ignis__array_unclaim(call, parallel->buckets[i].memory);
+        if (parallel->buckets[i].values)
+            ignis__array_unclaim(call, parallel->buckets[i].values);
+    }
     ignis__free(parallel->parameters);
     ignis__free(parallel->grads);
+    ignis__free(parallel->values);
+    ignis__free(parallel->places);
     ignis__free(parallel->buckets);
     ignis__pool_recycle(&ignis__parallels, parallel);
     return ok;
@@ -256,20 +262,28 @@ static bool ignis__parallel_claim(const char *call, ignis__parallel_state *paral
                              taken, ignis__shape_write(&parallel->parameters[taken]->shape).text);
 }
 
-/*  Creates a zeroed bucket for parameters first to last, with a view for each gradient; existing gradients
-    are copied. */
+/*  Makes a view of the memory of a bucket for a parameter, `at` bytes from its start; claimed. NULL, and reported, on
+    failure. */
+static ignis__array *ignis__bucket_view(const char *call, const ignis__array *memory, const ignis__tensor *parameter,
+                                        int64_t at)
+{
+    return ignis__array_adopt(call,
+                              ignis__array_view(call, memory, &parameter->shape, ignis__tensor_numel(parameter), at));
+}
+
+/*  Creates a zeroed bucket for parameters first to last, with a view for each gradient, and with shards for each
+    parameter; existing gradients are copied. */
 static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel, int first, int last, int64_t bytes)
 {
     ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
     ignis_dtype dtype = parallel->parameters[last]->dtype;
-    ignis_array made =
-        ignis__array_zeroed(call, parallel->device, dtype, bytes / ignis__dtypes[dtype].size, "gradients", false);
-    int64_t at = 0;
+    int64_t count = bytes / ignis__dtypes[dtype].size, end = 0, at;
     bool ok = true;
     int i;
-    if (!made.id)
+    bucket->memory =
+        ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, dtype, count, "gradients", false));
+    if (!bucket->memory)
         return false;
-    bucket->memory = ignis__array_adopt(call, made);
     bucket->parallel = parallel;
     bucket->group.owner = &parallel->slot;
     bucket->group.meet_fn = ignis__bucket_join;
@@ -277,15 +291,24 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     bucket->group.end_fn = ignis__bucket_end;
     parallel->bucket_count++;
     parallel->bytes += bytes;
+    if (parallel->shard) {
+        bucket->group.sharing = &ignis__shard_sharing;
+        bucket->values =
+            ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, dtype, count, "parameters", false));
+        ok = bucket->values != NULL;
+    }
     for (i = last; ok && i >= first; i--) {
         ignis__tensor *parameter = parallel->parameters[i];
-        int64_t numel = ignis__tensor_numel(parameter), size = numel * ignis__dtypes[dtype].size;
-        made = ignis__array_view(call, bucket->memory, &parameter->shape, numel, at);
-        at += (size + IGNIS__BUCKET_ALIGNMENT - 1) / IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
-        parallel->grads[i] = ignis__array_adopt(call, made);
+        at = ignis__shard_place(parallel, parameter, &end);
+        parallel->places[i] = at / ignis__dtypes[dtype].size;
+        parallel->grads[i] = ignis__bucket_view(call, bucket->memory, parameter, at);
         ok = parallel->grads[i] != NULL;
+        if (ok && bucket->values) {
+            parallel->values[i] = ignis__bucket_view(call, bucket->values, parameter, at);
+            ok = parallel->values[i] && ignis__shard_copy(call, parallel, i);
+        }
         ignis__leaf_enter(parameter);
-        if (ok && parameter->grad && numel > 0)
+        if (ok && parameter->grad && ignis__tensor_numel(parameter) > 0)
             ok = ignis__array_copy_bytes(call, parallel->grads[i], 0, parameter->grad);
         ignis__leaf_leave(parameter);
     }
@@ -296,30 +319,29 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
 static bool ignis__parallel_plan(const char *call, ignis__parallel_state *parallel, const ignis_parallel_desc *desc)
 {
     int64_t usual = desc && desc->bucket_bytes ? desc->bucket_bytes : (int64_t)25 << 20,
-            limit = desc && desc->first_bucket_bytes ? desc->first_bucket_bytes : (int64_t)1 << 20, bytes = 0;
+            limit = desc && desc->first_bucket_bytes ? desc->first_bucket_bytes : (int64_t)1 << 20, end = 0;
     int last = parallel->count - 1, i;
     for (i = last; i >= 0; i--) {
         const ignis__tensor *parameter = parallel->parameters[i], *next = i ? parallel->parameters[i - 1] : NULL;
-        bytes += (ignis__tensor_numel(parameter) * ignis__dtypes[parameter->dtype].size + IGNIS__BUCKET_ALIGNMENT - 1) /
-                 IGNIS__BUCKET_ALIGNMENT * IGNIS__BUCKET_ALIGNMENT;
-        if (next && next->dtype == parameter->dtype && bytes < limit)
+        (void)ignis__shard_place(parallel, parameter, &end);
+        if (next && next->dtype == parameter->dtype && end < limit)
             continue;
-        if (!ignis__bucket_make(call, parallel, i, last, bytes))
+        if (!ignis__bucket_make(call, parallel, i, last, ignis__shard_bucket_bytes(parallel, parameter->dtype, end)))
             return false;
         last = i - 1;
-        bytes = 0;
+        end = 0;
         limit = usual;
     }
     return true;
 }
 
-/*  Moves the gradients into the buckets. Cannot fail. */
+/*  Moves the gradients, and with shards the parameters, into the buckets. Cannot fail. */
 static void ignis__parallel_install(const char *call, ignis__parallel_state *parallel)
 {
     int i, b = 0;
     for (i = parallel->count - 1; i >= 0; i--) {
         ignis__tensor *parameter = parallel->parameters[i];
-        ignis__array *before;
+        ignis__array *before, *data = NULL;
         while (parallel->grads[i]->storage != parallel->buckets[b].memory->storage)
             b++;
         ignis__leaf_enter(parameter);
@@ -327,10 +349,18 @@ static void ignis__parallel_install(const char *call, ignis__parallel_state *par
         before = parameter->grad;
         parameter->grad = parallel->grads[i];
         parameter->group = &parallel->buckets[b].group;
+        if (parallel->values[i] && parameter->data) {
+            data = parameter->data;
+            parameter->data = parallel->values[i];
+        } else {
+            data = parallel->values[i]; /* another thread has released the tensor */
+        }
         ignis__mutex_unlock(&parameter->slot.lock);
         ignis__leaf_leave(parameter);
         if (before)
             ignis__array_unclaim(call, before);
+        if (data)
+            ignis__array_unclaim(call, data);
     }
     ignis__atomic_add(&ignis__grad_groups, (uint64_t)parallel->bucket_count);
     parallel->is_installed = true;
@@ -355,7 +385,7 @@ static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *p
 {
     bool ok = true;
     int i;
-    for (i = 0; ok && i < parallel->count; i++) {
+    for (i = 0; ok && !parallel->shard && i < parallel->count; i++) {
         ignis__array *data = ignis__tensor_array(call, parallel->parameters[i]);
         ignis_array view;
         if (!data)
@@ -366,6 +396,7 @@ static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *p
         if (view.id)
             ignis__array_discard(call, &view);
     }
+    ok = ok && (!parallel->shard || ignis__shard_broadcast(call, parallel));
     return ignis_comm_synchronize(parallel->comm) == IGNIS_OK && ok;
 }
 
@@ -376,10 +407,12 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
     size_t number = (size_t)count;
     parallel->parameters = (ignis__tensor **)ignis__alloc_for(call, sizeof(ignis__tensor *) * number);
     parallel->grads = (ignis__array **)ignis__alloc_for(call, sizeof(ignis__array *) * number);
+    parallel->values = (ignis__array **)ignis__alloc_for(call, sizeof(ignis__array *) * number);
+    parallel->places = (int64_t *)ignis__alloc_for(call, sizeof(int64_t) * number);
     parallel->buckets = (ignis__bucket *)ignis__alloc_for(call, sizeof(ignis__bucket) * number);
-    return parallel->parameters && parallel->grads && parallel->buckets &&
+    return parallel->parameters && parallel->grads && parallel->values && parallel->places && parallel->buckets &&
            ignis__parallel_hold_parameters(call, parallel, parameters, count) &&
-           ignis__parallel_claim(call, parallel, alone) &&
+           ignis__parallel_claim(call, parallel, alone) && ignis__shard_check(call, parallel) &&
            (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
                       ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
 }
@@ -401,6 +434,11 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
             (long long)(desc ? desc->bucket_bytes : 0), (long long)(desc ? desc->first_bucket_bytes : 0));
         return handle;
     }
+    if (desc && (unsigned)desc->shard >= IGNIS_SHARD_COUNT) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "shard is %d; expected IGNIS_SHARD_NONE to _OPTIMIZER, 0 to %d",
+                    (int)desc->shard, IGNIS_SHARD_COUNT - 1);
+        return handle;
+    }
     if (ignis__comm_query(call, comm, &info) != IGNIS_OK)
         return handle;
     parallel = (ignis__parallel_state *)ignis__pool_take(call, &ignis__parallels);
@@ -409,6 +447,9 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     memset((char *)parallel + sizeof parallel->slot, 0, sizeof *parallel - sizeof parallel->slot);
     parallel->comm = comm;
     parallel->device = &ignis__devices[info.device];
+    parallel->rank = info.rank;
+    parallel->ranks = info.size;
+    parallel->shard = desc ? desc->shard : IGNIS_SHARD_NONE;
     ignis__section_use(IGNIS__SECTION_PARALLEL, ignis__parallels_close);
     if (!ignis__parallel_start(call, parallel, parameters, count, info.size == 1, desc)) {
         (void)ignis__parallel_end(call, parallel);
@@ -462,6 +503,7 @@ IGNIS_API ignis_status ignis_parallel_query(ignis_parallel handle, ignis_paralle
     info->parameters = parallel->count;
     info->buckets = parallel->bucket_count;
     info->bytes = parallel->bytes;
+    info->shard = parallel->shard;
     info->syncs = parallel->no_sync == 0;
     ignis__mutex_unlock(&parallel->slot.lock);
     (void)ignis__parallel_drop(call, parallel);

@@ -12,19 +12,30 @@ typedef struct ignis_parallel {
     uint64_t id;
 } ignis_parallel;
 
+/*  State of which each rank has a part, instead of all of it (ZeRO: Rajbhandari et al., 2020). */
+typedef enum ignis_shard {
+    IGNIS_SHARD_NONE,
+    IGNIS_SHARD_OPTIMIZER, /* the state of optimizers: ZeRO-1 */
+    IGNIS_SHARD_COUNT
+} ignis_shard;
+
 typedef struct ignis_parallel_desc {
     int64_t bucket_bytes; /* size of a gradient bucket (25 MiB) */
     /* size of the first gradient bucket (1 MiB); smaller starts communication earlier */
     int64_t first_bucket_bytes;
     /* true: parameters are not broadcast and must be equal on all ranks; else they become those of rank 0 */
     bool no_broadcast;
+    /* of which each rank has a part only: ON SHARDS in the manual. Changes no bit of the weights, unless NCCL computes
+       (IGNIS_SHARD_NONE) */
+    ignis_shard shard;
 } ignis_parallel_desc;
 
 typedef struct ignis_parallel_info {
     int parameters;
     int buckets;   /* of gradients, one all-reduce each; 0 with one rank */
     int64_t bytes; /* of all buckets */
-    bool syncs;    /* the next ignis_backward averages: no section of ignis_parallel_no_sync_begin is open */
+    ignis_shard shard;
+    bool syncs; /* the next ignis_backward averages: no section of ignis_parallel_no_sync_begin is open */
 } ignis_parallel_info;
 
 /*  ignis_parallel_create - make ignis_backward average the gradients of parameters over the ranks of comm
@@ -33,12 +44,12 @@ typedef struct ignis_parallel_info {
     gradients of all, so all ranks call it alike. A parameter that it did not reach takes part with its
     present gradient, zero at first. On return all-reduces may still run on another stream, for which the
     thread's stream waits. A captured graph contains all of this. desc may be null for all defaults. The
-    gradients move into buckets, so call it before a graph is captured. Call it before ignis_optimizer_add,
-    too: an optimizer of 16-bit parameters copies them.
+    gradients move into buckets, and with shards the parameters, too, so call it before a graph is captured. Call
+    it before ignis_optimizer_add, too: an optimizer of 16-bit parameters copies them.
     Returns: the handle, or no handle.
-    Errors: ARGUMENT (no parameters, not a leaf that requires a gradient, one twice or in use by another,
-    sizes), FREED, DEVICE (not the communicator's), UNSUPPORTED (this thread captures), MISMATCH, PEER and
-    TIMEOUT (other ranks), MEMORY, CUDA.
+    Errors: ARGUMENT (no parameters, not a leaf that requires a gradient, one twice or in use by another, with
+    shards one that an optimizer has, sizes, shard), FREED, DEVICE (not the communicator's), UNSUPPORTED (this thread
+    captures), MISMATCH, PEER and TIMEOUT (other ranks), MEMORY, CUDA.
     Ownership: the caller frees it, before comm is destroyed. It holds the parameters; the caller may release
     their handles at any time.
     Threads: any; waits for the other ranks. One ignis_backward at a time may average; another one meanwhile
@@ -64,10 +75,11 @@ IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel);
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_parallel_info *info);
 
 /*  ignis_parallel_free - stop averaging gradients; they stay in their memory
+    With shards, its optimizers can only be freed afterwards.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (this thread captures), CUDA.
     Ownership: the handle is stale afterwards.
-    Threads: any, not during a backward. Waits for running all-reduces. */
+    Threads: any, not during a backward or a step. Waits for running all-reduces. */
 IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
 
 #endif /* IGNIS_NO_TENSORS */

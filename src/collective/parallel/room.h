@@ -5,6 +5,7 @@
 #include "../../device/room.h"
 #include "../../array/room.h"
 #include "../../tensor/room.h"
+#include "../../train/room.h"
 #include "../room.h"
 #include "../vmm/room.h"
 #include "../comm/room.h"
@@ -14,7 +15,8 @@
 typedef struct ignis__bucket {
     ignis__grad_group group; /* first */
     struct ignis__parallel_state *parallel;
-    ignis__array *memory; /* claimed */
+    ignis__array *memory; /* of the gradients; claimed */
+    ignis__array *values; /* with shards the parameters, in the same places; claimed */
     bool ready;           /* complete in the backward pass that averages */
 } ignis__bucket;
 
@@ -26,6 +28,10 @@ typedef struct ignis__parallel_state {
     uint64_t stream_serial;
     ignis__tensor **parameters; /* held */
     ignis__array **grads;       /* views of the buckets, claimed until the parameters own them */
+    ignis__array **values;      /* as grads, of the parameters; each NULL without shards */
+    int64_t *places;            /* of the parameters in their buckets, in elements */
+    ignis_shard shard;
+    int rank, ranks;
     /* in the order in which the backward pass completes them, if parameters are in the order of use */
     ignis__bucket *buckets;
     int count, bucket_count;
@@ -39,6 +45,8 @@ typedef struct ignis__parallel_state {
     struct ignis__parallel_state *next_starting;
 } ignis__parallel_state;
 
+#define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket, as for memory of its own */
+
 #endif
 
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
@@ -47,4 +55,13 @@ typedef struct ignis__parallel_state {
 #ifndef IGNIS_NO_TENSORS
 IGNIS__PRIVATE ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_parallel handle);
 IGNIS__PRIVATE bool ignis__parallel_drop(const char *call, ignis__parallel_state *parallel);
+
+/* shard.c */
+extern const ignis__sharing ignis__shard_sharing;
+IGNIS__PRIVATE int64_t ignis__shard_place(const ignis__parallel_state *parallel, const ignis__tensor *parameter,
+                                          int64_t *end);
+IGNIS__PRIVATE int64_t ignis__shard_bucket_bytes(const ignis__parallel_state *parallel, ignis_dtype dtype, int64_t end);
+IGNIS__PRIVATE bool ignis__shard_check(const char *call, const ignis__parallel_state *parallel);
+IGNIS__PRIVATE bool ignis__shard_broadcast(const char *call, ignis__parallel_state *parallel);
+IGNIS__PRIVATE bool ignis__shard_copy(const char *call, ignis__parallel_state *parallel, int at);
 #endif

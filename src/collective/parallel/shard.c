@@ -1,0 +1,159 @@
+/*  >>parallel.shard - parameters whose optimizer state the ranks share
+
+    The parameters of a bucket are in one memory, in the places of their gradients. Rank r updates slice r of a bucket:
+    a piece of each parameter in it. After a step the ranks gather the slices.
+    Uses: communicators, the tape's groups, the optimizers' size of a block.
+    Invariant: a piece starts at a block of the optimizers, so that the sums of squares of blocks, and with them norms,
+    have the same bits for every kind of shard. */
+
+#include "room.h"
+
+#ifndef IGNIS_NO_TENSORS
+
+/* Of the part after this one. */
+IGNIS__PRIVATE bool ignis__parallel_drop(const char *call, ignis__parallel_state *parallel);
+
+/*  Returns the place of a parameter in a bucket that ends at *end, and moves *end to its end; both in bytes. */
+IGNIS__PRIVATE int64_t ignis__shard_place(const ignis__parallel_state *parallel, const ignis__tensor *parameter,
+                                          int64_t *end)
+{
+    const int64_t size = ignis__dtypes[parameter->dtype].size, numel = ignis__tensor_numel(parameter),
+                  unit = parallel->shard ? IGNIS__OPTIM_CHUNK(numel) * size : IGNIS__BUCKET_ALIGNMENT,
+                  at = ignis__ceil_div(*end, unit) * unit;
+    *end = at + ignis__ceil_div(numel * size, IGNIS__BUCKET_ALIGNMENT) * IGNIS__BUCKET_ALIGNMENT;
+    return at;
+}
+
+/*  Returns the size of a bucket whose parameters end at `end`: with shards all slices have equal sizes. */
+IGNIS__PRIVATE int64_t ignis__shard_bucket_bytes(const ignis__parallel_state *parallel, ignis_dtype dtype, int64_t end)
+{
+    const int64_t unit = (int64_t)parallel->ranks * IGNIS__OPTIM_LARGEST_CHUNK * ignis__dtypes[dtype].size;
+    return parallel->shard ? ignis__ceil_div(end, unit) * unit : end;
+}
+
+/*  Checks that no optimizer has the parameters yet, which would keep the state of all of them. */
+IGNIS__PRIVATE bool ignis__shard_check(const char *call, const ignis__parallel_state *parallel)
+{
+    int i;
+    for (i = 0; parallel->shard && i < parallel->count; i++)
+        if (ignis__optimizers_have(parallel->parameters[i]))
+            return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call,
+                                     "parameter %d, %s, is a parameter of an optimizer; with shards, call "
+                                     "ignis_optimizer_add after ignis_parallel_create",
+                                     i, ignis__shape_write(&parallel->parameters[i]->shape).text);
+    return true;
+}
+
+/*  Copies a parameter to its place in its bucket. */
+IGNIS__PRIVATE bool ignis__shard_copy(const char *call, ignis__parallel_state *parallel, int at)
+{
+    ignis__array *data = ignis__tensor_array(call, parallel->parameters[at]);
+    bool ok = data && (data->numel == 0 || ignis__array_copy_bytes(call, parallel->values[at], 0, data));
+    if (data)
+        ignis__array_drop(call, data);
+    return ok;
+}
+
+static ignis_array ignis__shard_handle(const ignis__array *array)
+{
+    ignis_array handle;
+    handle.id = array->slot.handle;
+    return handle;
+}
+
+/*  Broadcasts the parameters of rank 0, a bucket at a time. */
+IGNIS__PRIVATE bool ignis__shard_broadcast(const char *call, ignis__parallel_state *parallel)
+{
+    bool ok = true;
+    int i;
+    (void)call;
+    for (i = 0; ok && i < parallel->bucket_count; i++)
+        ok = ignis_comm_broadcast(parallel->comm, ignis__shard_handle(parallel->buckets[i].values), 0) == IGNIS_OK;
+    return ok;
+}
+
+/*  Finds the piece of a rank of a leaf that is `at` elements from the start of its bucket. */
+static void ignis__shard_range(const ignis__bucket *bucket, int rank, int64_t at, int64_t numel, int64_t *start,
+                               int64_t *count)
+{
+    const int64_t slice = bucket->memory->numel / bucket->parallel->ranks, first = rank * slice - at,
+                  end = first + slice < numel ? first + slice : numel;
+    *start = first > 0 ? first : 0;
+    *count = end > *start ? end - *start : 0;
+    if (*count == 0)
+        *start = 0;
+}
+
+static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const ignis__tensor *leaf,
+                               ignis__piece *piece)
+{
+    const ignis__bucket *bucket = (const ignis__bucket *)group;
+    const ignis__parallel_state *parallel = bucket->parallel;
+    const int64_t size = ignis__dtypes[leaf->dtype].size;
+    ignis_shape shape;
+    int64_t bytes;
+    int i = 0;
+    while (parallel->parameters[i] != leaf) /* it has the group, so it is there */
+        i++;
+    piece->at = parallel->places[i];
+    ignis__shard_range(bucket, parallel->rank, piece->at, ignis__tensor_numel(leaf), &piece->start, &piece->count);
+    shape = IGNIS_SHAPE(piece->count);
+    bytes = (piece->at + piece->start) * size;
+    piece->data = ignis__array_view(call, bucket->values, &shape, piece->count, bytes);
+    piece->grad = ignis__array_view(call, bucket->memory, &shape, piece->count, bytes);
+    return piece->data.id && piece->grad.id;
+}
+
+static bool ignis__shard_sum(ignis__grad_group *group, ignis_array array)
+{
+    return ignis_comm_all_reduce(((ignis__bucket *)group)->parallel->comm, array, array, IGNIS_OP_SUM) == IGNIS_OK;
+}
+
+/*  Broadcasts each piece of a leaf from its rank. */
+static bool ignis__shard_fill(ignis__grad_group *group, const char *call, int64_t at, ignis_array leaf)
+{
+    const ignis__bucket *bucket = (const ignis__bucket *)group;
+    const ignis__parallel_state *parallel = bucket->parallel;
+    ignis__array *array = ignis__array_hold(call, leaf);
+    int64_t start, count;
+    bool ok = array != NULL;
+    int rank;
+    for (rank = 0; ok && rank < parallel->ranks; rank++) {
+        ignis_shape shape;
+        ignis_array view;
+        ignis__shard_range(bucket, rank, at, array->numel, &start, &count);
+        if (count == 0)
+            continue;
+        shape = IGNIS_SHAPE(count);
+        view = ignis__array_view(call, array, &shape, count, start * ignis__dtypes[array->dtype].size);
+        ok = view.id && ignis_comm_broadcast(parallel->comm, view, rank) == IGNIS_OK;
+        if (view.id)
+            ignis__array_discard(call, &view);
+    }
+    if (array)
+        ignis__array_drop(call, array);
+    return ok;
+}
+
+/*  Gathers the slices of all ranks. */
+static bool ignis__shard_spread(ignis__grad_group *group)
+{
+    const ignis__bucket *bucket = (const ignis__bucket *)group;
+    const ignis__parallel_state *parallel = bucket->parallel;
+    const int64_t slice = bucket->values->numel / parallel->ranks;
+    ignis_array view = ignis_array_slice(ignis__shard_handle(bucket->values), 0, parallel->rank * slice, slice);
+    bool ok = view.id && ignis_comm_all_gather(parallel->comm, view, ignis__shard_handle(bucket->values)) == IGNIS_OK;
+    if (view.id)
+        (void)ignis_array_free(view);
+    return ok;
+}
+
+static bool ignis__shard_drop(ignis__grad_group *group, const char *call)
+{
+    return ignis__parallel_drop(call, ((ignis__bucket *)group)->parallel);
+}
+
+IGNIS__PRIVATE const ignis__sharing ignis__shard_sharing = {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill,
+                                                            ignis__shard_spread, ignis__shard_drop};
+
+#endif /* IGNIS_NO_TENSORS */
