@@ -12070,8 +12070,8 @@ IGNIS__PRIVATE bool ignis__charsmap_add(const ignis__charsmap *map, ignis__bytes
 /*  models/tokenizer/pattern.c - regular expressions of pre-tokenizers
 
     Has what tokenizer.json files use of Oniguruma's syntax: alternatives, groups, sets of characters, categories and
-    scripts, &&, greedy and possessive repetition of a set, repeated groups of a fixed length or at the end of all, (?i:),
-    (?=), (?!), \b, ^ and $. Anything else is refused by its text.
+    scripts, &&, greedy and possessive repetition of a set, repeated groups of a fixed length or where nothing follows,
+    (?i:), (?=), (?!), \b, ^ and $. Anything else is refused by its text.
     A search goes back where alternatives fail. Its steps are counted, and a limit ends it.
     May use: unicode.c, tokenizer.c. Locks: none; a compiled pattern does not change. */
 
@@ -12164,7 +12164,7 @@ static void ignis__pattern_add_space(ignis__pattern_set *set, bool inverse)
     set->not_space = set->not_space || inverse;
 }
 
-/*  Adds scripts. Those of the table have no character of ASCII. */
+/*  Adds scripts. No script of the table has a character of ASCII. */
 static void ignis__pattern_add_scripts(ignis__pattern_set *set, uint32_t scripts)
 {
     int i;
@@ -24281,7 +24281,7 @@ enum {
     /* the shares of a token's experts add up to 1: always, or in GGUF files, where folders say it */
     IGNIS__NORMALISED = 32768,
     IGNIS__GGUF_NORMALISED = 65536,
-    IGNIS__UNCUT_YARN = 2097152, /* in GGUF files, which do not say it: see ignis__model */
+    IGNIS__UNCUT_YARN = 2097152, /* in GGUF files, which do not say it, as config.json does: see ignis__model */
     IGNIS__SIGMOID = 4194304,    /* shares of experts are sigmoids */
     /* folders say by names of Falcon how many heads of keys there are, and whether attention and MLP have own norms */
     IGNIS__FALCON_CHOICES = 8388608
@@ -25458,8 +25458,15 @@ static const ignis__number_key ignis__nomic_keys[] = {
     {IGNIS__NUMBER_INNER, 'W', "n_inner", "feed_forward_length", 0, 1 << 26},
     {IGNIS__NUMBER_CONTEXT, 'W', "n_positions", "context_length", 0, 1 << 30},
     {IGNIS__NUMBER_EPS, 'r', "layer_norm_epsilon", "attention.layer_norm_epsilon", 1e-12, 0},
-    {IGNIS__NUMBER_HEAD_DIM, 'w', NULL, NULL, 0, 65536},
+    {IGNIS__NUMBER_HEAD_DIM, 'w', "head_dim", NULL, 0, 65536},
     {IGNIS__NUMBER_TYPES, 'w', "type_vocab_size", NULL, 2, 65536},
+    /* as transformers 5 writes them */
+    {IGNIS__NUMBER_LAYERS, 'W', "num_hidden_layers", NULL, 0, 65536},
+    {IGNIS__NUMBER_HIDDEN, 'W', "hidden_size", NULL, 0, 1 << 24},
+    {IGNIS__NUMBER_HEADS, 'W', "num_attention_heads", NULL, 0, 65536},
+    {IGNIS__NUMBER_INNER, 'W', "intermediate_size", NULL, 0, 1 << 26},
+    {IGNIS__NUMBER_CONTEXT, 'W', "max_position_embeddings", NULL, 0, 1 << 30},
+    {IGNIS__NUMBER_EPS, 'r', "layer_norm_eps", NULL, 1e-12, 0},
 };
 
 static const ignis__json_must ignis__nomic_musts[] = {
@@ -25471,10 +25478,13 @@ static const ignis__json_must ignis__nomic_musts[] = {
     {NULL, 0, 0, {NULL, NULL, NULL}},
 };
 
-static const char *const ignis__nomic_harmless[] = {"attn_pdrop",
+static const char *const ignis__nomic_harmless[] = {"attention_probs_dropout_prob",
+                                                    "attn_pdrop",
+                                                    "classifier_dropout",
                                                     "dense_seq_output",
                                                     "fused_bias_fc",
                                                     "fused_dropout_add_ln",
+                                                    "hidden_dropout_prob",
                                                     "max_trained_positions",
                                                     "pad_vocab_size_multiple",
                                                     "reorder_and_upcast_attn",

@@ -9,14 +9,16 @@ enum { H = 32, Q = 2, D = 16, I = 48, V = 40, LAYERS = 2, CONTEXT = 24 };
 typedef struct encoder {
     const char *model_type, *architecture, *prefix;
     bool nomic, roberta, classifier;
+    bool as_transformers; /* Nomic: config.json has the names of transformers 5 */
 } encoder;
 
 static const encoder encoders[] = {
-    {"bert", "bert", "", false, false, false},
-    {"bert", "bert", "bert.", false, false, true},
-    {"nomic_bert", "nomic-bert", "", true, false, false},
-    {"roberta", NULL, "", false, true, false},
-    {"xlm-roberta", NULL, "roberta.", false, true, true},
+    {"bert", "bert", "", false, false, false, false},
+    {"bert", "bert", "bert.", false, false, true, false},
+    {"nomic_bert", "nomic-bert", "", true, false, false, false},
+    {"roberta", NULL, "", false, true, false, false},
+    {"xlm-roberta", NULL, "roberta.", false, true, true, false},
+    {"nomic_bert", NULL, "", true, false, false, true},
 };
 enum { ENCODERS = COUNT_OF(encoders) };
 
@@ -108,7 +110,16 @@ static const char words_json[] =
 static void write_config(const encoder *e, const char *folder, const char *change)
 {
     char text[1024];
-    if (e->nomic)
+    if (e->as_transformers)
+        snprintf(
+            text, sizeof text,
+            "{\"model_type\": \"nomic_bert\", \"hidden_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": "
+            "%d, \"intermediate_size\": %d, \"max_position_embeddings\": %d, \"vocab_size\": %d, \"head_dim\": %d, "
+            "\"hidden_act\": \"silu\", \"rope_parameters\": {\"rope_theta\": 1000.0, \"rope_type\": \"default\"}, "
+            "\"attention_probs_dropout_prob\": 0.1, \"hidden_dropout_prob\": 0.1, \"classifier_dropout\": 0.1, "
+            "\"type_vocab_size\": 2, %s\"layer_norm_eps\": 1e-12}",
+            H, LAYERS, Q, I, CONTEXT, V, D, change);
+    else if (e->nomic)
         snprintf(text, sizeof text,
                  "{\"model_type\": \"nomic_bert\", \"n_embd\": %d, \"n_layer\": %d, \"n_head\": %d, \"n_inner\": %d, "
                  "\"n_positions\": %d, \"vocab_size\": %d, \"activation_function\": \"swiglu\", \"rotary_emb_base\": "

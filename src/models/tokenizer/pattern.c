@@ -1,8 +1,8 @@
 /*  models/tokenizer/pattern.c - regular expressions of pre-tokenizers
 
     Has what tokenizer.json files use of Oniguruma's syntax: alternatives, groups, sets of characters, categories and
-    scripts, &&, greedy and possessive repetition of a set, repeated groups of a fixed length or at the end of all, (?i:),
-    (?=), (?!), \b, ^ and $. Anything else is refused by its text.
+    scripts, &&, greedy and possessive repetition of a set, repeated groups of a fixed length or where nothing follows,
+    (?i:), (?=), (?!), \b, ^ and $. Anything else is refused by its text.
     A search goes back where alternatives fail. Its steps are counted, and a limit ends it.
     May use: unicode.c, tokenizer.c. Locks: none; a compiled pattern does not change. */
 
@@ -97,7 +97,7 @@ static void ignis__pattern_add_space(ignis__pattern_set *set, bool inverse)
     set->not_space = set->not_space || inverse;
 }
 
-/*  Adds scripts. Those of the table have no character of ASCII. */
+/*  Adds scripts. No script of the table has a character of ASCII. */
 static void ignis__pattern_add_scripts(ignis__pattern_set *set, uint32_t scripts)
 {
     int i;

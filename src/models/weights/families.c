@@ -822,8 +822,15 @@ static const ignis__number_key ignis__nomic_keys[] = {
     {IGNIS__NUMBER_INNER, 'W', "n_inner", "feed_forward_length", 0, 1 << 26},
     {IGNIS__NUMBER_CONTEXT, 'W', "n_positions", "context_length", 0, 1 << 30},
     {IGNIS__NUMBER_EPS, 'r', "layer_norm_epsilon", "attention.layer_norm_epsilon", 1e-12, 0},
-    {IGNIS__NUMBER_HEAD_DIM, 'w', NULL, NULL, 0, 65536},
+    {IGNIS__NUMBER_HEAD_DIM, 'w', "head_dim", NULL, 0, 65536},
     {IGNIS__NUMBER_TYPES, 'w', "type_vocab_size", NULL, 2, 65536},
+    /* as transformers 5 writes them */
+    {IGNIS__NUMBER_LAYERS, 'W', "num_hidden_layers", NULL, 0, 65536},
+    {IGNIS__NUMBER_HIDDEN, 'W', "hidden_size", NULL, 0, 1 << 24},
+    {IGNIS__NUMBER_HEADS, 'W', "num_attention_heads", NULL, 0, 65536},
+    {IGNIS__NUMBER_INNER, 'W', "intermediate_size", NULL, 0, 1 << 26},
+    {IGNIS__NUMBER_CONTEXT, 'W', "max_position_embeddings", NULL, 0, 1 << 30},
+    {IGNIS__NUMBER_EPS, 'r', "layer_norm_eps", NULL, 1e-12, 0},
 };
 
 static const ignis__json_must ignis__nomic_musts[] = {
@@ -835,10 +842,13 @@ static const ignis__json_must ignis__nomic_musts[] = {
     {NULL, 0, 0, {NULL, NULL, NULL}},
 };
 
-static const char *const ignis__nomic_harmless[] = {"attn_pdrop",
+static const char *const ignis__nomic_harmless[] = {"attention_probs_dropout_prob",
+                                                    "attn_pdrop",
+                                                    "classifier_dropout",
                                                     "dense_seq_output",
                                                     "fused_bias_fc",
                                                     "fused_dropout_add_ln",
+                                                    "hidden_dropout_prob",
                                                     "max_trained_positions",
                                                     "pad_vocab_size_multiple",
                                                     "reorder_and_upcast_attn",

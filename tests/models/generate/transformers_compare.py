@@ -209,7 +209,7 @@ def name_as_internlm2(tensors, config):
 
 
 ARCHITECTURES = {"minicpm": "MiniCPMForCausalLM", "internlm2": "InternLM2ForCausalLM"}
-ONLY_PUBLISHED = [*ARCHITECTURES, "nomic_bert"]  # Ignis opens no other form of config.json
+ONLY_PUBLISHED = [*ARCHITECTURES]  # there is no other form of config.json
 ADDED = {"minicpm": scale_as_minicpm}
 RENAMED = {"internlm2": name_as_internlm2}
 
