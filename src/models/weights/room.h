@@ -224,7 +224,7 @@ enum {
     /* the shares of a token's experts add up to 1: always, or in GGUF files, where folders say it */
     IGNIS__NORMALISED = 32768,
     IGNIS__GGUF_NORMALISED = 65536,
-    IGNIS__UNCUT_YARN = 2097152, /* in GGUF files, which do not say it: see ignis__model */
+    IGNIS__UNCUT_YARN = 2097152, /* in GGUF files, which do not say it, as config.json does: see ignis__model */
     IGNIS__SIGMOID = 4194304,    /* shares of experts are sigmoids */
     /* folders say by names of Falcon how many heads of keys there are, and whether attention and MLP have own norms */
     IGNIS__FALCON_CHOICES = 8388608

@@ -30,7 +30,7 @@ typedef struct family {
     bool wide_norms, layer_norm, norm_bias, one_plus, gelu, parallel, biases, tied;
     bool fused_qkv, fused_mlp, grouped, neox, falcon, per_head, gguf_fused;
     int experts, chosen; /* 0: none */
-    bool normalised, mixtral, shared, oss, together;
+    bool normalised, mixtral, shared, oss, together, rounded;
     int dense_layers, more_layers, groups, used_groups; /* dense_layers: the first ones; more_layers: after the last */
     bool sigmoid; /* shares are sigmoids, with an expert for all tokens of 2 * I */
     double routed_scale;
@@ -833,7 +833,8 @@ static void rotate(const family *f, int l, double *x, int position)
         w /= f->linear > 0 && !local ? f->linear : 1;
         w /= f->factors > 0 ? f->factors + i / 8.0 : 1;
         if (f->yarn > 0 && !local) /* of 16 elements and an original context of 24 the slope is from 0 to 1.16, or 2 */
-            w += (w / f->yarn - w) * fmin(i / (f->oss ? D * log(24 / 6.283185307179586) / (2 * log(f->theta)) : 2), 1);
+            w += (w / f->yarn - w) *
+                 fmin(i / (f->oss && !f->rounded ? D * log(24 / 6.283185307179586) / (2 * log(f->theta)) : 2), 1);
         a = *one, b = *other;
         *one = factor * (a * cos(position * w) - b * sin(position * w));
         *other = factor * (b * cos(position * w) + a * sin(position * w));
@@ -1674,6 +1675,42 @@ TEST(quantised_experts_agree_with_a_forward_in_double)
         ck_free(&m);
     }
     memset(expert_types, 0, sizeof expert_types);
+}
+
+/*  The slope of yarn is from integer to integer, unless config.json has "truncate": false. gpt-oss has that, and
+    OpenAI's own code computes so. Its GGUF files say nothing of it, and are the same model; llama.cpp rounds there. */
+TEST(yarn_is_rounded_unless_the_model_says_otherwise)
+{
+    family changed = *family_of("gpt_oss");
+    ignis_model model;
+    ignis__model whole;
+    ck_model m;
+    int i;
+    SETUP(NULL);
+    changed.json =
+        "\"num_local_experts\": 4, \"num_experts_per_tok\": 2, \"sliding_window\": 5, \"swiglu_limit\": 0.6, "
+        "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4, \"original_max_position_embeddings\": "
+        "24}, \"quantization_config\": {\"quant_method\": \"mxfp4\"}";
+    changed.rounded = true;
+    make_tensors(family_of("gpt_oss"), &m);
+    write_folder(&changed, &m);
+    model = open_model(test_path("f"), IGNIS_F32);
+    check_whole(&changed, &m, model, 1e-5); /* sums of f32 */
+    CHECK_OK(ignis_model_free(model));
+    ck_free(&m);
+    memset(&whole, 0, sizeof whole); /* gpt-oss-20b: from 8.0928 to 17.3980, as OpenAI's code has it */
+    whole.rope_scaling = IGNIS__ROPE_SCALING_YARN;
+    whole.rotary = 64, whole.theta = 150000, whole.factor = 32, whole.original = 4096, whole.high = 32, whole.low = 1;
+    for (i = 0; i < 2; i++) {
+        const double low = i ? 8 : 8.092779115512402, high = i ? 18 : 17.39802450158856;
+        int k;
+        whole.uncut = i == 0;
+        ignis__model_frequencies(&whole);
+        for (k = 0; k < 32; k++) {
+            const double f = pow(150000, -k / 32.0), t = fmin(fmax((k - low) / (high - low), 0), 1);
+            CHECK_CLOSE(whole.frequencies[k] / (f * (1 - t) + f / 32 * t), 1, 1e-12);
+        }
+    }
 }
 
 /*  Published files have such windows: 262,144 in that of a Phi-3 for 131,072 tokens. */
