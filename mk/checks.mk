@@ -50,9 +50,16 @@ check-resume: $(SIMULATOR) $(OUT)/train_gpt
 check-serve: $(SIMULATOR) $(OUT)/serve $(OUT)/chat
 	@if ! command -v python3 >/dev/null; then echo "skip: serve: there is no python3" && exit 0; fi; set -e; \
 	    $(CC) -O0 -g $(STRICT) $(SANITIZED) -Iapps/serve/tests apps/serve/serve.c -o $(OUT)/serve_fake $(LDLIBS); \
+	    $(CC) -O1 -g $(STRICT) -Wno-unused-function $(SANITIZED) apps/serve/tests/fuzz_calls.c -o $(OUT)/fuzz_calls $(LDLIBS); \
+	    $(OUT)/fuzz_calls 20000; \
 	    python3 apps/serve/tests/serve_test.py $(OUT)/serve_fake; \
 	    python3 apps/serve/tests/serve_test.py $(OUT)/serve $(OUT)/serve_model; \
+	    python3 apps/serve/tests/load_test.py $(OUT)/serve $(OUT)/serve_model 8 3; \
 	    python3 tests/talk_test.py $(OUT)/chat $(OUT)/serve_model
+
+# Many clients of the server at once, some vanishing, some slow: CLIENTS=256 SECONDS=600.
+load-serve: $(SIMULATOR) $(OUT)/serve
+	@python3 apps/serve/tests/load_test.py $(OUT)/serve $(OUT)/serve_model $(or $(CLIENTS),256) $(or $(SECONDS),600)
 
 # Examples run with the driver alone, from bundles.
 check-driver-only: $(SIMULATOR) build/ignis_embed $(addprefix $(OUT)/,save_load fit_image train_gpt)
@@ -87,4 +94,4 @@ $(OUT)/engine/libeffects.so: $(ENGINE) $(HEADERS)
 	$(CXX) -std=c++17 $(SHARED) -shared tests/engine/effects.cpp -o $@ $(LDLIBS)
 
 .PHONY: check-compile check-kernels check-docs check-prototypes check-words check-format format manual check-manual \
-    check-recipe check-resume check-serve check-driver-only check-gpus check-graphics
+    check-recipe check-resume check-serve load-serve check-driver-only check-gpus check-graphics

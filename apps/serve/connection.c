@@ -18,12 +18,13 @@ typedef struct connection {
     bool head_only, old; /* HEAD, HTTP/1.0 */
     bool lasting, keep;  /* the client wants the connection to go on; it does: all of the request was read */
     bool chunked;
-    size_t length; /* of the body, if it is not chunked */
+    size_t length;      /* of the body, if it is not chunked */
+    const char *origin; /* the page of another site that may use the server; or NULL */
+    const char *rest;   /* of the path, behind that of the route */
 
     /* the answer */
-    job *job;
+    request *ask;
     bool begun; /* the first event of a stream is out */
-    growth said;
     text part;
     char id[48];
     time_t created;
@@ -34,6 +35,7 @@ static const struct status {
     const char *reason, *type, *more; /* the type of error by OpenAI, headers */
 } statuses[] = {
     {200, "OK", "", ""},
+    {204, "No Content", "", ""},
     {400, "Bad Request", "invalid_request_error", ""},
     {401, "Unauthorized", "authentication_error", "WWW-Authenticate: Bearer\r\n"},
     {403, "Forbidden", "permission_error", ""},
@@ -52,6 +54,8 @@ static const struct status {
     {505, "HTTP Version Not Supported", "invalid_request_error", ""},
 };
 
+static int64_t answered[COUNT(statuses)]; /* of each status; atomic */
+
 static const struct status *status_of(int number)
 {
     const struct status *s = statuses;
@@ -59,8 +63,6 @@ static const struct status *status_of(int number)
         s++;
     return s;
 }
-
-enum { TEXT = 1, CHAT = 2, BOTH = 3 }; /* /v1/completions, /v1/chat/completions */
 
 typedef struct route {
     const char *method, *path;
@@ -124,16 +126,24 @@ static void put_head(connection *c, int number, const char *type, int64_t size)
     struct tm now;
     time_t clock = time(NULL);
     gmtime_r(&clock, &now);
+    __atomic_add_fetch(&answered[s - statuses], 1, __ATOMIC_RELAXED);
     strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &now);
     if (interrupted() || (size < 0 && c->old))
         c->keep = false; /* HTTP/1.0 has no chunks: the end of the connection is the end of the answer */
     text_print(&c->out, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\n%s", number, s->reason, date, type, s->more);
     text_print(&c->out, "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
+    if (c->origin)
+        text_print(&c->out, "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n", c->origin);
+    if (number == 204)
+        text_print(&c->out, "Access-Control-Allow-Methods: GET, POST\r\nAccess-Control-Allow-Headers: "
+                            "Authorization, Content-Type\r\nAccess-Control-Max-Age: 600\r\n");
+    if (c->ask && c->ask->ignored.size)
+        text_print(&c->out, "X-Ignored: %s\r\n", c->ask->ignored.data);
     if (number == 405)
         text_print(&c->out, "Allow: %s\r\n", strcmp(c->route->method, "GET") == 0 ? "GET, HEAD" : c->route->method);
-    if (size >= 0)
+    if (size >= 0 && number != 204)
         text_print(&c->out, "Content-Length: %lld\r\n", (long long)size);
-    else if (!c->old)
+    else if (size < 0 && !c->old)
         text_print(&c->out, "Transfer-Encoding: chunked\r\n");
     text_print(&c->out, "Connection: %s\r\n\r\n", c->keep ? "keep-alive" : "close");
 }

@@ -1,50 +1,102 @@
 // SPDX-License-Identifier: MIT
-/*  engine.c - the model and its thread, which advances all running jobs together */
+/*  engine.c - the model's thread, which advances all running jobs together */
 
-static struct engine {
-    ignis_model model;
-    ignis_tokenizer tokenizer;
-    int context, tokens;
-    int32_t ends[17]; /* tokens that end an answer */
-    int end_count;
-    bool talks;
-    text name; /* of the model, as inside of a JSON string */
-    time_t started;
-} engine;
-
-/*  The end of a job. finish: null, if a call of Ignis has failed. False, for the caller to return. */
-static bool job_end(job *j, const char *finish)
+/*  Text of a model: goes through the parser, if it is a chat's. Under the request's lock. */
+static void job_say(job *j, const char *data, size_t size, bool last)
 {
-    if (!finish)
-        snprintf(j->message, sizeof j->message, "%s", ignis_status_message());
-    ignis_status_clear();
-    if (j->sequence.id)
-        ignis_sequence_free(j->sequence);
-    pthread_mutex_lock(&shared.lock);
-    job_leave(j);
-    pthread_mutex_unlock(&shared.lock);
-    pthread_mutex_lock(&j->lock);
-    j->finish = finish;
-    j->done = true;
-    pthread_cond_signal(&j->news);
-    pthread_mutex_unlock(&j->lock); /* from here on it may be gone */
-    return false;
+    const request *ask = j->ask;
+    if (ask->forced && j->chosen)
+        put_piece(j, PIECE_ARGUMENTS, data, size);
+    else if (ask->forced)
+        text_add(&j->name, data, size);
+    else if (ask->plain || !(ask->kind & (CHAT | RESPONSES)))
+        put_piece(j, PIECE_TEXT, data, size);
+    else
+        parser_add(&j->parser, data, size, last);
+}
+
+/*  The tool of a forced call is known: its arguments follow, held to its schema. */
+static bool job_choose(job *j, const json *function)
+{
+    const json *schema = member(function, "parameters"), *name = member(function, "name");
+    text grammar = {0};
+    bool ok;
+    print_schema(&grammar, schema);
+    ok = ignis_sequence_grammar(j->sequence, grammar.data) == IGNIS_OK;
+    text_free(&grammar);
+    pthread_mutex_lock(&j->ask->lock);
+    put_piece(j, PIECE_CALL, name->string, name->size);
+    j->chosen = true;
+    pthread_mutex_unlock(&j->ask->lock);
+    return ok;
+}
+
+/*  The name of a tool has ended: takes the token off that has ended it, and feeds what follows a name. */
+static bool job_name_end(job *j)
+{
+    const json *function = find_tool(j->ask->tools, j->name.data ? j->name.data : "");
+    if (!function) {
+        snprintf(j->message, sizeof j->message, "the model has chosen no tool");
+        return false;
+    }
+    return ignis_sequence_truncate(j->sequence, ignis_sequence_length(j->sequence) - 1) == IGNIS_OK &&
+           ignis_sequence_grammar(j->sequence, NULL) == IGNIS_OK &&
+           ignis_sequence_feed(j->sequence, j->ask->middle, j->ask->middle_count) == IGNIS_OK &&
+           job_choose(j, function);
+}
+
+/*  What begins when the prompt is through. */
+static bool job_ready(job *j)
+{
+    const request *ask = j->ask;
+    j->characters.tokenizer = engine.tokenizer;
+    j->characters.inside = ask->kind & (TEXT | NATIVE);
+    if (ask->forced_tool)
+        return job_choose(j, ask->forced_tool);
+    return !ask->grammar.size || ignis_sequence_grammar(j->sequence, ask->grammar.data) == IGNIS_OK;
+}
+
+/*  Vectors of texts, which are computed at once. */
+static bool job_embed(job *j)
+{
+    request *ask = j->ask;
+    ignis_embed_desc desc = {.truncate = false};
+    bool ok = ignis_model_embed(engine.model, (const char *const *)ask->texts, ask->text_count, &desc, ask->vectors) ==
+              IGNIS_OK;
+    return job_end(j, ok ? "stop" : NULL);
 }
 
 /*  Computes a piece of the prompt, if no other job has in this step. Whether the job is ready for a token. */
 static bool job_feed(job *j, bool *fed)
 {
     int piece = j->count - j->fed < PIECE ? j->count - j->fed : PIECE;
+    const job *leader = j->leader;
     if (j->unwanted)
         return job_end(j, NULL);
-    if (!j->sequence.id && !(j->sequence = ignis_sequence_begin(engine.model)).id)
-        return job_end(j, NULL);
+    if (j->ask->kind == EMBED)
+        return job_embed(j);
+    if (!j->sequence.id && leader && leader->begun && !leader->done && !leader->drawn && leader->sequence.id) {
+        if (leader->fed < leader->count)
+            return false; /* it computes the prompt of both */
+        if ((j->sequence = ignis_sequence_fork(leader->sequence)).id) {
+            j->fed = j->count;
+            return job_ready(j) || job_end(j, NULL);
+        }
+        ignis_status_clear();
+    }
+    if (!j->sequence.id) {
+        j->sequence = ignis_sequence_begin(engine.model);
+        if (!j->sequence.id ||
+            (j->ask->adapter >= 0 &&
+             ignis_sequence_set_lora(j->sequence, engine.adapters[j->ask->adapter].lora) != IGNIS_OK))
+            return job_end(j, NULL);
+    }
     if (piece && !*fed) {
         *fed = true;
         if (ignis_sequence_feed(j->sequence, j->ids + j->fed, piece) != IGNIS_OK)
             return job_end(j, NULL);
         j->fed += piece;
-        if (j->fed == j->count && j->grammar.size && ignis_sequence_grammar(j->sequence, j->grammar.data) != IGNIS_OK)
+        if (j->fed == j->count && !job_ready(j))
             return job_end(j, NULL);
     }
     return j->fed == j->count;
@@ -53,12 +105,13 @@ static bool job_feed(job *j, bool *fed)
 /*  The bytes of what is held that can go out: up to a stop string, or to what may become one, if more text comes. */
 static size_t find_stop(const job *j, bool last, bool *stopped)
 {
+    const request *ask = j->ask;
     size_t start, held = j->held.size, end = held;
     int i;
     for (start = 0; start < held; start++)
-        for (i = 0; i < j->stop_count; i++) {
-            size_t size = strlen(j->stops[i]), there = held - start;
-            if (memcmp(j->held.data + start, j->stops[i], size < there ? size : there) != 0)
+        for (i = 0; i < ask->stop_count; i++) {
+            size_t size = strlen(ask->stops[i]), there = held - start;
+            if (memcmp(j->held.data + start, ask->stops[i], size < there ? size : there) != 0)
                 continue;
             *stopped = size <= there;
             if (*stopped)
@@ -69,64 +122,78 @@ static size_t find_stop(const job *j, bool last, bool *stopped)
     return end;
 }
 
-/*  A token as chats list it, and as completions do. Under the job's lock. */
-static void add_log_prob(job *j, int32_t id)
+/*  Penalties are biases of the tokens that the answer has: presence once, frequency for each time. A request's own bias
+    of a token stays. Ignis takes MAX_BIASES of them: of more tokens, the first ones count. */
+static void add_penalty(job *j, int32_t id)
 {
-    growth *g = &j->news_text;
-    char piece[4096];
-    const char *comma = g->tokens.size ? "," : "";
-    ignis_sequence_info info = {0};
-    int i, size = id < engine.tokens ? ignis_tokenizer_piece(engine.tokenizer, id, piece, (int)sizeof piece) : 0;
-    size = size < 0 || size > (int)sizeof piece ? 0 : size;
-    ignis_sequence_query(j->sequence, &info);
-    info.log_prob = info.log_prob > -9999 ? info.log_prob : -9999;
-    text_print(&g->tokens, j->chat ? "%s{\"token\":\"" : "%s\"", comma);
-    text_escape(&g->tokens, piece, (size_t)size);
-    text_print(&g->tokens, "\"");
-    if (j->chat) {
-        text_print(&g->tokens, ",\"logprob\":%.6g,\"bytes\":[", info.log_prob);
-        for (i = 0; i < size; i++)
-            text_print(&g->tokens, i ? ",%d" : "%d", (unsigned char)piece[i]);
-        text_print(&g->tokens, "],\"top_logprobs\":[]}");
+    const request *ask = j->ask;
+    int i = 0, count = j->sampling.bias_count;
+    if (!j->biases)
+        return;
+    while (i < count && j->biases[i].id < id)
+        i++;
+    if (i == count || j->biases[i].id != id) {
+        if (count == MAX_BIASES)
+            return;
+        memmove(j->biases + i + 1, j->biases + i, sizeof *j->biases * (size_t)(count - i));
+        memmove(j->uses + i + 1, j->uses + i, sizeof *j->uses * (size_t)(count - i));
+        j->biases[i].id = id;
+        j->biases[i].bias = 0;
+        j->uses[i] = 0;
+        j->sampling.bias_count++;
     }
-    text_print(&g->log_probs, "%s%.6g", comma, info.log_prob);
-    text_print(&g->offsets, "%s%zu", comma, j->offset);
+    j->biases[i].bias -= (float)(ask->frequency + (j->uses[i]++ ? 0 : ask->presence));
 }
 
 /*  One more token. */
 static void job_put(job *j, int32_t id)
 {
     char piece[4096];
-    bool ended = false, last, stopped = false;
+    bool ended = false, last, stopped = false, is_text;
     int i, size = 0;
     size_t release;
+    request *ask = j->ask;
     for (i = 0; i < engine.end_count; i++)
         ended = ended || engine.ends[i] == id;
-    if (!ended && id < engine.tokens) /* those behind them fill up the model's vocabulary, and are no text */
+    is_text = !ended && id < engine.tokens; /* those behind them fill up the model's vocabulary, and are no text */
+    if (is_text && ask->kind & (CHAT | RESPONSES)) {
+        size = ignis_tokenizer_piece(engine.tokenizer, id, piece, (int)sizeof piece - 1);
+        piece[size > 0 && size < (int)sizeof piece ? size : 0] = 0;
+        j->characters.control = is_marker(engine.form, piece);
+        size = 0;
+    }
+    if (is_text)
         size = ignis_text_stream_put(&j->characters, id, piece, (int)sizeof piece);
     if (size < 0 || size > (int)sizeof piece) {
         job_end(j, NULL);
         return;
     }
-    pthread_mutex_lock(&j->lock);
+    add_penalty(j, id);
+    pthread_mutex_lock(&ask->lock);
+    if (!j->drawn)
+        j->first_at = seconds();
     if (!ended)
         j->drawn++;
-    if (!ended && j->logprobs)
+    if (!ended && ask->logprobs)
         add_log_prob(j, id);
-    last = ended || j->drawn >= j->max_tokens;
+    last = ended || j->drawn >= j->most;
     text_add(&j->held, piece, (size_t)size);
     for (i = 0; i < size; i++)
         j->offset += (piece[i] & 0xC0) != 0x80; /* a character begins */
     if (last && (size = ignis_text_stream_end(&j->characters, piece, (int)sizeof piece)) > 0)
         text_add(&j->held, piece, (size_t)size);
     release = find_stop(j, last, &stopped);
-    text_escape(&j->news_text.out, j->held.data, release);
+    job_say(j, j->held.data, release, last || stopped);
     text_cut(&j->held, release);
-    pthread_mutex_unlock(&j->lock);
-    if (last || stopped)
-        job_end(j, ended || stopped ? "stop" : "length");
-    else if (j->stream)
-        pthread_cond_signal(&j->news); /* nobody else has anything to do before the end */
+    pthread_mutex_unlock(&ask->lock);
+    if (ended && ask->forced && !j->chosen) {
+        if (!job_name_end(j))
+            job_end(j, NULL);
+    } else if (last || stopped) {
+        job_end(j, !(ended || stopped) ? "length" : j->calls ? "tool_calls" : "stop");
+    } else if (ask->stream) {
+        pthread_cond_signal(&ask->news); /* nobody else has anything to do before the end */
+    }
 }
 
 /*  Steps: a piece of a prompt, then a token for each of the first jobs whose prompt is through. */
@@ -152,7 +219,7 @@ static void *run_model(void *unused)
         if (!count)
             return NULL; /* quit */
         for (i = 0; i < count; i++)
-            if (job_feed(jobs[i], &fed)) {
+            if (job_feed(jobs[i], &fed) && job_score(jobs[i])) {
                 sequences[ready] = jobs[i]->sequence;
                 sampling[ready] = jobs[i]->sampling;
                 jobs[ready++] = jobs[i];
@@ -169,59 +236,4 @@ static void *run_model(void *unused)
                 job_put(jobs[i], ids[i]);
         }
     }
-}
-
-/*  How many sequences there is memory for, where nobody has said it: of 64, 32, 16 and 8 the most that leave a tenth of
-    what is free. */
-static void choose_sequences(ignis_model_desc *desc)
-{
-    ignis_model_info info;
-    ignis_memory_info memory;
-    if (settings.sequences)
-        return;
-    for (settings.sequences = 64; settings.sequences > 8; settings.sequences /= 2) {
-        desc->sequences = (int)settings.sequences;
-        if (ignis_model_inspect(desc, &info) != IGNIS_OK || ignis_memory_query(0, &memory) != IGNIS_OK ||
-            (double)(info.weight_bytes + info.cache_bytes + info.workspace_bytes) < 0.9 * (double)memory.device_free)
-            break;
-    }
-}
-
-/*  Says how far it is, once a second. */
-static bool show_progress(int done, int total, void *user_data)
-{
-    double *last = (double *)user_data, now = seconds();
-    if (now - *last < 1)
-        return true;
-    *last = now;
-    fprintf(stderr, "serve: warming up, %d of %d\n", done, total);
-    return true;
-}
-
-static void open_engine(void)
-{
-    ignis_model_desc desc = {.path = settings.path, .context = (int)settings.context};
-    double begun = seconds();
-    ignis_model_warmup_desc warmup = {.tokens = PIECE, .progress_fn = show_progress, .user_data = &begun};
-    ignis_model_info info;
-    ignis_tokenizer_info about;
-    ignis_setup(NULL);
-    choose_sequences(&desc);
-    desc.sequences = (int)settings.sequences;
-    engine.model = ignis_model_open(&desc);
-    engine.tokenizer = ignis_model_tokenizer(engine.model);
-    ignis_model_query(engine.model, &info);
-    ignis_tokenizer_query(engine.tokenizer, &about);
-    ignis_model_warmup(engine.model, &warmup);
-    if (ignis_status_last() != IGNIS_OK)
-        give_up("stopped by the error above", "");
-    engine.context = info.context;
-    engine.tokens = about.tokens < info.vocab ? about.tokens : info.vocab;
-    memcpy(engine.ends, info.ends, sizeof info.ends);
-    engine.end_count = info.end_count;
-    if (about.eos >= 0)
-        engine.ends[engine.end_count++] = about.eos;
-    engine.talks = about.has_template;
-    engine.started = time(NULL);
-    text_escape(&engine.name, settings.name, strlen(settings.name));
 }

@@ -4,10 +4,28 @@
 static const route routes[] = {
     {"GET", "/", true, 0, answer_page},
     {"GET", "/health", true, 0, answer_health},
+    {"GET", "/v1/health", true, 0, answer_health},
+    {"GET", "/metrics", false, 0, answer_metrics},
+    {"GET", "/props", false, 0, answer_props},
     {"GET", "/v1/models", false, 0, answer_models},
+    {"GET", "/v1/models/*", false, 0, answer_model},
     {"POST", "/v1/completions", false, TEXT, answer_text},
     {"POST", "/v1/chat/completions", false, CHAT, answer_text},
+    {"POST", "/v1/responses", false, RESPONSES, answer_text},
+    {"POST", "/v1/embeddings", false, EMBED, answer_text},
+    {"POST", "/completion", false, NATIVE, answer_text},
+    {"POST", "/tokenize", false, TOKENS, answer_tokens},
+    {"POST", "/detokenize", false, TOKENS, answer_tokens},
 };
+
+/*  Whether a path is that of a route. Of one that ends in a star, *rest is what the star is for. */
+static bool is_at(const char *path, const char *pattern, const char **rest)
+{
+    size_t size = strlen(pattern);
+    bool star = pattern[size - 1] == '*';
+    *rest = path + size - star;
+    return star ? strncmp(path, pattern, size - 1) == 0 : strcmp(path, pattern) == 0;
+}
 
 /*  Waits for more input. False if the connection ends without it. */
 static bool receive(connection *c)
@@ -155,15 +173,22 @@ static bool check_head(connection *c, const char *method, const char *path, cons
         return refuse(c, 400, NULL, "HTTP/1.1 needs a Host header");
     if (host && !is_own_name(host))
         return refuse(c, 403, NULL, "Host is none of this server's names; --allow-host adds one");
-    if (origin && (!site || !host || strcasecmp(site + 3, host) != 0))
-        return refuse(c, 403, NULL, "Origin is the page of another site");
+    if (origin && settings.origins &&
+        (has_item(settings.origins, "*", strncmp) || has_item(settings.origins, origin, strncasecmp)))
+        c->origin = origin;
+    else if (origin && (!site || !host || strcasecmp(site + 3, host) != 0))
+        return refuse(c, 403, NULL, "Origin is the page of another site; --allow-origin adds one");
     c->lasting = c->old ? has_item(going_on, "keep-alive", strncasecmp) : !has_item(going_on, "close", strncasecmp);
     c->keep = c->lasting && !c->chunked && !c->length; /* if it is refused, nobody reads the body */
-    while (r < end && strcmp(path, r->path) != 0)
+    while (r < end && !is_at(path, r->path, &c->rest))
         r++;
     c->route = r;
     if (r == end)
         return refuse(c, 404, NULL, "there is nothing at this path");
+    if (c->origin && strcmp(method, "OPTIONS") == 0) {
+        respond(c, 204, "text/plain", ""); /* what a browser asks before it sends a request of another site's page */
+        return false;
+    }
     if (strcmp(method, r->method) != 0 && !(c->head_only && strcmp(r->method, "GET") == 0))
         return refuse(c, 405, NULL, "this path has the method %s only", r->method);
     if (settings.key && !r->open && !is_key(values[KEY]))
@@ -187,6 +212,7 @@ static bool read_head(connection *c)
     char *method, *path, *version, *line, authority[300];
     size_t room = MAX_HEAD, size;
     c->keep = c->old = c->head_only = c->begun = false;
+    c->origin = NULL;
     c->idle = true;
     c->until = seconds() + (double)settings.idle_time;
     do { /* some clients end a body with one line too many */

@@ -194,10 +194,10 @@ static bool json_read(json_reader *r, text *source)
     return r->at == r->end || json_fail(r, "more than one value");
 }
 
-/*  Returns the value under a key; NULL if it is null or missing, or if this is not an object. */
+/*  Returns the value under a key; NULL if it is null or missing, or if this is no object. */
 static const json *member(const json *object, const char *key)
 {
-    const json *m = object->kind == JSON_OBJECT ? object->first : NULL;
+    const json *m = object && object->kind == JSON_OBJECT ? object->first : NULL;
     while (m && strcmp(m->key, key) != 0)
         m = m->next;
     return m && m->kind != JSON_NULL ? m : NULL;
@@ -208,14 +208,12 @@ static bool is_text(const json *value, const char *string)
     return value && value->kind == JSON_STRING && strcmp(value->string, string) == 0;
 }
 
-/*  The text of a value. */
+/*  The text of a value, without its key. */
 static void json_print(text *t, const json *value)
 {
     static const char *const words[] = {"null", "false", "true"};
     const json *one;
     char number[40];
-    if (value->key)
-        text_print(t, "\""), text_escape(t, value->key, strlen(value->key)), text_print(t, "\":");
     if (value->kind < JSON_NUMBER) {
         text_print(t, "%s", words[value->kind]);
     } else if (value->kind == JSON_NUMBER) {
@@ -225,8 +223,21 @@ static void json_print(text *t, const json *value)
         text_print(t, "\""), text_escape(t, value->string, value->size), text_print(t, "\"");
     } else {
         text_print(t, value->kind == JSON_ARRAY ? "[" : "{");
-        for (one = value->first; one; one = one->next)
-            text_print(t, one == value->first ? "" : ","), json_print(t, one);
+        for (one = value->first; one; one = one->next) {
+            text_print(t, one == value->first ? "" : ",");
+            if (one->key)
+                text_print(t, "\""), text_escape(t, one->key, strlen(one->key)), text_print(t, "\":");
+            json_print(t, one);
+        }
         text_print(t, value->kind == JSON_ARRAY ? "]" : "}");
     }
+}
+
+/*  The schema of a tool's arguments, which may be missing. */
+static void print_schema(text *t, const json *schema)
+{
+    if (schema && schema->kind == JSON_OBJECT && schema->count)
+        json_print(t, schema);
+    else
+        text_print(t, "{\"type\":\"object\",\"additionalProperties\":false}");
 }

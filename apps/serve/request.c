@@ -16,46 +16,70 @@ static const struct parameter {
     int where;
     parameter_kind kind;
     double least, most;
-    size_t offset; /* in a job */
+    size_t offset; /* in a request */
 } parameters[] = {
-    {"model stop logit_bias stream_options seed", BOTH, OTHER, 0, 0, 0},
-    {"prompt logprobs", TEXT, OTHER, 0, 0, 0},
-    {"messages response_format", CHAT, OTHER, 0, 0, 0},
-    {"max_tokens", BOTH, INTEGER, 1, 1e9, offsetof(job, max_tokens)},
-    {"max_completion_tokens", CHAT, INTEGER, 1, 1e9, offsetof(job, max_tokens)},
-    {"temperature", BOTH, NUMBER, 0, 2, offsetof(job, sampling.temperature)},
-    {"top_p", BOTH, NUMBER, 0, 1, offsetof(job, sampling.top_p)},
-    {"top_k", BOTH, INTEGER, 0, 1e9, offsetof(job, top_k)},
-    {"min_p", BOTH, NUMBER, 0, 1, offsetof(job, sampling.min_p)},
-    {"repetition_penalty", BOTH, NUMBER, 0.01, 100, offsetof(job, sampling.repetition_penalty)},
-    {"stream", BOTH, BOOLEAN, 0, 0, offsetof(job, stream)},
-    {"logprobs", CHAT, BOOLEAN, 0, 0, offsetof(job, logprobs)},
-    {"user", BOTH, OTHER, 0, 0, 0},
-    {"metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention", CHAT, OTHER, 0, 0, 0},
-    {"prediction", CHAT, OTHER, 0, 0, 0},                                    /* speed alone */
-    {"parallel_tool_calls tool_choice function_call", CHAT, OTHER, 0, 0, 0}, /* there are no tools */
-    {"n", BOTH, REFUSED, 1, 0, 0},
+    {"model", -1, OTHER, 0, 0, 0},
+    {"seed", GENERATES, OTHER, 0, 0, 0},
+    {"stop logit_bias", TEXT | CHAT | NATIVE, OTHER, 0, 0, 0},
+    {"stream_options response_format", TEXT | CHAT, OTHER, 0, 0, 0},
+    {"prompt", TEXT | NATIVE, OTHER, 0, 0, 0},
+    {"grammar json_schema", TEXT | CHAT | NATIVE, OTHER, 0, 0, 0},
+    {"messages reasoning_effort chat_template_kwargs", CHAT, OTHER, 0, 0, 0},
+    {"tools tool_choice", CHAT | RESPONSES, OTHER, 0, 0, 0},
+    {"input instructions text reasoning", RESPONSES, OTHER, 0, 0, 0},
+    {"logprobs top_logprobs", TEXT, OTHER, 0, 0, 0},
+    {"max_tokens", TEXT, INTEGER, 0, 1e9, offsetof(request, max_tokens)},
+    {"max_tokens max_completion_tokens", CHAT, INTEGER, 1, 1e9, offsetof(request, max_tokens)},
+    {"max_output_tokens", RESPONSES, INTEGER, 1, 1e9, offsetof(request, max_tokens)},
+    {"n_predict", NATIVE, INTEGER, -2, 1e9, offsetof(request, max_tokens)},
+    {"temperature", GENERATES, NUMBER, 0, 2, offsetof(request, sampling.temperature)},
+    {"top_p", GENERATES, NUMBER, 0, 1, offsetof(request, sampling.top_p)},
+    {"top_k", GENERATES, INTEGER, 0, 1e9, offsetof(request, top_k)},
+    {"min_p", GENERATES, NUMBER, 0, 1, offsetof(request, sampling.min_p)},
+    {"repetition_penalty repeat_penalty", GENERATES, NUMBER, 0.01, 100, offsetof(request, sampling.repetition_penalty)},
+    {"presence_penalty", GENERATES, NUMBER, -2, 2, offsetof(request, presence)},
+    {"frequency_penalty", GENERATES, NUMBER, -2, 2, offsetof(request, frequency)},
+    {"n", TEXT | CHAT, INTEGER, 1, MAX_JOBS, offsetof(request, choices)},
+    {"stream", GENERATES, BOOLEAN, 0, 0, offsetof(request, stream)},
+    {"logprobs", CHAT, BOOLEAN, 0, 0, offsetof(request, logprobs)},
+    {"top_logprobs", CHAT, INTEGER, 0, MAX_TOPS, offsetof(request, top_logprobs)},
+    {"n_probs", NATIVE, INTEGER, 0, MAX_TOPS, offsetof(request, top_logprobs)},
+    {"echo", TEXT, BOOLEAN, 0, 0, offsetof(request, echo)},
+    {"input encoding_format", EMBED, OTHER, 0, 0, 0},
+    {"content tokens", TOKENS, OTHER, 0, 0, 0},
+    {"add_special", TOKENS, BOOLEAN, 0, 0, offsetof(request, add_special)},
+    {"with_pieces", TOKENS, BOOLEAN, 0, 0, offsetof(request, with_pieces)},
+    /* these change no answer of this server */
+    {"user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention prediction", -1, OTHER,
+     0, 0, 0},
+    {"parallel_tool_calls truncation include cache_prompt", -1, OTHER, 0, 0, 0},
     {"best_of", TEXT, REFUSED, 1, 0, 0},
-    {"frequency_penalty presence_penalty", BOTH, REFUSED, 0, 0, 0},
-    {"echo suffix", TEXT, REFUSED, 0, 0, 0},
-    {"top_logprobs tools functions modalities audio web_search_options reasoning_effort verbosity", CHAT, REFUSED, 0, 0,
-     0},
+    {"suffix", TEXT, REFUSED, 0, 0, 0},
+    {"functions modalities audio web_search_options", CHAT, REFUSED, 0, 0, 0},
+    {"previous_response_id background conversation", RESPONSES, REFUSED, 0, 0, 0},
+    {"dimensions", EMBED, REFUSED, 0, 0, 0},
 };
 
-/*  All parameters have their names in the table, and their values within its limits. */
-static bool read_parameters(connection *c, const json *request)
+/*  Values of known parameters are within their limits. Others are ignored, which the answer's X-Ignored says. */
+static bool read_parameters(connection *c, const json *body)
 {
+    request *ask = c->ask;
     const json *value;
-    for (value = request->first; value; value = value->next) {
+    for (value = body->first; value; value = value->next) {
         const struct parameter *p = parameters, *end = parameters + COUNT(parameters);
         const char *name = value->key;
         bool is_number = value->kind == JSON_NUMBER, is_boolean = value->kind == JSON_TRUE || value->kind == JSON_FALSE;
         void *to;
-        while (p < end && !((p->where & c->route->kind) && has_item(p->names, name, strncmp)))
+        while (p < end && !((p->where & ask->kind) && has_item(p->names, name, strncmp)))
             p++;
-        if (p == end)
-            return refuse(c, 400, name, "there is no parameter %.100s here", name);
-        to = (char *)c->job + p->offset;
+        if (p == end) {
+            if (ask->ignored.size < 300)
+                text_print(&ask->ignored, ask->ignored.size ? ", %.*s" : "%.*s",
+                           (int)strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"),
+                           name);
+            continue;
+        }
+        to = (char *)ask + p->offset;
         if (value->kind == JSON_NULL)
             continue;
         if (p->kind == REFUSED &&
@@ -81,11 +105,13 @@ static bool read_parameters(connection *c, const json *request)
 /*  An integer of 64 bits, with or without a sign: a double has not all of them. */
 static bool read_seed(connection *c, const json *seed)
 {
-    uint64_t *to = &c->job->sampling.seed;
+    uint64_t *to = &c->ask->sampling.seed;
     char *end = NULL;
     if (!seed)
         return true;
     errno = 0;
+    if (seed->kind == JSON_NUMBER && c->ask->kind == NATIVE && seed->number == -1)
+        return true; /* llama.cpp: any */
     if (seed->kind == JSON_NUMBER)
         *to = seed->digits[0] == '-' ? (uint64_t)strtoll(seed->digits, &end, 10)
                                      : (uint64_t)strtoull(seed->digits, &end, 10);
@@ -97,20 +123,20 @@ static bool read_seed(connection *c, const json *seed)
 
 static bool read_stops(connection *c, const json *stop)
 {
-    job *j = c->job;
+    request *ask = c->ask;
     const json *one = stop && stop->kind == JSON_ARRAY ? stop->first : stop;
     for (; one; one = one == stop ? NULL : one->next) {
-        if (one->kind != JSON_STRING || !one->size || one->size > 1000 || j->stop_count == MAX_STOPS)
+        if (one->kind != JSON_STRING || !one->size || one->size > 1000 || ask->stop_count == MAX_STOPS)
             return refuse(c, 400, "stop", "stop has to be a string of 1 to 1000 bytes, or an array of up to %d of them",
                           MAX_STOPS);
-        j->stops[j->stop_count++] = one->string;
+        ask->stops[ask->stop_count++] = one->string;
     }
     return true;
 }
 
 static bool read_biases(connection *c, const json *biases)
 {
-    job *j = c->job;
+    request *ask = c->ask;
     const json *one = biases ? biases->first : NULL;
     ignis_logit_bias *at;
     if (biases && (biases->kind != JSON_OBJECT || biases->count > MAX_BIASES))
@@ -122,145 +148,195 @@ static bool read_biases(connection *c, const json *biases)
             return refuse(c, 400, "logit_bias",
                           "logit_bias has to be numbers from -100 to 100 under the ids of tokens, 0 to %d",
                           engine.tokens - 1);
-        for (at = j->biases + j->sampling.bias_count++; at > j->biases && at[-1].id > id; at--) /* in rising order */
+        for (at = ask->biases + ask->sampling.bias_count++; at > ask->biases && at[-1].id > id;
+             at--) /* in rising order */
             at[0] = at[-1];
-        if (at > j->biases && at[-1].id == id)
+        if (at > ask->biases && at[-1].id == id)
             return refuse(c, 400, "logit_bias", "logit_bias has the token %ld twice", id);
         at->id = (int32_t)id;
         at->bias = one->number <= -100 ? -INFINITY : (float)one->number;
     }
-    j->sampling.biases = j->biases;
+    ask->sampling.biases = ask->biases;
     return true;
 }
 
-/*  Texts of the parts {"type": "text", "text": "..."}, pushed together where the first one lies: a later one lies
-    behind it. Null: refused. */
-static char *join_parts(const json *content)
+/*  Makes tokens of a text, or takes them from an array of their ids. */
+static bool read_prompt(connection *c, const json *prompt, int at)
 {
-    const json *part = content->first, *first = part ? member(part, "text") : NULL, *piece;
-    size_t size = 0;
-    for (; part; part = part->next) {
-        piece = member(part, "text");
-        if (!is_text(member(part, "type"), "text") || !piece || piece->kind != JSON_STRING)
-            return NULL;
-        memmove(first->string + size, piece->string, piece->size);
-        size += piece->size;
-    }
-    if (first)
-        first->string[size] = 0;
-    return first ? first->string : NULL;
-}
-
-/*  Makes tokens of messages. What they have in their text is text: no control token. */
-static bool read_messages(connection *c, const json *messages)
-{
-    job *j = c->job;
-    ignis_chat_desc chat = {.add_generation_prompt = true};
+    request *ask = c->ask;
+    int32_t *ids = (int32_t *)resize(NULL, sizeof *ids * (size_t)engine.context); /* more are counted, not written */
     const json *one;
-    int i = 0;
-    if (!engine.talks)
-        return refuse(c, 400, NULL, "this model has no chat template: take /v1/completions");
-    if (!messages || messages->kind != JSON_ARRAY || !messages->count)
-        return refuse(c, 400, "messages", "messages has to be an array of at least one message");
-    j->messages = (ignis_message *)allocate((size_t)messages->count, sizeof *j->messages);
-    for (one = messages->first; one; one = one->next, i++) {
-        const json *role = member(one, "role"), *content = member(one, "content");
-        if (!role || role->kind != JSON_STRING || !has_item("system user assistant developer", role->string, strncmp))
-            return refuse(c, 400, "messages", "messages[%d].role has to be system, developer, user or assistant", i);
-        if (member(one, "tool_calls") || member(one, "function_call") || member(one, "audio"))
-            return refuse(c, 400, "messages", "messages[%d]: this server knows no tools and no sound", i);
-        j->messages[i].role = is_text(role, "developer") ? "system" : role->string; /* OpenAI's newer name for it */
-        j->messages[i].content = !content ? NULL : content->kind == JSON_ARRAY ? join_parts(content) : content->string;
-        if (!j->messages[i].content)
-            return refuse(c, 400, "messages",
-                          "messages[%d].content has to be a text, or an array of parts of type text", i);
-    }
-    j->count = ignis_chat_encode(engine.tokenizer, j->messages, i, &chat, j->ids, engine.context);
-    return true;
-}
-
-/*  Makes tokens of a text, or an array of one text; or takes them from an array of their ids. */
-static bool read_prompt(connection *c, const json *prompt)
-{
-    job *j = c->job;
-    const json *one;
-    if (prompt && prompt->kind == JSON_ARRAY && prompt->count == 1 && prompt->first->kind != JSON_NUMBER)
-        prompt = prompt->first;
-    if (!prompt || (prompt->kind != JSON_STRING && (prompt->kind != JSON_ARRAY || !prompt->count)))
-        return refuse(c, 400, "prompt",
-                      "prompt has to be a text, or an array of the ids of tokens; one prompt a request");
+    int count = 0;
+    ask->prompts[at] = ids;
     if (prompt->kind == JSON_STRING)
-        j->count = ignis_tokenizer_encode(engine.tokenizer, prompt->string, (int64_t)prompt->size, NULL, j->ids,
-                                          engine.context);
-    for (one = prompt->first; one; one = one->next, j->count++) {
+        count =
+            ignis_tokenizer_encode(engine.tokenizer, prompt->string, (int64_t)prompt->size, NULL, ids, engine.context);
+    for (one = prompt->first; one; one = one->next, count++) {
         if (one->kind != JSON_NUMBER || one->number != floor(one->number) || one->number < 0 ||
             one->number >= engine.tokens)
-            return refuse(c, 400, "prompt", "prompt[%d] has to be the id of a token, 0 to %d; one prompt a request",
-                          j->count, engine.tokens - 1);
-        if (j->count < engine.context)
-            j->ids[j->count] = (int32_t)one->number;
+            return refuse(c, 400, "prompt", "prompt[%d] has to be the id of a token, 0 to %d", count,
+                          engine.tokens - 1);
+        if (count < engine.context)
+            ids[count] = (int32_t)one->number;
+    }
+    ask->counts[at] = count;
+    return true;
+}
+
+/*  A prompt, or an array of them: each is a text, or an array of ids. */
+static bool read_prompts(connection *c, const json *prompt)
+{
+    request *ask = c->ask;
+    const json *one = prompt;
+    bool many = prompt && prompt->kind == JSON_ARRAY && prompt->count && prompt->first->kind != JSON_NUMBER;
+    int i, count = many ? prompt->count : 1;
+    if (count > MAX_JOBS)
+        return refuse(c, 400, "prompt", "a request has up to %d prompts", MAX_JOBS);
+    ask->prompts = (int32_t **)allocate((size_t)count, sizeof *ask->prompts);
+    ask->counts = (int *)allocate((size_t)count, sizeof *ask->counts);
+    ask->prompt_count = count;
+    one = many ? prompt->first : prompt;
+    for (i = 0; i < count; i++, one = many ? one->next : NULL) {
+        if (!one || (one->kind != JSON_STRING && (one->kind != JSON_ARRAY || !one->count)))
+            return refuse(c, 400, "prompt", "prompt has to be a text, an array of ids of tokens, or an array of these");
+        if (!read_prompt(c, one, i))
+            return false;
     }
     return true;
+}
+
+/*  A JSON schema, which the answer is held to. False: it is refused. */
+static bool take_grammar(connection *c, const char *name)
+{
+    if (ignis_grammar_check(c->ask->grammar.data) == IGNIS_OK)
+        return true;
+    refuse(c, 400, name, "%s", ignis_status_message());
+    ignis_status_clear();
+    return false;
 }
 
 /*  What an answer looks like: {"type": "text"}, "json_object", or "json_schema" with {"schema": ...}. */
-static bool read_format(connection *c, const json *format)
+static bool read_format(connection *c, const json *format, const char *name)
 {
     const json *type = member(format, "type"), *schema = member(format, "json_schema");
-    text *grammar = &c->job->grammar;
+    text *grammar = &c->ask->grammar;
     if (is_text(type, "text"))
         return true;
-    schema = schema && schema->kind == JSON_OBJECT ? member(schema, "schema") : NULL;
+    schema = member(schema ? schema : format, "schema"); /* /v1/responses has it beside the type */
     if (is_text(type, "json_object"))
         text_print(grammar, "{\"type\":\"object\"}");
     else if (is_text(type, "json_schema") && schema && schema->kind == JSON_OBJECT)
         json_print(grammar, schema);
     else
-        return refuse(c, 400, "response_format",
-                      "response_format has the types text, json_object, and json_schema with a schema");
-    if (!is_text(type, "json_object")) { /* its first bytes are the key it had */
-        text_cut(grammar, strlen("\"schema\":"));
-        if (ignis_grammar_check(grammar->data) != IGNIS_OK) {
-            refuse(c, 400, "response_format", "%s", ignis_status_message());
+        return refuse(c, 400, name, "%s has the types text, json_object, and json_schema with a schema", name);
+    return is_text(type, "json_object") || take_grammar(c, name);
+}
+
+/*  A grammar of llama.cpp, or a schema. */
+static bool read_grammar(connection *c, const json *body)
+{
+    const json *grammar = member(body, "grammar"), *schema = member(body, "json_schema"),
+               *format = member(body, "response_format"), *own = member(body, "text");
+    const char *name = grammar ? "grammar" : "json_schema";
+    own = own ? member(own, "format") : NULL;
+    if (format && !read_format(c, format, "response_format"))
+        return false;
+    if (own && c->ask->kind == RESPONSES && !read_format(c, own, "text.format"))
+        return false;
+    if (c->ask->kind == RESPONSES || (!grammar && !schema) ||
+        (grammar && grammar->kind == JSON_STRING && !grammar->size))
+        return true;
+    if (c->ask->grammar.size || (grammar && schema))
+        return refuse(c, 400, name, "an answer has one grammar: response_format, grammar or json_schema");
+    if ((grammar && grammar->kind != JSON_STRING) || (schema && schema->kind != JSON_OBJECT))
+        return refuse(c, 400, name, "%s has to be %s", name, grammar ? "a text" : "an object");
+    if (grammar)
+        text_add(&c->ask->grammar, grammar->string, grammar->size);
+    else
+        json_print(&c->ask->grammar, schema);
+    return take_grammar(c, name);
+}
+
+/*  The adapters that a model's name asks for: "model" is theirs, or "base:theirs". Any other name is the model's. */
+static int find_adapter(const json *model)
+{
+    int i;
+    for (i = 0; i < engine.adapter_count; i++)
+        if (is_text(model, engine.adapters[i].name))
+            return i;
+    return -1;
+}
+
+/*  Texts of which vectors are asked for: one, or an array of them; ids of tokens become text again. */
+static bool read_inputs(connection *c, const json *input)
+{
+    request *ask = c->ask;
+    const json *format = member(ask->values, "encoding_format"), *one;
+    bool many = input && input->kind == JSON_ARRAY && input->count && input->first->kind != JSON_NUMBER;
+    int i, count = many ? input->count : 1;
+    if (format && !is_text(format, "float") && !is_text(format, "base64"))
+        return refuse(c, 400, "encoding_format", "encoding_format has to be float or base64");
+    if (!input || count > MAX_TEXTS)
+        return refuse(c, 400, "input", "input has to be a text, or an array of up to %d", MAX_TEXTS);
+    ask->base64 = is_text(format, "base64");
+    ask->texts = (char **)allocate((size_t)count, sizeof *ask->texts);
+    ask->text_count = count;
+    ask->vectors = (float *)allocate((size_t)count * (size_t)engine.hidden, sizeof *ask->vectors);
+    ask->counts = (int *)allocate(1, sizeof *ask->counts); /* of all texts together */
+    for (i = 0, one = many ? input->first : input; i < count; i++, one = one->next) {
+        text copy = {0};
+        int tokens = 0;
+        if (one->kind == JSON_STRING)
+            text_add(&copy, one->string, one->size);
+        else if (one->kind != JSON_ARRAY || !one->count || !decode_tokens(one, &copy))
+            return refuse(c, 400, "input", "input[%d] has to be a text, or an array of ids of tokens", i);
+        ask->texts[i] = copy.data;
+        tokens = ignis_tokenizer_encode(engine.tokenizer, copy.data, (int64_t)copy.size, NULL, NULL, 0);
+        if (tokens < 1 || tokens > engine.context) {
             ignis_status_clear();
-            return false;
+            return refuse(c, 400, "input", "input[%d] has %d tokens; expected 1 to %d", i, tokens, engine.context);
         }
+        ask->counts[0] += tokens;
     }
     return true;
 }
 
 /*  What the table leaves to code. */
-static bool read_rest(connection *c, const json *request)
+static bool read_rest(connection *c, const json *body)
 {
-    job *j = c->job;
-    const json *model = member(request, "model"), *format = member(request, "response_format"),
-               *logprobs = member(request, "logprobs");
-    const json *streamed = member(request, "stream_options"),
-               *usage = streamed ? member(streamed, "include_usage") : NULL;
-    if (model && !is_text(model, settings.name))
-        return refuse(c, 404, "model", "the model of this server is %.200s", settings.name);
-    if (format && !read_format(c, format))
+    request *ask = c->ask;
+    const json *model = member(body, "model"), *logprobs = member(body, "logprobs");
+    const json *streamed = member(body, "stream_options"), *usage = member(streamed, "include_usage");
+    if (model && model->kind != JSON_STRING)
+        return refuse(c, 400, "model", "model has to be a text");
+    ask->adapter = find_adapter(model);
+    if (!read_grammar(c, body))
         return false;
     if (streamed && streamed->kind != JSON_OBJECT)
         return refuse(c, 400, "stream_options", "stream_options has to be an object");
-    if (!j->chat && logprobs && (logprobs->kind != JSON_NUMBER || logprobs->number != 0))
-        return refuse(c, 400, "logprobs",
-                      "this server has the log probabilities of the answer's own tokens alone: logprobs has to be 0");
-    j->usage = usage && usage->kind == JSON_TRUE;
-    j->logprobs = j->logprobs || (!j->chat && logprobs);
-    if (!read_seed(c, member(request, "seed")) || !read_stops(c, member(request, "stop")) ||
-        !read_biases(c, member(request, "logit_bias")))
+    if (ask->kind == TEXT && logprobs) {
+        if (logprobs->kind != JSON_NUMBER || logprobs->number != floor(logprobs->number) || logprobs->number < 0 ||
+            logprobs->number > MAX_TOPS)
+            return refuse(c, 400, "logprobs", "logprobs has to be an integer from 0 to %d", MAX_TOPS);
+        ask->logprobs = true;
+        ask->top_logprobs = (int64_t)logprobs->number;
+    }
+    if (ask->kind == CHAT && ask->top_logprobs && !ask->logprobs)
+        return refuse(c, 400, "top_logprobs", "top_logprobs needs logprobs to be true");
+    ask->logprobs = ask->logprobs || ask->top_logprobs;
+    if (ask->top_logprobs > engine.vocab)
+        ask->top_logprobs = engine.vocab;
+    ask->usage = usage && usage->kind == JSON_TRUE;
+    if (!read_seed(c, member(body, "seed")) || !read_stops(c, member(body, "stop")) ||
+        !read_biases(c, member(body, "logit_bias")))
         return false;
-    j->ids = (int32_t *)resize(NULL, sizeof *j->ids * (size_t)engine.context); /* more are counted, but not written */
-    if (!(j->chat ? read_messages(c, member(request, "messages")) : read_prompt(c, member(request, "prompt"))))
-        return false;
-    if (j->count <= 0) {
-        refuse(c, 400, NULL, "%s", j->count ? ignis_status_message() : "the prompt has no tokens");
-        ignis_status_clear();
-    } else if (j->count >= engine.context)
-        refuse(c, 400, NULL, "the prompt has %d tokens; the context has room for %d, and one of the answer", j->count,
-               engine.context - 1);
-    return j->count > 0 && j->count < engine.context;
+    if (ask->kind == EMBED)
+        return read_inputs(c, member(body, "input"));
+    if (engine.is_encoder)
+        return refuse(c, 400, NULL, "this model is an encoder, which writes no text: take /v1/embeddings");
+    return ask->kind == CHAT        ? read_chat(c, body)
+           : ask->kind == RESPONSES ? read_responses(c, body)
+                                    : read_prompts(c, member(body, "prompt"));
 }
 
 /*  Another number for each request. */
@@ -273,29 +349,104 @@ static uint64_t random_number(const connection *c)
     return (x ^ x >> 29) >> 12;
 }
 
-/*  Makes a job of a request. */
-static bool read_job(connection *c)
+/*  The jobs of a request: `choices` for each prompt. Their seeds differ, so that their texts do. */
+static bool make_jobs(connection *c)
 {
-    job *j = c->job;
+    request *ask = c->ask;
+    /* the name of a tool, and what follows it */
+    int reserve = ask->forced && !ask->forced_tool ? ask->middle_count + 64 : 0;
+    int i, k, count = ask->kind == EMBED ? 1 : ask->prompt_count * (int)ask->choices;
+    if (count > MAX_JOBS)
+        return refuse(c, 400, "n", "prompts times n is %d; expected at most %d", count, MAX_JOBS);
+    for (i = 0; i < ask->prompt_count; i++) {
+        if (ask->counts[i] <= 0) {
+            refuse(c, 400, NULL, "%s", ask->counts[i] ? ignis_status_message() : "the prompt has no tokens");
+            ignis_status_clear();
+            return false;
+        }
+        if (ask->counts[i] + reserve + (ask->max_tokens > 0) > engine.context)
+            return refuse(c, 400, NULL, "the prompt has %d tokens; the context has room for %d, and one of the answer",
+                          ask->counts[i], engine.context - 1 - reserve);
+    }
+    ask->jobs = (job *)allocate((size_t)count, sizeof *ask->jobs);
+    ask->job_count = ask->open = count;
+    for (i = 0; i < count; i++) {
+        job *j = &ask->jobs[i];
+        k = i / (int)ask->choices;
+        j->ask = ask;
+        j->index = i;
+        if (ask->kind == EMBED)
+            continue;
+        j->ids = ask->prompts[k];
+        j->count = ask->counts[k];
+        j->leader = i % ask->choices ? &ask->jobs[k * (int)ask->choices] : NULL;
+        k = engine.context - j->count - reserve;
+        j->most = ask->max_tokens < k ? (int)ask->max_tokens : k;
+        j->sampling = ask->sampling;
+        j->sampling.seed += (uint64_t)(i % ask->choices);
+        if (ask->presence != 0 || ask->frequency != 0) {
+            j->biases = (ignis_logit_bias *)allocate(MAX_BIASES, sizeof *j->biases);
+            j->uses = (int *)allocate(MAX_BIASES, sizeof *j->uses);
+            memcpy(j->biases, ask->biases, sizeof ask->biases);
+            j->sampling.biases = j->biases;
+        }
+        j->parser.form = engine.form;
+        j->parser.tools = ask->tools;
+        j->parser.put = put_piece;
+        j->parser.to = j;
+        if (ask->kind & (CHAT | RESPONSES))
+            parser_begin(&j->parser, ask->thought);
+    }
+    return true;
+}
+
+/*  Reads the body, as JSON. */
+static bool read_json(connection *c)
+{
+    request *ask = c->ask;
     json_reader r;
     bool ok;
-    j->chat = c->route->kind == CHAT;
-    j->sampling.temperature = j->sampling.top_p = 1; /* as OpenAI has them */
-    j->max_tokens = j->chat ? INT32_MAX : 16;
-    j->sampling.seed = random_number(c);
     text_add(&c->body, "", 0);
     ok = json_read(&r, &c->body);
+    ask->values = r.values;
     if (!ok)
-        refuse(c, 400, NULL, "the body is not JSON: %s at byte %ld", r.error, (long)(r.at - c->body.data));
-    else if (r.values->kind != JSON_OBJECT)
-        ok = refuse(c, 400, NULL, "the body has to be a JSON object");
-    ok = ok && read_parameters(c, r.values) && read_rest(c, r.values);
-    free(r.values);
-    if (ok && j->max_tokens > engine.context - j->count)
-        j->max_tokens = engine.context - j->count;
-    j->sampling.top_p = j->sampling.top_p > 0 ? j->sampling.top_p : 1e-9; /* for Ignis 0 is all */
-    j->sampling.top_k = (int)j->top_k;
-    j->characters.tokenizer = engine.tokenizer;
-    j->characters.inside = !j->chat;
-    return ok;
+        return refuse(c, 400, NULL, "the body is not JSON: %s at byte %ld", r.error, (long)(r.at - c->body.data));
+    if (r.values->kind != JSON_OBJECT)
+        return refuse(c, 400, NULL, "the body has to be a JSON object");
+    return true;
+}
+
+/*  Makes jobs of a request. */
+static bool read_request(connection *c)
+{
+    request *ask = c->ask;
+    ask->sampling.temperature = ask->sampling.top_p = 1; /* as OpenAI has them */
+    ask->max_tokens = ask->kind == TEXT ? 16 : INT32_MAX;
+    ask->choices = 1;
+    ask->sampling.seed = random_number(c);
+    if (!read_json(c) || !read_parameters(c, ask->values) || !read_rest(c, ask->values))
+        return false;
+    if (ask->max_tokens < 0 || (ask->max_tokens == 0 && !ask->echo))
+        ask->max_tokens = ask->max_tokens < 0 ? INT32_MAX : 1;
+    ask->sampling.top_p = ask->sampling.top_p > 0 ? ask->sampling.top_p : 1e-9; /* for Ignis 0 is all */
+    ask->sampling.top_k = (int)ask->top_k;
+    return make_jobs(c);
+}
+
+static void request_free(request *ask)
+{
+    int i;
+    for (i = 0; i < ask->job_count; i++) {
+        job *j = &ask->jobs[i];
+        growth_free(&j->news), growth_free(&j->all);
+        text_free(&j->held), text_free(&j->name), text_free(&j->parser.held);
+        free(j->biases), free(j->uses);
+    }
+    for (i = 0; i < ask->prompt_count; i++)
+        free(ask->prompts[i]);
+    for (i = 0; i < ask->text_count; i++)
+        free(ask->texts[i]);
+    free(ask->prompts), free(ask->counts), free(ask->jobs), free(ask->middle), free(ask->texts), free(ask->vectors);
+    free(ask->values), free(ask->own_values);
+    text_free(&ask->grammar), text_free(&ask->variables), text_free(&ask->ignored), text_free(&ask->own_text);
 }

@@ -43,16 +43,31 @@
 #define OVER 8     /* connections above the limit, which hear 503 */
 #define LINGER 2.0 /* seconds in which a client may read the last answer */
 
+#define MAX_JOBS 128   /* texts of one request */
+#define MAX_TOPS 20    /* of top_logprobs */
+#define MAX_TEXTS 2048 /* of /v1/embeddings */
+#define MAX_TOOLS 128
+#define MAX_ADAPTERS 64
+
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 #include "text.c"
 #include "json.c"
 #include "settings.c"
+#include "calls.c"
 #include "queue.c"
+#include "model.c"
+#include "score.c"
 #include "engine.c"
 #include "connection.c"
-#include "request.c"
+#include "messages.c"
+#include "lists.c"
 #include "answer.c"
+#include "responses.c"
+#include "request.c"
+#include "tokens.c"
+#include "follow.c"
+#include "page.c"
 #include "http.c"
 
 /* --- the threads of connections ---------------------------------------------------------------------------------- */
@@ -242,8 +257,13 @@ int main(int argc, char **argv)
     pthread_cond_signal(&shared.wake_model);
     pthread_mutex_unlock(&shared.lock);
     pthread_join(thread, NULL);
+    while (engine.adapter_count) {
+        ignis_lora_free(engine.adapters[--engine.adapter_count].lora);
+        free(engine.adapters[engine.adapter_count].name);
+    }
     ignis_model_free(engine.model);
     text_free(&engine.name);
+    free(engine.logits);
     puts("serve: ended");
     return ignis_shutdown() != IGNIS_OK;
 }

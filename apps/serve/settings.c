@@ -2,7 +2,7 @@
 /*  settings.c - the command line */
 
 static struct settings {
-    const char *path, *host, *key, *name, *allowed;
+    const char *path, *host, *key, *name, *allowed, *origins, *form, *adapters;
     int64_t port, context, sequences, queue, connections, client_connections, max_body;
     int64_t request_time, idle_time, answer_time, grace_time;
     bool limits_all; /* client_connections holds for this machine's own, too */
@@ -18,6 +18,12 @@ static const struct option {
     {"--port n", &settings.port, 8080, 0, 65535, NULL, "(8080; 0: the system chooses)"},
     {"--allow-host names", NULL, 0, 0, 0, &settings.allowed,
      "names besides localhost that requests may have in Host: a,b"},
+    {"--allow-origin sites", NULL, 0, 0, 0, &settings.origins,
+     "whose pages may use this server, as https://a.example,http://b; *: all (none)"},
+    {"--calls form", NULL, 0, 0, 0, &settings.form,
+     "of calls of tools (as the chat template has it): hermes, llama3, ..."},
+    {"--adapters list", NULL, 0, 0, 0, &settings.adapters,
+     "of LoRA, by the model's name in a request: name=folder,..."},
     {"--api-key key", NULL, 0, 0, 0, &settings.key, "what requests have to show (SERVE_API_KEY; none)"},
     {"--name name", NULL, 0, 0, 0, &settings.name, "of the model (the last part of MODEL)"},
     {"--context n", &settings.context, 0, 1, 1 << 30, NULL,

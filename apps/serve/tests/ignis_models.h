@@ -6,8 +6,10 @@
     message, and ends; at a temperature above 1 it is letters that follow from the seed. What a text begins with gives
     orders:
         #N ...       repeats N times
+        !variables   the variables of the chat template
         !fail        the step fails, for all sequences beside it, too
         !prompt      feeding the prompt fails
+    A token with a bias of -1 or less is said as _.
     SERVE_STEP_MS: how long a step takes. */
 #include <stdbool.h>
 #include <stdint.h>
@@ -26,13 +28,24 @@ typedef struct ignis_tokenizer {
 typedef struct ignis_sequence {
     uint64_t id;
 } ignis_sequence;
+typedef enum ignis_model_family {
+    IGNIS_MODEL_LLAMA,
+    IGNIS_MODEL_BERT,
+    IGNIS_MODEL_NOMIC_BERT,
+    IGNIS_MODEL_ROBERTA,
+    IGNIS_MODEL_XLM_ROBERTA
+} ignis_model_family;
+typedef struct ignis_embed_desc {
+    bool truncate;
+} ignis_embed_desc;
 typedef struct ignis_model_desc {
     const char *path;
     int context, sequences;
 } ignis_model_desc;
 typedef struct ignis_model_info {
     int64_t weight_bytes, cache_bytes, workspace_bytes;
-    int context, vocab;
+    ignis_model_family family;
+    int context, vocab, hidden;
     int32_t ends[16];
     int end_count;
 } ignis_model_info;
@@ -56,14 +69,35 @@ typedef struct ignis_message {
 } ignis_message;
 typedef struct ignis_chat_desc {
     bool add_generation_prompt;
+    const char *json;
 } ignis_chat_desc;
+typedef struct ignis_decode_desc {
+    bool control;
+} ignis_decode_desc;
+typedef struct ignis_lora {
+    uint64_t id;
+} ignis_lora;
+typedef enum ignis_dtype { IGNIS_F32, IGNIS_I32, IGNIS_I64 } ignis_dtype;
+typedef struct ignis_shape {
+    int64_t dim[8];
+} ignis_shape;
+typedef struct ignis_tensor {
+    uint64_t id;
+} ignis_tensor;
+typedef struct ignis_tensor_desc {
+    ignis_dtype dtype;
+} ignis_tensor_desc;
+typedef struct ignis_scope {
+    uint64_t id;
+} ignis_scope;
+#define IGNIS_SHAPE(...) fake_shape(__VA_ARGS__, 0)
 typedef struct ignis_logit_bias {
     int32_t id;
     float bias;
 } ignis_logit_bias;
 typedef struct ignis_text_stream {
     ignis_tokenizer tokenizer;
-    bool inside;
+    bool inside, control;
     char held[4];
     int held_count;
 } ignis_text_stream;
@@ -82,6 +116,7 @@ typedef struct ignis_sampling_desc {
 typedef struct fake_sequence {
     int32_t *ids;
     int length, prompt; /* where the answer begins */
+    bool adapted;       /* it says capital letters */
     char grammar[4096]; /* what is said, if it is not empty */
 } fake_sequence;
 
@@ -141,6 +176,8 @@ static ignis_status ignis_model_query(ignis_model model, ignis_model_info *info)
     memset(info, 0, sizeof *info);
     info->context = fake_context;
     info->vocab = 300;
+    info->hidden = 2;
+    info->family = getenv("SERVE_ENCODER") ? IGNIS_MODEL_BERT : IGNIS_MODEL_LLAMA;
     info->ends[0] = 257;
     info->end_count = 1;
     return IGNIS_OK;
@@ -203,25 +240,91 @@ static int ignis_text_stream_end(ignis_text_stream *s, char *out, int capacity)
     return size;
 }
 
+static int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count,
+                                      const ignis_decode_desc *desc, char *out, int64_t capacity)
+{
+    int i, size = 0;
+    (void)tokenizer, (void)desc;
+    for (i = 0; i < count; i++)
+        if (ids[i] < 256) {
+            if (size < capacity)
+                out[size] = (char)ids[i];
+            size++;
+        }
+    return size;
+}
+
+/*  SERVE_PROBE: what the template makes of a talk with tools. */
+static int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
+                                 const ignis_chat_desc *desc, char *out, int64_t capacity)
+{
+    const char *probe = getenv("SERVE_PROBE");
+    (void)tokenizer, (void)messages, (void)count, (void)desc;
+    probe = probe ? probe : "the_name <tool_call> v1";
+    memcpy(out ? out : (char *)&fake_last, probe, out ? (size_t)capacity : 0);
+    return (int64_t)strlen(probe);
+}
+
+/*  Reads a JSON string as the server writes it. */
+static const char *fake_string(const char *at, char *out, size_t capacity)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t size = 0;
+    for (at++; *at != '"'; at++) {
+        char c = *at;
+        if (c == '\\') {
+            c = *++at;
+            if (c == 'n')
+                c = '\n';
+            if (c == 'u') {
+                c = (char)(16 * (strchr(hex, at[3]) - hex) + (strchr(hex, at[4]) - hex));
+                at += 4;
+            }
+        }
+        if (size + 1 < capacity)
+            out[size++] = c;
+    }
+    out[size] = 0;
+    return at + 1;
+}
+
+/*  "role: content" of all messages but the last one, whose content follows 256. */
 static int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
                              const ignis_chat_desc *desc, int32_t *ids, int capacity)
 {
-    char all[70000] = "";
-    const char *last;
-    int i, before;
-    (void)tokenizer, (void)desc;
-    if (strcmp(messages[0].content, "!template") == 0) {
+    static _Thread_local char all[70000], last[70000], role[70000], skipped[70000];
+    const char *at = strstr(desc->json, "\"messages\":[") + 12;
+    int i, depth = 0, before, size;
+    bool first = true;
+    (void)tokenizer, (void)messages, (void)count;
+    all[0] = last[0] = role[0] = 0;
+    while (depth > 0 || *at != ']') {
+        if (*at == '{' && depth++ == 0) {
+            if (!first && strlen(all) + strlen(last) + strlen(role) + 100 < sizeof all)
+                strcat(strcat(strcat(strcat(all, role), ": "), last), "\n");
+            first = false;
+        }
+        depth -= *at == '}';
+        if (*at != '"')
+            at++;
+        else if (depth == 1 && strncmp(at, "\"role\":", 7) == 0)
+            at = fake_string(at + 7, role, sizeof role);
+        else if (depth == 1 && strncmp(at, "\"content\":", 10) == 0)
+            at = fake_string(at + 10, last, sizeof last);
+        else
+            at = fake_string(at, skipped, sizeof skipped);
+    }
+    if (strcmp(last, "!template") == 0) {
         fake_last = IGNIS_ERROR_ARGUMENT;
         return -1;
     }
-    for (i = 0; i + 1 < count; i++)
-        if (strlen(all) + strlen(messages[i].content) + 100 < sizeof all)
-            sprintf(all + strlen(all), "%s: %s\n", messages[i].role, messages[i].content);
+    if (strcmp(last, "!variables") == 0)
+        snprintf(last, sizeof last, "%s", desc->json);
     before = (int)strlen(all);
-    last = messages[count - 1].content;
-    for (i = 0; i < capacity && i < before + 1 + (int)strlen(last); i++)
+    size = (int)strlen(last);
+    for (i = 0; i < capacity && i < before + 1 + size; i++)
         ids[i] = i < before ? (unsigned char)all[i] : i == before ? 256 : (unsigned char)last[i - before - 1];
-    return before + 1 + (int)strlen(last);
+    return before + 1 + size;
 }
 
 static ignis_sequence ignis_sequence_begin(ignis_model model)
@@ -243,6 +346,37 @@ static ignis_status ignis_sequence_free(ignis_sequence sequence)
     free(fake_of(sequence)->ids);
     free(fake_of(sequence));
     fake_live--;
+    return IGNIS_OK;
+}
+
+static ignis_sequence ignis_sequence_fork(ignis_sequence sequence)
+{
+    ignis_sequence other = {0};
+    fake_sequence *s = (fake_sequence *)calloc(1, sizeof *s), *from = fake_of(sequence);
+    *s = *from;
+    s->ids = (int32_t *)calloc((size_t)fake_context, sizeof *s->ids);
+    memcpy(s->ids, from->ids, sizeof *s->ids * (size_t)from->length);
+    if (++fake_live > fake_most)
+        fprintf(stderr, "fake: too many sequences\n"), abort();
+    other.id = (uint64_t)(uintptr_t)s;
+    return other;
+}
+
+static int ignis_sequence_length(ignis_sequence sequence) { return fake_of(sequence)->length; }
+
+static ignis_status ignis_sequence_truncate(ignis_sequence sequence, int length)
+{
+    fake_of(sequence)->length = length;
+    return IGNIS_OK;
+}
+
+/*  The likeliest tokens are 'a', 'b', 'c', ... */
+static ignis_status ignis_sequence_logits(ignis_sequence sequence, float *logits, int count)
+{
+    int i;
+    (void)sequence;
+    for (i = 0; i < count; i++)
+        logits[i] = i >= 'a' && i <= 'z' ? (float)('z' - i) : -50;
     return IGNIS_OK;
 }
 
@@ -284,7 +418,12 @@ static ignis_status ignis_sequence_query(ignis_sequence sequence, ignis_sequence
 /*  A grammar is what is said behind the prompt. */
 static ignis_status ignis_sequence_grammar(ignis_sequence sequence, const char *grammar)
 {
-    snprintf(fake_of(sequence)->grammar, sizeof fake_of(sequence)->grammar, "%s", grammar);
+    fake_sequence *s = fake_of(sequence);
+    if (grammar && strncmp(grammar, "root ::= \"", 10) == 0) /* its first text */
+        snprintf(s->grammar, sizeof s->grammar, "%.*s", (int)strcspn(grammar + 10, "\""), grammar + 10);
+    else
+        snprintf(s->grammar, sizeof s->grammar, "%s", grammar ? grammar : "");
+    s->prompt = s->length;
     return IGNIS_OK;
 }
 
@@ -310,7 +449,13 @@ static int32_t fake_next(fake_sequence *s, const ignis_sampling_desc *sampling)
     if (sampling->temperature > 1)
         return 'a' +
                (int32_t)((sampling->seed * 0x9E3779B97F4A7C15u + (uint64_t)done * 0xD1342543DE82EF95u) >> 40) % 26;
-    return size == 0 || done >= times * size ? 257 : s->ids[at + done % size];
+    for (i = 0; i < sampling->bias_count && size && done < times * size; i++)
+        if (sampling->biases[i].id == s->ids[at + done % size] && sampling->biases[i].bias <= -1)
+            return '_';
+    if (size == 0 || done >= times * size)
+        return 257;
+    i = s->ids[at + done % size];
+    return s->adapted && i >= 'a' && i <= 'z' ? i - 32 : i;
 }
 
 static ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count,
@@ -344,4 +489,76 @@ static int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling
 {
     int32_t id;
     return ignis_sequence_next_all(&sequence, 1, sampling, &id) == IGNIS_OK ? id : -1;
+}
+
+/*  Tensors have no values: log probabilities are -0.25, and the likeliest tokens 'a', 'b', ... */
+static ignis_shape fake_shape(int64_t first, ...)
+{
+    ignis_shape shape = {{first}};
+    return shape;
+}
+static ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc *desc)
+{
+    ignis_tensor tensor = {(uint64_t)shape.dim[0]};
+    (void)data, (void)desc;
+    return tensor;
+}
+static ignis_tensor ignis_model_forward(ignis_model model, ignis_tensor ids) { return (void)model, ids; }
+static ignis_tensor ignis_log_softmax(ignis_tensor x) { return x; }
+static ignis_tensor ignis_gather(ignis_tensor x, int dim, ignis_tensor index) { return (void)dim, (void)index, x; }
+static ignis_tensor ignis_topk(ignis_tensor x, int64_t k, int dim, bool largest, ignis_tensor *indices)
+{
+    (void)k, (void)dim, (void)largest;
+    *indices = x;
+    return x;
+}
+static ignis_status ignis_tensor_to_host(ignis_tensor tensor, void *out, ignis_dtype dtype, int64_t count)
+{
+    int64_t i;
+    (void)tensor;
+    for (i = 0; i < count; i++)
+        if (dtype == IGNIS_F32)
+            ((float *)out)[i] = -0.25f;
+        else
+            ((int64_t *)out)[i] = 'a' + i % (count / (int64_t)tensor.id);
+    return IGNIS_OK;
+}
+static ignis_scope ignis_scope_begin(void)
+{
+    ignis_scope scope = {1};
+    return scope;
+}
+static ignis_status ignis_scope_end(ignis_scope scope) { return (void)scope, IGNIS_OK; }
+static ignis_status ignis_no_grad_begin(void) { return IGNIS_OK; }
+static ignis_status ignis_no_grad_end(void) { return IGNIS_OK; }
+
+/*  Adapters open from any folder but "none". */
+static ignis_lora ignis_lora_open(ignis_model model, const char *folder)
+{
+    ignis_lora lora = {1};
+    (void)model;
+    if (strcmp(folder, "none") == 0)
+        fake_last = IGNIS_ERROR_ARGUMENT;
+    return lora;
+}
+static ignis_status ignis_lora_free(ignis_lora lora) { return (void)lora, IGNIS_OK; }
+static ignis_status ignis_sequence_set_lora(ignis_sequence sequence, ignis_lora lora)
+{
+    fake_of(sequence)->adapted = lora.id != 0;
+    return IGNIS_OK;
+}
+
+/*  A vector is the number of bytes and the first one. */
+static ignis_status ignis_model_embed(ignis_model model, const char *const *texts, int count,
+                                      const ignis_embed_desc *desc, float *vectors)
+{
+    int i;
+    (void)model, (void)desc;
+    for (i = 0; i < count; i++) {
+        vectors[2 * i] = (float)strlen(texts[i]);
+        vectors[2 * i + 1] = (float)(unsigned char)texts[i][0];
+        if (strcmp(texts[i], "!fail") == 0)
+            return fake_last = IGNIS_ERROR_ARGUMENT;
+    }
+    return IGNIS_OK;
 }

@@ -5,6 +5,7 @@ SERVER is built with the model of ignis_models.h beside this file, which repeats
 AddressSanitizer, so that a leak or a wild access fails the run. SOAK=1: 24,000 short requests, and more damaged ones. ONLY=word: the tests
 with that word in their names.
 With FOLDER, SERVER is built with Ignis. If the folder has no model, it becomes a tiny one with random weights; what any model has to do is tried."""
+import base64
 import http.client
 import json
 import os
@@ -208,6 +209,7 @@ def test_text():
         assert reply["choices"][0]["finish_reason"] == "length" and reply["usage"]["total_tokens"] == 200
         reply = s.text([ord("h"), ord("i")], max_tokens=9)
         assert reply["choices"][0]["text"] == "hi" and reply["usage"]["prompt_tokens"] == 2
+        assert s.text("<think>a</think> b<|START_RESPONSE|>", max_tokens=99)["choices"][0]["text"] == "<think>a</think> b<|START_RESPONSE|>"
         assert s.text(["one"], max_tokens=9)["choices"][0]["text"] == "one"
         everything = "".join(map(chr, [*range(1, 0x30), 0x7F, 0x80, 0x7FF, 0x800, 0xFFFD, 0xFFFF, 0x10000, 0x1F600, 0x10FFFF]))
         assert s.text(everything, max_tokens=150)["choices"][0]["text"] == everything
@@ -310,30 +312,35 @@ REFUSED = [
     ('{"prompt": "a", "seed": tru}', 400, None), ("{'prompt': 'a'}", 400, None), ('{"prompt" "a"}', 400, None), ('{"prompt": "a" "b": 1}', 400, None),
     ("{%s}" % ",".join('"k%d":1' % i for i in range(2000)), 400, None), ("[%s]" % ("1," * 500000 + "1"), 400, None),
     ({}, 400, "prompt"), ({"prompt": None}, 400, "prompt"), ({"prompt": 1}, 400, "prompt"), ({"prompt": []}, 400, "prompt"),
-    ({"prompt": ["a", "b"]}, 400, "prompt"), ({"prompt": [[1], [2]]}, 400, "prompt"), ({"prompt": [1.5]}, 400, "prompt"),
+    ({"prompt": ["a", 1]}, 400, "prompt"), ({"prompt": [[1], []]}, 400, "prompt"), ({"prompt": [1.5]}, 400, "prompt"), ({"prompt": ["a"] * 129}, 400, "prompt"),
     ({"prompt": [-1]}, 400, "prompt"), ({"prompt": [258]}, 400, "prompt"), ({"prompt": {"a": 1}}, 400, "prompt"), ({"prompt": [1, "a"]}, 400, "prompt"),
     ({"prompt": "x" * 5000}, 400, None), ({"prompt": "!prompt"}, 500, None), ({"prompt": "!fail"}, 500, None),
     ({"prompt": "a", "temperature": "1"}, 400, "temperature"), ({"prompt": "a", "temperature": -0.1}, 400, "temperature"),
     ({"prompt": "a", "temperature": 2.1}, 400, "temperature"), ({"prompt": "a", "top_p": 1.5}, 400, "top_p"), ({"prompt": "a", "top_k": 1.5}, 400, "top_k"),
-    ({"prompt": "a", "max_tokens": 0}, 400, "max_tokens"), ({"prompt": "a", "max_tokens": 1e30}, 400, "max_tokens"),
+    ({"prompt": "a", "max_tokens": -1}, 400, "max_tokens"), ({"prompt": ["a", "b"], "n": 100}, 400, "n"), ({"prompt": "a", "max_tokens": 1e30}, 400, "max_tokens"),
     ({"prompt": "a", "seed": 1e300}, 400, "seed"), ({"prompt": "a", "stream": 1}, 400, "stream"), ({"prompt": "a", "stream": "yes"}, 400, "stream"),
-    ({"prompt": "a", "n": 2}, 400, "n"), ({"prompt": "a", "best_of": 3}, 400, "best_of"), ({"prompt": "a", "echo": True}, 400, "echo"),
-    ({"prompt": "a", "suffix": "b"}, 400, "suffix"), ({"prompt": "a", "presence_penalty": 0.5}, 400, "presence_penalty"),
-    ({"prompt": "a", "logprobs": 3}, 400, "logprobs"), ({"prompt": "a", "logprobs": True}, 400, "logprobs"),
-    ({"prompt": "a", "messages": []}, 400, "messages"), ({"prompt": "a", "temperatur": 1}, 400, "temperatur"),
+    ({"prompt": "a", "n": 0}, 400, "n"), ({"prompt": "a", "n": 1000}, 400, "n"), ({"prompt": "a", "best_of": 3}, 400, "best_of"), ({"prompt": "a", "echo": 1}, 400, "echo"),
+    ({"prompt": "a", "suffix": "b"}, 400, "suffix"), ({"prompt": "a", "presence_penalty": 2.5}, 400, "presence_penalty"),
+    ({"prompt": "a", "logprobs": 21}, 400, "logprobs"), ({"prompt": "a", "logprobs": True}, 400, "logprobs"),
+    ({"prompt": "a", "grammar": 1}, 400, "grammar"), ({"prompt": "a", "grammar": "pattern"}, 400, "grammar"), ({"prompt": "a", "json_schema": "x"}, 400, "json_schema"),
+    ({"prompt": "a", "grammar": "x", "json_schema": {}}, 400, "grammar"),
     ({"prompt": "a", "stop": 1}, 400, "stop"), ({"prompt": "a", "stop": ""}, 400, "stop"), ({"prompt": "a", "stop": ["a", 1]}, 400, "stop"),
     ({"prompt": "a", "stop": ["a"] * 17}, 400, "stop"), ({"prompt": "a", "stop": "x" * 2000}, 400, "stop"), ({"prompt": "a", "stop": {"a": "b"}}, 400, "stop"),
     ({"prompt": "a", "logit_bias": [1]}, 400, "logit_bias"), ({"prompt": "a", "logit_bias": {"a": 1}}, 400, "logit_bias"),
     ({"prompt": "a", "logit_bias": {"1": 101}}, 400, "logit_bias"), ({"prompt": "a", "logit_bias": {"1": "2"}}, 400, "logit_bias"),
     ({"prompt": "a", "logit_bias": {"999": 1}}, 400, "logit_bias"), ({"prompt": "a", "logit_bias": {"1": 1, "01": 2}}, 400, "logit_bias"),
     ({"prompt": "a", "logit_bias": {"": 1}}, 400, "logit_bias"), ({"prompt": "a", "stream_options": 1}, 400, "stream_options"),
-    ({"prompt": "a", "model": "gpt-4"}, 404, "model"), ({"prompt": "a", "model": 7}, 404, "model"), ({"prompt": "a", "\u00e9\n": 7}, 400, "\u00e9\n"),
+    ({"prompt": "a", "model": 7}, 400, "model"),
 ]
+
+TOOLS = [{"type": "function", "function": {"name": "get_weather", "description": "Weather", "parameters": {
+    "type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"}}, "required": ["city"]}}},
+         {"type": "function", "function": {"name": "g"}}]
 
 REFUSED_CHATS = [
     ({}, "messages"), ({"messages": []}, "messages"), ({"messages": "hi"}, "messages"), ({"messages": [1]}, "messages"),
     ({"messages": [{"role": "user"}]}, "messages"), ({"messages": [{"content": "a"}]}, "messages"),
-    ({"messages": [{"role": "tool", "content": "a"}]}, "messages"), ({"messages": [{"role": "user", "content": []}]}, "messages"),
+    ({"messages": [{"role": "user", "content": []}]}, "messages"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "messages"),
     ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages"),
     ({"messages": [{"role": "user", "content": ["a"]}]}, "messages"),
@@ -341,18 +348,26 @@ REFUSED_CHATS = [
     ({"messages": [{"role": "user", "content": {"a": 1}}]}, "messages"), ({"messages": [{"role": 1, "content": "a"}]}, "messages"),
     ({"messages": [{"role": "user", "content": [{"type": "text", "text": 42}]}]}, "messages"),
     ({"messages": [{"role": "assistant", "content": "a", "tool_calls": [{}]}]}, "messages"),
+    ({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": 1}}]}]}, "messages"), ({"messages": [{"role": "function", "content": "a"}]}, "messages"),
     ({"messages": [{"role": "user", "content": "!template"}]}, None),
     ({"tools": [{"type": "function"}]}, "tools"), ({"response_format": {"type": "xml"}}, "response_format"),
     ({"response_format": "text"}, "response_format"), ({"response_format": {"type": "json_schema", "json_schema": {"schema": 1}}}, "response_format"),
     ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"pattern": "a"}}}}, "response_format"),
-    ({"top_logprobs": 2}, "top_logprobs"), ({"prompt": "a"}, "prompt"), ({"reasoning_effort": "high"}, "reasoning_effort"), ({"logprobs": 1}, "logprobs"),
+    ({"top_logprobs": 2}, "top_logprobs"), ({"reasoning_effort": 7}, "reasoning_effort"), ({"logprobs": 1}, "logprobs"),
+    ({"chat_template_kwargs": []}, "chat_template_kwargs"), ({"chat_template_kwargs": {"bos_token": "x"}}, "chat_template_kwargs"),
+    ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"), ({"tools": 7}, "tools"), ({"tools": [{}]}, "tools"), ({"functions": [1]}, "functions"),
+    ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools"), ({"tools": [{"type": "function", "function": {"name": ""}}]}, "tools"),
+    ({"tools": [{"type": "function", "function": {"name": "f", "parameters": 1}}]}, "tools"), ({"tools": TOOLS * 80}, "tools"),
+    ({"tools": TOOLS, "tool_choice": "always"}, "tool_choice"), ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "h"}}}, "tool_choice"),
+    ({"tool_choice": "required"}, "tool_choice"), ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {"pattern": "x"}}}], "tool_choice": "required"}, "tools"),
 ]
 
 
 def test_refused():
     with Server("--connections", 32) as s:
         cases = [("/v1/completions", *case) for case in REFUSED]
-        cases += [("/v1/chat/completions", body, 400, name) for body, name in REFUSED_CHATS]
+        cases += [("/v1/chat/completions", dict(body, **({} if name == "messages" or "messages" in body else {"messages": [{"role": "user", "content": "a"}]})), 400, name)
+                  for body, name in REFUSED_CHATS]
         for path, body, code, name in cases:
             status, _, data = s.ask("POST", path, body)
             assert status == code, (body if len(str(body)) < 300 else str(body)[:300], status, data[:300])
@@ -360,6 +375,259 @@ def test_refused():
             assert error["code"] == code and error["message"] and error["param"] == name, (str(body)[:300], error)
             assert error["type"] == ("server_error" if code == 500 else "invalid_request_error")
         assert s.text("fine")["choices"][0]["text"] == "fine"
+
+
+def test_choices():
+    """Several prompts, n above 1, penalties, the likeliest tokens, echo."""
+    with Server(step=1) as s:
+        reply = s.text(["ab", [99, 100], "e"], max_tokens=9, n=2)
+        assert [c["index"] for c in reply["choices"]] == list(range(6))
+        assert [c["text"] for c in reply["choices"]] == ["ab", "ab", "cd", "cd", "e", "e"]
+        assert reply["usage"] == {"prompt_tokens": 3 + 2 + 2, "completion_tokens": 10, "total_tokens": 17}
+        drawn = [c["text"] for c in s.text("a", temperature=2, seed=7, max_tokens=20, n=3)["choices"]]
+        assert len(set(drawn)) == 3 and drawn[1] == s.text("a", temperature=2, seed=8, max_tokens=20)["choices"][0]["text"]
+        for path, body in (("/v1/completions", {"prompt": ["ab", "cde"], "n": 2}), ("/v1/chat/completions", {"messages": [{"role": "user", "content": "ab"}], "n": 3})):
+            found = events(s.ask("POST", path, dict(body, stream=True, stream_options={"include_usage": True}))[2])
+            assert found[-1]["choices"] == [] and found[-1]["usage"]["total_tokens"]
+            texts, ends, roles = {}, {}, {}
+            for choice in (event["choices"][0] for event in found[:-1]):
+                at = choice["index"]
+                texts[at] = texts.get(at, "") + (choice["delta"].get("content", "") if "delta" in choice else choice["text"])
+                ends[at] = ends.get(at, 0) + (choice["finish_reason"] == "stop")
+                roles[at] = roles.get(at, 0) + ("role" in choice.get("delta", {}))
+            assert texts == ({0: "ab", 1: "ab", 2: "cde", 3: "cde"} if "prompt" in body else {0: "ab", 1: "ab", 2: "ab"}), texts
+            assert set(ends.values()) == {1} and set(roles.values()) == {0 if "prompt" in body else 1}
+        # A penalty is a bias: the fake says _ for a token with a bias of -1 or less.
+        for more, text in (({"frequency_penalty": 0.5}, "aabb_____"), ({"frequency_penalty": 0.25, "presence_penalty": 0.75}, "a_b______"), ({"presence_penalty": 1}, "a_b______"), ({"frequency_penalty": 0.25, "presence_penalty": 0.5}, "aabb_____"),
+                           ({"frequency_penalty": 0.5, "logit_bias": {"97": -0.5}}, "a_bb_____"), ({}, "aabbaabba")):
+            said = s.text("#9aabb", max_tokens=9, **more)["choices"][0]["text"]
+            assert said == text, (more, said)
+        log = s.text("ab", max_tokens=2, logprobs=3)["choices"][0]["logprobs"]
+        assert log["tokens"] == ["a", "b"] and [list(t) for t in log["top_logprobs"]] == [["a", "b", "c"]] * 2 and -0.5 < log["top_logprobs"][0]["a"] < -0.4
+        content = s.chat("ab", logprobs=True, top_logprobs=2)["choices"][0]["logprobs"]["content"]
+        assert [[t["token"] for t in c["top_logprobs"]] for c in content] == [["a", "b"]] * 2 and content[0]["top_logprobs"][0]["bytes"] == [97]
+        reply = s.text([97, 98, 99], max_tokens=0, echo=True, logprobs=1)  # as lm-eval asks
+        choice = reply["choices"][0]
+        assert choice["text"] == "abc" and choice["finish_reason"] == "length" and reply["usage"]["completion_tokens"] == 0
+        assert choice["logprobs"] == {"tokens": ["a", "b", "c"], "token_logprobs": [None, -0.25, -0.25], "text_offset": [0, 1, 2],
+                                      "top_logprobs": [None, {"a": -0.25}, {"a": -0.25}]}, choice
+        choice = s.text("xy", max_tokens=1, echo=True, logprobs=0)["choices"][0]
+        assert choice["text"] == "xyx" and choice["logprobs"]["token_logprobs"] == [None, -0.25, -0.25, -0.5] and choice["logprobs"]["top_logprobs"] is None
+        assert s.text("xy", max_tokens=1, echo=True)["choices"][0]["text"] == "xyx"
+
+
+def test_ignored():
+    with Server() as s:
+        status, headers, body = s.ask("POST", "/v1/completions", {"prompt": "a", "temperatur": 1, "mirostat": 2, "b\r\nX: 1": 1, "model": "gpt-4"})
+        assert status == 200 and headers["X-Ignored"] == "temperatur, mirostat, b" and headers["X"] is None, headers
+        assert json.loads(body)["model"] == s.name
+        assert s.ask("POST", "/v1/completions", {"prompt": "a", "user": "me"})[1]["X-Ignored"] is None
+
+
+CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Bern\\n"}}\n</tool_call>'
+
+
+def merged(found):
+    """The message that the events of a stream make."""
+    message, why = {"content": "", "tool_calls": []}, None
+    for choice in (event["choices"][0] for event in found):
+        delta = choice["delta"]
+        for key in ("content", "reasoning_content"):
+            if delta.get(key):
+                message[key] = message.get(key, "") + delta[key]
+        for call in delta.get("tool_calls", []):
+            if call["index"] == len(message["tool_calls"]):
+                assert call["id"] and call["type"] == "function" and call["function"]["name"]
+                message["tool_calls"].append({"id": call["id"], "type": "function", "function": {"name": call["function"]["name"], "arguments": ""}})
+            message["tool_calls"][call["index"]]["function"]["arguments"] += call["function"]["arguments"]
+        why = choice["finish_reason"] or why
+    return message, why
+
+
+def test_tools():
+    with Server("--context", 9000) as s:
+        for text, content, calls, why in ((CALL, None, 1, "tool_calls"), ("Let me see. " + CALL + "\n" + CALL, "Let me see. ", 2, "tool_calls"),
+                                          ("<tool_call>{\"name\": \"unknown\", \"arguments\": {}}</tool_call>", "<tool_call>{\"name\": \"unknown\", \"arguments\": {}}</tool_call>", 0, "stop"),
+                                          ("plain", "plain", 0, "stop"), ("<tool_call>\n{\"name\": \"g\"}\n</tool_call> then", " then".strip(), 1, "tool_calls")):
+            for stream in (False, True):
+                ask = {"messages": [{"role": "user", "content": text}], "tools": TOOLS, "stream": stream}
+                status, _, body = s.ask("POST", "/v1/chat/completions", ask)
+                assert status == 200, body
+                if stream:
+                    message, found = merged(events(body))
+                    assert message["content"] == (content or ""), message
+                else:
+                    message, found = json.loads(body)["choices"][0]["message"], json.loads(body)["choices"][0]["finish_reason"]
+                    assert message["content"] == content and message["role"] == "assistant", message
+                made = message.get("tool_calls", [])
+                assert len(made) == calls and found == why and len({c["id"] for c in made}) == calls, (message, found)
+                for call in made:
+                    assert re.fullmatch("[a-z0-9]{9}", call["id"])
+                    assert call["function"]["name"] == "g" or json.loads(call["function"]["arguments"]) == {"city": "Bern\n"}, call
+        # cut in the middle of a call
+        choice = s.chat(CALL, tools=TOOLS, max_tokens=60)["choices"][0]
+        assert choice["finish_reason"] == "length" and choice["message"]["tool_calls"][0]["function"]["arguments"].startswith('{"city"'), choice
+        # without tools, and with "none", it is text, and the template hears of no tools
+        assert s.chat(CALL)["choices"][0]["message"] == {"role": "assistant", "content": CALL}
+        assert s.chat(CALL, tools=TOOLS, tool_choice="none")["choices"][0]["message"] == {"role": "assistant", "content": CALL}
+        # a forced call: the fake says its grammar, which is the schema of the arguments, or the first name
+        for choice, name in (("required", "get_weather"), ({"type": "function", "function": {"name": "g"}}, "g"), ({"type": "function", "function": {"name": "get_weather"}}, "get_weather")):
+            for stream in (False, True):
+                body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "tool_choice": choice, "stream": stream})[2]
+                message, why = merged(events(body)) if stream else (json.loads(body)["choices"][0]["message"], json.loads(body)["choices"][0]["finish_reason"])
+                call = message["tool_calls"][0]["function"]
+                schema = TOOLS[0]["function"]["parameters"] if name == "get_weather" else {"type": "object", "additionalProperties": False}
+                assert call["name"] == name and json.loads(call["arguments"]) == schema and why == "tool_calls" and len(message["tool_calls"]) == 1, message
+        # messages of earlier calls, as the template gets them
+        talk = [{"role": "user", "content": "w?"}, {"role": "assistant", "content": None, "reasoning_content": "hm", "tool_calls": [
+            {"id": "abc", "type": "function", "function": {"name": "get_weather", "arguments": "{\"city\": \"B\\u00e9\"}"}}]},
+            {"role": "tool", "tool_call_id": "abc", "content": "rain"}, {"role": "user", "content": "!variables"}]
+        status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": talk, "tools": TOOLS, "reasoning_effort": "none", "chat_template_kwargs": {"x": [1, {"y": None}]}})
+        told = json.loads(json.loads(body)["choices"][0]["message"]["content"])
+        assert told["messages"][1] == {"role": "assistant", "content": "", "reasoning_content": "hm", "tool_calls": [
+            {"type": "function", "id": "abc", "function": {"name": "get_weather", "arguments": {"city": "B\u00e9"}}}]}, told
+        assert told["messages"][2] == {"role": "tool", "content": "rain", "tool_call_id": "abc"} and told["tools"] == TOOLS
+        assert told["reasoning_effort"] == "none" and told["enable_thinking"] is False and told["x"] == [1, {"y": None}]
+    # a template that knows no tools: they are written into the system's message
+    with Server("--context", 9000, env={"SERVE_PROBE": "nothing"}) as s:
+        status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "system", "content": "Be brief."}] + talk, "tools": TOOLS})
+        told = json.loads(json.loads(body)["choices"][0]["message"]["content"])
+        assert "tools" not in told and told["messages"][0]["content"].startswith("Be brief.\n\n# Tools") and "get_weather" in told["messages"][0]["content"]
+        assert told["messages"][2]["content"] == '\n<tool_call>\n{"name": "get_weather", "arguments": {"city":"B\u00e9"}}\n</tool_call>' and "tool_calls" not in told["messages"][2]
+        assert told["messages"][3] == {"role": "user", "content": "<tool_response>\nrain\n</tool_response>", "tool_call_id": "abc"}, told
+        assert s.chat(CALL, tools=TOOLS)["choices"][0]["finish_reason"] == "tool_calls"
+    # each family's form, as its template has it
+    for probe, text in (('[TOOL_CALLS][{"name": "the_name"', '[TOOL_CALLS][{"name": "g", "arguments": {}}]'), ('{"name": "the_name", "parameters": {"the_key": "v1"}}', '{"name": "g", "parameters": {}}'),
+                        ("<|channel|>commentary", "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.g <|constrain|>json<|message|>{}"),
+                        ("<function=the_name>\n<parameter=the_key>", "<tool_call>\n<function=g>\n</function>\n</tool_call>")):
+        with Server(env={"SERVE_PROBE": "the_name v1 " + probe}) as s:
+            message = s.chat(text, tools=TOOLS)["choices"][0]["message"]
+            assert message["tool_calls"][0]["function"] == {"name": "g", "arguments": "{}"} and message["content"] is None, (probe, message)
+
+
+def test_reasoning():
+    with Server() as s:
+        text = "<think>\nHm.\n</think>\n\nYes."
+        assert s.chat(text)["choices"][0]["message"] == {"role": "assistant", "reasoning_content": "Hm.\n", "content": "Yes."}
+        message, why = merged(events(s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": text}], "stream": True})[2]))
+        assert message["reasoning_content"] == "Hm.\n" and message["content"] == "Yes." and why == "stop"
+        assert s.chat("No <think> here")["choices"][0]["message"]["content"] == "No <think> here"
+        # the prompt ends in open reasoning: the answer begins with it, but not where a grammar holds it
+        message = s.chat("what</think>Yes.<think>")["choices"][0]["message"]
+        assert message == {"role": "assistant", "reasoning_content": "what", "content": "Yes.<think>"}, message
+        message = s.chat("what<think>", response_format={"type": "json_object"})["choices"][0]["message"]
+        assert message == {"role": "assistant", "content": '{"type":"object"}'}, message
+
+
+def test_native():
+    """llama.cpp's routes."""
+    with Server() as s:
+        reply = json.loads(s.ask("POST", "/completion", {"prompt": "abc", "n_predict": 2, "cache_prompt": True})[2])
+        assert reply["content"] == "ab" and reply["stop"] is True and reply["stop_type"] == "limit" and reply["tokens_predicted"] == 2 and reply["tokens_evaluated"] == 4
+        reply = json.loads(s.ask("POST", "/completion", {"prompt": "abc", "grammar": "root ::= \"xyz\"", "seed": -1, "n_predict": -1})[2])
+        assert reply["content"] == "xyz" and reply["stop_type"] == "eos"
+        assert json.loads(s.ask("POST", "/completion", {"prompt": "abc", "json_schema": {"type": "null"}})[2])["content"] == '{"type":"null"}'
+        parts = [json.loads(p[6:]) for p in s.ask("POST", "/completion", {"prompt": "abc", "stream": True})[2].decode().split("\n\n") if p]
+        assert "".join(p["content"] for p in parts) == "abc" and [p["stop"] for p in parts] == [False] * (len(parts) - 1) + [True]
+        both = json.loads(s.ask("POST", "/completion", {"prompt": ["a", "b"]})[2])
+        assert [r["content"] for r in both] == ["a", "b"]
+        assert json.loads(s.ask("POST", "/tokenize", {"content": "h\u00e9"})[2]) == {"tokens": [256, 104, 195, 169]}
+        assert json.loads(s.ask("POST", "/tokenize", {"content": "hi", "with_pieces": True})[2])["tokens"][1] == {"id": 104, "piece": "h"}
+        assert json.loads(s.ask("POST", "/detokenize", {"tokens": [104, 105]})[2]) == {"content": "hi"}
+        for path, body in (("/tokenize", {}), ("/tokenize", {"content": 1}), ("/detokenize", {}), ("/detokenize", {"tokens": [1e9]}), ("/detokenize", {"tokens": ["a"]}),
+                           ("/completion", {}), ("/completion", {"prompt": "a", "n_predict": -3}), ("/completion", {"prompt": "a", "n_probs": 100})):
+            assert s.ask("POST", path, body)[0] == 400, (path, body)
+        props = s.get("/props")
+        assert props["default_generation_settings"]["n_ctx"] == 4096 and props["total_slots"] == 64 and props["tool_calls"] == "hermes"
+        assert s.get("/v1/models/" + s.name)["id"] == s.name and s.ask("GET", "/v1/models/other")[0] == 404
+        metrics = s.ask("GET", "/metrics")[2].decode()
+        values = dict(line.rsplit(" ", 1) for line in metrics.splitlines() if line[0] != "#")
+        assert values["serve_running"] == "0" and int(values["serve_generated_tokens_total"]) > 10 and int(values['serve_answers_total{status="400"}']) == 8
+        assert values['serve_request_seconds_bucket{le="+Inf"}'] == values["serve_request_seconds_count"] == "5"
+
+
+def test_responses():
+    with Server("--context", 9000) as s:
+        def ask(**body):
+            status, _, data = s.ask("POST", "/v1/responses", body)
+            assert status == 200, data
+            return json.loads(data)
+        reply = ask(input="hello", metadata={"a": "b"})
+        assert reply["object"] == "response" and reply["status"] == "completed" and reply["metadata"] == {"a": "b"} and reply["model"] == s.name
+        assert reply["output"] == [{"id": reply["output"][0]["id"], "type": "message", "role": "assistant", "status": "completed",
+                                    "content": [{"type": "output_text", "annotations": [], "text": "hello"}]}], reply
+        assert reply["usage"] == {"input_tokens": 6, "output_tokens": 5, "total_tokens": 11}
+        reply = ask(input="hello", max_output_tokens=2)
+        assert reply["status"] == "incomplete" and reply["incomplete_details"] == {"reason": "max_output_tokens"} and reply["output"][0]["content"][0]["text"] == "he"
+        flat = [dict(t["function"], type="function") for t in TOOLS]
+        talk = [{"role": "user", "content": [{"type": "input_text", "text": "w?"}]}, {"type": "function_call", "call_id": "a", "name": "get_weather", "arguments": "{}"},
+                {"type": "function_call", "call_id": "b", "name": "g", "arguments": "{}"}, {"type": "function_call_output", "call_id": "a", "output": "rain"},
+                {"type": "reasoning", "summary": []}, {"type": "message", "role": "user", "content": "!variables"}]
+        told = json.loads(ask(input=talk, tools=flat, instructions="Be brief.", reasoning={"effort": "low"})["output"][0]["content"][0]["text"])
+        assert told["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "w?"}, {"role": "assistant", "content": "", "tool_calls": [
+            {"type": "function", "id": "a", "function": {"name": "get_weather", "arguments": {}}}, {"type": "function", "id": "b", "function": {"name": "g", "arguments": {}}}]},
+            {"role": "tool", "content": "rain", "tool_call_id": "a"}, {"role": "user", "content": "!variables"}], told
+        assert told["tools"] == TOOLS and told["reasoning_effort"] == "low"
+        text = "<think>hm</think>So: " + CALL + CALL + "."
+        whole = ask(input=text, tools=flat)
+        assert [o["type"] for o in whole["output"]] == ["reasoning", "message", "function_call", "function_call", "message"], whole
+        assert whole["output"][2]["name"] == "get_weather" and json.loads(whole["output"][2]["arguments"]) == {"city": "Bern\n"}
+        found = [(p.split("\n")[0][7:], json.loads(p.split("\n")[1][6:])) for p in s.ask("POST", "/v1/responses", {"input": text, "tools": flat, "stream": True})[2].decode().split("\n\n") if p]
+        assert all(name == data["type"] for name, data in found) and [data["sequence_number"] for _, data in found] == list(range(len(found)))
+        assert found[0][0] == "response.created" and found[-1][0] == "response.completed"
+        clean = [{k: v for k, v in o.items() if k not in ("id", "call_id")} for o in whole["output"]]
+        assert [{k: v for k, v in o.items() if k not in ("id", "call_id")} for o in found[-1][1]["response"]["output"]] == clean
+        done = [data["item"] for name, data in found if name == "response.output_item.done"]
+        assert done == found[-1][1]["response"]["output"] and [data["output_index"] for name, data in found if name == "response.output_item.added"] == [0, 1, 2, 3, 4]
+        for index, item in enumerate(done):
+            deltas = "".join(data["delta"] for name, data in found if name.endswith(".delta") and data["output_index"] == index)
+            assert deltas == (item["arguments"] if item["type"] == "function_call" else item["content"][0]["text"]), (item, deltas)
+            assert {data["item_id"] for name, data in found if "item_id" in data and data["output_index"] == index} == {item["id"]}
+        forced = ask(input="x", tools=flat, tool_choice={"type": "function", "name": "g"})
+        assert [o["type"] for o in forced["output"]] == ["function_call"] and forced["output"][0]["name"] == "g"
+        held = ask(input="x", text={"format": {"type": "json_schema", "name": "n", "schema": {"type": "null"}}})
+        assert held["output"][0]["content"][0]["text"] == '{"type":"null"}'
+        for body in ({}, {"input": 1}, {"input": [1]}, {"input": [{"type": "image"}]}, {"input": [{"type": "function_call"}]}, {"input": []}, {"input": "x", "instructions": 1},
+                     {"input": "x", "previous_response_id": "resp_1"}, {"input": "x", "tools": [{"type": "web_search"}]}, {"input": "x", "tools": 1}, {"input": "x", "background": True},
+                     {"input": [{"type": "function_call_output", "call_id": 1, "output": "x"}]}, {"input": [{"role": "user", "content": "x" * 9000}]}):
+            assert s.ask("POST", "/v1/responses", body)[0] == 400, body
+
+
+def test_vectors():
+    with Server() as s:
+        for given, found in (("abc", [[3, 97]]), (["abc", "z"], [[3, 97], [1, 122]]), ([97, 98], [[2, 97]]), ([[97], "\u00e9"], [[1, 97], [2, 195]])):
+            reply = json.loads(s.ask("POST", "/v1/embeddings", {"input": given, "model": "any"})[2])
+            assert [d["embedding"] for d in reply["data"]] == found and [d["index"] for d in reply["data"]] == list(range(len(found))), reply
+            reply = json.loads(s.ask("POST", "/v1/embeddings", {"input": given, "encoding_format": "base64"})[2])
+            assert [list(struct.unpack("<2f", base64.b64decode(d["embedding"]))) for d in reply["data"]] == found, reply
+        assert reply["usage"] == {"prompt_tokens": 5, "total_tokens": 5}
+        for body, code in (({}, 400), ({"input": []}, 400), ({"input": [[]]}, 400), ({"input": {"a": 1}}, 400), ({"input": ["a"] * 3000}, 400), ({"input": "a", "encoding_format": "x"}, 400),
+                           ({"input": "a", "dimensions": 3}, 400), ({"input": "x" * 5000}, 400), ({"input": [1e9]}, 400), ({"input": "!fail"}, 500)):
+            assert s.ask("POST", "/v1/embeddings", body)[0] == code, body
+        s.idle()
+    with Server(env={"SERVE_ENCODER": "1"}) as s:
+        assert s.ask("POST", "/v1/completions", {"prompt": "a"})[0] == 400 and s.ask("POST", "/v1/embeddings", {"input": "a"})[0] == 200
+
+
+def test_adapters():
+    with Server("--adapters", "loud=/adapters/loud,other=x") as s:
+        assert [m["id"] for m in s.get("/v1/models")["data"]] == [s.name, "loud", "other"] and s.get("/v1/models/loud")["id"] == "loud"
+        for model, text in (("loud", "ABC"), (s.name, "abc"), ("gpt-4", "abc")):
+            reply = s.text("abc", model=model, n=2)
+            assert [c["text"] for c in reply["choices"]] == [text] * 2 and reply["model"] == ("loud" if model == "loud" else s.name), reply
+
+
+def test_other_sites():
+    page = "https://page.example"
+    preflight = ("OPTIONS /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nOrigin: %s\r\nAccess-Control-Request-Method: POST\r\nConnection: close\r\n\r\n" % page).encode()
+    for options, ok in (((), False), (("--allow-origin", page), True), (("--allow-origin", "http://b.example," + page), True), (("--allow-origin", "*"), True),
+                        (("--allow-origin", "http://page.example"), False)):
+        with Server(*options) as s:
+            reply = s.raw(preflight)
+            assert status_of(reply) == (204 if ok else 403) and (b"Access-Control-Allow-Origin: " + page.encode() in reply) == ok, reply
+            assert not ok or (b"Allow-Headers: Authorization, Content-Type" in reply and b"Content-Length" not in reply)
+            status, headers, _ = s.ask("POST", "/v1/completions", {"prompt": "a"}, dict(JSON, Origin=page))
+            assert status == (200 if ok else 403) and headers["Access-Control-Allow-Origin"] == (page if ok else None)
 
 
 # ---- HTTP
@@ -738,7 +1006,8 @@ def test_end():
 
 def test_command_line():
     for options, code in (([], 2), (["--help"], 0), (["m", "--port"], 1), (["m", "--port", "x"], 1), (["m", "--nothing", "1"], 1), (["m", "n"], 1),
-                          (["m", "--host", "256.256.256.256"], 1), (["m", "--queue", "-1"], 1)):
+                          (["m", "--host", "256.256.256.256"], 1), (["m", "--queue", "-1"], 1), (["m", "--adapters", "x"], 1),
+                          (["m", "--adapters", "a=none"], 1), (["m", "--calls", "nothing"], 1)):
         done = subprocess.run([PROGRAM, *options], capture_output=True, text=True, timeout=30)
         assert done.returncode == code and (done.stdout + done.stderr), (options, done)
 
@@ -875,7 +1144,9 @@ def make_model(folder):
     tokenizer = {"version": "1.0", "added_tokens": [special], "normalizer": None, "pre_tokenizer": byte_level, "post_processor": None, "decoder": byte_level,
                  "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
                            "fuse_unk": False, "byte_fallback": False, "vocab": dict({letters[b]: b for b in range(256)}, **{"<end>": 256}), "merges": []}}
-    template = "{% for m in messages %}[{{ m.role }}]{{ m.content }}<end>{% endfor %}{% if add_generation_prompt %}H{% endif %}"
+    template = ("{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}"
+                "<tool_call>{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}</tool_call>{% endfor %}<end>{% endfor %}"
+                "{% if add_generation_prompt %}H{% endif %}")
     for name, content in (("config", config), ("tokenizer", tokenizer), ("tokenizer_config", {"eos_token": "<end>", "chat_template": template})):
         with open("%s/%s.json" % (folder, name), "w") as file:
             json.dump(content, file)
@@ -922,6 +1193,48 @@ def test_model():
             status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}],
                                     "response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}})
             assert status == 400 and "the keyword 'not'" in json.loads(body)["error"]["message"], body
+        if tiny:
+            alone = [s.text("ab", seed=seed, max_tokens=8)["choices"][0]["text"] for seed in (3, 4, 5)]
+            assert [c["text"] for c in s.text(["ab", "cd"], seed=3, max_tokens=8, n=3)["choices"]][:3] == alone
+            log = s.chat("ab", max_tokens=5, logprobs=True, top_logprobs=20, temperature=0)["choices"][0]["logprobs"]["content"]
+            for token in log:
+                top = [t["logprob"] for t in token["top_logprobs"]]
+                assert len(top) == 20 and top == sorted(top, reverse=True) and abs(top[0] - token["logprob"]) < 1e-4, log  # the likeliest one was taken
+            said = s.text("ab", max_tokens=5, echo=True, logprobs=2, temperature=0)["choices"][0]
+            ids = json.loads(s.ask("POST", "/tokenize", {"content": "ab"})[2])["tokens"]
+            assert said["logprobs"]["token_logprobs"][0] is None and said["logprobs"]["tokens"][:2] == ["a", "b"] and len(said["logprobs"]["tokens"]) == 7
+            # a token has the same probability beside others and as one of a prompt, up to the rounding of other products
+            again = s.text(ids + [ord(c) for c in "xyz"], max_tokens=0, echo=True, logprobs=3)["choices"][0]["logprobs"]
+            assert len(again["tokens"]) == 5 and all(p <= 0 for p in again["token_logprobs"][1:]) and len(again["top_logprobs"][4]) >= 1
+            first = s.text(ids, max_tokens=1, logprobs=20)["choices"][0]["logprobs"]["top_logprobs"][0]
+            if "x" in first:
+                assert abs(first["x"] - again["token_logprobs"][2]) < 1e-4
+            top = max(first, key=first.get)
+            if len(top) == 1 and ord(top) < 128:
+                prompt = s.text(ids + [ord(top)], max_tokens=0, echo=True, logprobs=1)["choices"][0]["logprobs"]
+                assert abs(prompt["token_logprobs"][2] - first[top]) < 1e-4, (prompt, first)
+            plain = s.text("ab", max_tokens=40, seed=2, temperature=0)["choices"][0]["text"]
+            assert s.text("ab", max_tokens=40, seed=2, temperature=0, frequency_penalty=2, presence_penalty=2)["choices"][0]["text"] != plain
+            tools = [{"type": "function", "function": {"name": "f", "parameters": {"enum": [{"c": "x"}, {"c": "yy"}]}}},
+                     {"type": "function", "function": {"name": "g"}}]
+            names = set()
+            for choice in ("required", {"type": "function", "function": {"name": "f"}}):
+                for bias in ({}, {"103": 100}):  # of the letter g
+                    said = s.chat("a", tools=tools, tool_choice=choice, seed=1, logit_bias=bias)["choices"][0]
+                    call = said["message"]["tool_calls"][0]["function"]
+                    names.add(call["name"])
+                    value = json.loads(call["arguments"])
+                    assert said["finish_reason"] == "tool_calls" and (value["c"] in ("x", "yy") if call["name"] == "f" else value == {}), said
+            assert "g" in names and names <= {"f", "g"}, names
+            status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a" * 150}], "tools": tools, "tool_choice": "required"})
+            assert status == 400 and "context" in json.loads(body)["error"]["message"], body
+            vectors = json.loads(s.ask("POST", "/v1/embeddings", {"input": ["ab", "cd"]})[2])["data"]
+            assert len(vectors) == 2 and abs(sum(x * x for x in vectors[0]["embedding"]) - 1) < 1e-3
+            assert s.get("/props")["tool_calls"] == "hermes" and s.get("/props")["template_has_tools"] is True
+            talk = [{"role": "user", "content": "x"}, {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": {"name": "g", "arguments": "{}"}}]},
+                    {"role": "tool", "tool_call_id": "1", "content": "y"}]
+            status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": talk, "max_tokens": 1})
+            assert json.loads(body)["usage"]["prompt_tokens"] == len('[user]x<[assistant]<tool_call>{"name": "g", "arguments": {}}</tool_call><[tool]y<H'), body
         status, _, body = s.ask("POST", "/v1/completions", {"prompt": "x y " * 300})
         assert status == 400 and "context" in json.loads(body)["error"]["message"]
         status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "hello<end>"}], "max_tokens": 5})

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: MIT
+/*  messages.c - chats as OpenAI's clients write them: messages, tools and tool_choice become a prompt */
+
+/*  Texts of the parts {"type": "text", "text": "..."}, pushed together where the first one is: a later one is behind
+    it. NULL: refused. */
+static char *join_parts(const json *content)
+{
+    const json *part = content->first, *first = part ? member(part, "text") : NULL, *piece, *type;
+    size_t size = 0;
+    for (; part; part = part->next) {
+        piece = member(part, "text");
+        type = member(part, "type");
+        if (!type || type->kind != JSON_STRING || !has_item("text input_text output_text", type->string, strncmp) ||
+            !piece || piece->kind != JSON_STRING)
+            return NULL;
+        memmove(first->string + size, piece->string, piece->size);
+        size += piece->size;
+    }
+    if (first)
+        first->string[size] = 0;
+    return first ? first->string : NULL;
+}
+
+static void print_member(text *t, const char *name, const char *string)
+{
+    text_print(t, ",\"%s\":\"", name);
+    text_escape(t, string, strlen(string));
+    text_print(t, "\"");
+}
+
+/*  The arguments of a call, which clients send as a text: as the template wants them. */
+static void print_arguments(text *t, const json *arguments)
+{
+    json_reader r;
+    text copy = {0};
+    bool ok;
+    if (!arguments || engine.wants_text || arguments->kind != JSON_STRING) {
+        if (arguments)
+            json_print(t, arguments);
+        else
+            text_print(t, "{}");
+        return;
+    }
+    text_add(&copy, arguments->string, arguments->size);
+    ok = json_read(&r, &copy) && r.values->kind == JSON_OBJECT;
+    if (ok)
+        json_print(t, r.values);
+    else
+        json_print(t, arguments);
+    free(r.values);
+    text_free(&copy);
+}
+
+/*  The calls of a message, as templates know them; or as text, for a template that knows no tools. */
+static bool print_calls(connection *c, text *t, const json *calls, int at)
+{
+    const json *one = calls->kind == JSON_ARRAY ? calls->first : NULL;
+    if (engine.has_tools)
+        text_print(t, ",\"tool_calls\":[");
+    for (; one; one = one->next) {
+        const json *function = member(one, "function"), *name = function ? member(function, "name") : NULL,
+                   *id = member(one, "id");
+        if (!name || name->kind != JSON_STRING)
+            return refuse(c, 400, "messages", "messages[%d].tool_calls has to be an array of calls of functions", at);
+        if (engine.has_tools) {
+            text_print(t, one == calls->first ? "{\"type\":\"function\"" : ",{\"type\":\"function\"");
+            if (id && id->kind == JSON_STRING)
+                print_member(t, "id", id->string);
+            text_print(t, ",\"function\":{\"name\":\"");
+            text_escape(t, name->string, name->size);
+            text_print(t, "\",\"arguments\":");
+            print_arguments(t, member(function, "arguments"));
+            text_print(t, "}}");
+        } else {
+            text inside = {0};
+            text_print(&inside, "\n<tool_call>\n{\"name\": \"%s\", \"arguments\": ", name->string);
+            print_arguments(&inside, member(function, "arguments"));
+            text_print(&inside, "}\n</tool_call>");
+            text_escape(t, inside.data, inside.size);
+            text_free(&inside);
+        }
+    }
+    if (engine.has_tools)
+        text_print(t, "]");
+    return true;
+}
+
+/*  Tells a model about tools whose template does not: the words of Hermes 2 and Qwen. */
+static void print_tools_words(text *t, const char *tools, const char *system)
+{
+    text words = {0};
+    text_print(&words,
+               "%s%s# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
+               "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n%s\n</tools>\n\n"
+               "For each function call, return a json object with function name and arguments within "
+               "<tool_call></tool_call> XML tags:\n<tool_call>\n"
+               "{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>",
+               system, *system ? "\n\n" : "", tools);
+    text_escape(t, words.data, words.size);
+    text_free(&words);
+}
+
+/*  Writes messages as an array for the template. What they have in their text is text: no control token. */
+static bool print_messages(connection *c, text *t, const json *messages, const char *tools)
+{
+    const json *one;
+    int i = 0;
+    bool told = !tools || engine.has_tools;
+    if (!messages || messages->kind != JSON_ARRAY || !messages->count)
+        return refuse(c, 400, "messages", "messages has to be an array of at least one message");
+    text_print(t, "[");
+    one = messages->first;
+    if (!told && !is_text(member(one, "role"), "system") && !is_text(member(one, "role"), "developer")) {
+        text_print(t, "{\"role\":\"system\",\"content\":\"");
+        print_tools_words(t, tools, "");
+        text_print(t, "\"},");
+        told = true;
+    }
+    for (; one; one = one->next, i++) {
+        const json *role = member(one, "role"), *content = member(one, "content"), *calls = member(one, "tool_calls");
+        const json *reasoning = member(one, "reasoning_content"), *id = member(one, "tool_call_id"),
+                   *name = member(one, "name");
+        const char *string, *as;
+        bool is_tool = is_text(role, "tool");
+        if (!role || role->kind != JSON_STRING ||
+            !has_item("system user assistant developer tool", role->string, strncmp))
+            return refuse(c, 400, "messages", "messages[%d].role has to be system, developer, user, assistant or tool",
+                          i);
+        if (member(one, "function_call") || member(one, "audio"))
+            return refuse(c, 400, "messages", "messages[%d]: this server knows no function_call and no sound", i);
+        string = content ? content->kind == JSON_ARRAY ? join_parts(content) : content->string : calls ? "" : NULL;
+        if (!string)
+            return refuse(c, 400, "messages",
+                          "messages[%d].content has to be a text, or an array of parts of type text", i);
+        as = is_text(role, "developer")     ? "system" /* OpenAI's newer name for it */
+             : is_tool && !engine.has_tools ? "user"
+                                            : role->string;
+        text_print(t, i ? ",{\"role\":\"%s\",\"content\":\"" : "{\"role\":\"%s\",\"content\":\"", as);
+        if (!told)
+            print_tools_words(t, tools, string);
+        else if (is_tool && !engine.has_tools)
+            text_print(t, "<tool_response>\\n"), text_escape(t, string, strlen(string)),
+                text_print(t, "\\n</tool_response>");
+        else
+            text_escape(t, string, strlen(string));
+        told = true;
+        if (calls && !engine.has_tools && !print_calls(c, t, calls, i))
+            return false;
+        text_print(t, "\"");
+        if (reasoning && reasoning->kind == JSON_STRING)
+            print_member(t, "reasoning_content", reasoning->string);
+        if (id && id->kind == JSON_STRING)
+            print_member(t, "tool_call_id", id->string);
+        if (name && name->kind == JSON_STRING)
+            print_member(t, "name", name->string);
+        if (calls && engine.has_tools && !print_calls(c, t, calls, i))
+            return false;
+        text_print(t, "}");
+    }
+    text_print(t, "]");
+    return true;
+}
+
+/*  Checks tools: {"type": "function", "function": {"name": ..., "parameters": {...}}}. */
+static bool check_tools(connection *c, const json *tools)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    const json *one = tools->first;
+    int i;
+    if (tools->kind != JSON_ARRAY || tools->count > MAX_TOOLS)
+        return refuse(c, 400, "tools", "tools has to be an array of up to %d tools", MAX_TOOLS);
+    for (i = 0; one; one = one->next, i++) {
+        const json *function = member(one, "function"), *name = member(function, "name"),
+                   *schema = member(function, "parameters");
+        if (!is_text(member(one, "type"), "function") || !name || name->kind != JSON_STRING || !name->size ||
+            name->size > 64 || name->string[strspn(name->string, letters)] || (schema && schema->kind != JSON_OBJECT))
+            return refuse(c, 400, "tools",
+                          "tools[%d] has to be a function, with a name of 1 to 64 letters, digits, _, - and ., and an "
+                          "object of parameters",
+                          i);
+    }
+    return true;
+}
+
+/*  What tool_choice asks for. The grammar of a forced call is that of the names; of a single one, of its arguments. */
+static bool read_choice(connection *c, const json *tools, const json *choice)
+{
+    request *ask = c->ask;
+    const json *name = choice ? member(choice, "name") : NULL, *one;
+    const json *named = choice ? member(choice, "function") : NULL;
+    text schema = {0};
+    bool ok = true;
+    if (named)
+        name = member(named, "name");
+    if (!choice || is_text(choice, "auto")) {
+        ask->tools = tools;
+        return true;
+    }
+    if (is_text(choice, "none"))
+        return true;
+    if (!is_text(choice, "required") && !(name && name->kind == JSON_STRING))
+        return refuse(c, 400, "tool_choice",
+                      "tool_choice has to be none, auto, required, or the function that has to be called");
+    if (!tools || (name && !find_tool(tools, name->string)))
+        return refuse(c, 400, "tool_choice", "tool_choice asks for a function that tools does not have");
+    ask->tools = tools;
+    ask->forced = true;
+    ask->forced_tool = name                ? find_tool(tools, name->string)
+                       : tools->count == 1 ? member(tools->first, "function")
+                                           : NULL;
+    text_cut(&ask->grammar, ask->grammar.size);
+    for (one = tools->first; one && ok; one = one->next) {
+        const json *function = member(one, "function");
+        if (ask->forced_tool && function != ask->forced_tool)
+            continue;
+        text_cut(&schema, schema.size);
+        print_schema(&schema, member(function, "parameters"));
+        ok = ignis_grammar_check(schema.data) == IGNIS_OK;
+        if (!ok)
+            refuse(c, 400, "tools", "the parameters of %s: %s", member(function, "name")->string,
+                   ignis_status_message());
+        text_print(&ask->grammar, ask->grammar.size ? " | \"%s\"" : "root ::= \"%s\"",
+                   member(function, "name")->string);
+    }
+    ignis_status_clear();
+    text_free(&schema);
+    return ok;
+}
+
+/*  Adds the tokens of a text of this server to a prompt. */
+static void append_text(int32_t **ids, int *count, const char *words, size_t size)
+{
+    ignis_encode_desc desc = {.no_bos = true};
+    int more = ignis_tokenizer_encode(engine.tokenizer, words, (int64_t)size, &desc, NULL, 0);
+    if (more <= 0)
+        return;
+    *ids = (int32_t *)resize(*ids, sizeof **ids * (size_t)(*count + more));
+    ignis_tokenizer_encode(engine.tokenizer, words, (int64_t)size, &desc, *ids + *count, more);
+    *count += more;
+}
+
+/*  What a prompt ends with: reasoning that is open. Where a grammar holds the answer, it is closed, and a forced call
+    begins. */
+static void end_prompt(request *ask)
+{
+    static const char final[] = "<|channel|>final<|message|>";
+    int32_t **ids = &ask->prompts[0];
+    int *count = &ask->counts[0], last = *count < 16 ? *count : 16;
+    const char *forced = engine.form->forced, *percent = strchr(forced, '%');
+    const json *name = member(ask->forced_tool, "name");
+    ignis_decode_desc control = {.control = true};
+    char tail[1024];
+    int64_t size = ignis_tokenizer_decode(engine.tokenizer, *ids + *count - last, last, &control, tail, sizeof tail);
+    ask->thought = size > 0 && size <= (int64_t)sizeof tail ? open_thought(tail, (size_t)size) : 0;
+    ask->plain = ask->grammar.size > 0;
+    if (!ask->plain && !ask->forced)
+        return;
+    if (ask->thought) {
+        const char *end = thoughts[ask->thought - 1].end;
+        append_text(ids, count, end, strlen(end));
+        append_text(ids, count, "\n\n", 2);
+        ask->thought = 0;
+    }
+    if (ask->forced) {
+        append_text(ids, count, forced, (size_t)(percent - forced));
+        append_text(&ask->middle, &ask->middle_count, percent + 1, strlen(percent + 1));
+        if (name) {
+            append_text(ids, count, name->string, name->size);
+            append_text(ids, count, percent + 1, strlen(percent + 1));
+        }
+    } else if (!engine.form->open) {
+        append_text(ids, count, final, strlen(final));
+    }
+}
+
+/*  Variables of the template. Those whose text would be the template's own are refused. */
+static bool print_variables(connection *c, const json *given, const json *effort)
+{
+    text *t = &c->ask->variables;
+    const json *one;
+    if (given && given->kind != JSON_OBJECT)
+        return refuse(c, 400, "chat_template_kwargs", "chat_template_kwargs has to be an object");
+    if (effort && effort->kind != JSON_STRING)
+        return refuse(c, 400, "reasoning_effort", "reasoning_effort has to be a text");
+    if (effort) {
+        print_member(t, "reasoning_effort", effort->string);
+        if (strcmp(effort->string, "none") == 0 && !member(given, "enable_thinking"))
+            text_print(t, ",\"enable_thinking\":false");
+    }
+    for (one = given ? given->first : NULL; one; one = one->next) {
+        size_t size = strlen(one->key);
+        if (has_item("messages tools documents", one->key, strncmp) ||
+            (size >= 6 && strcmp(one->key + size - 6, "_token") == 0) ||
+            (effort && strcmp(one->key, "reasoning_effort") == 0))
+            return refuse(c, 400, "chat_template_kwargs", "chat_template_kwargs cannot have %.100s", one->key);
+        text_print(t, ",\"");
+        text_escape(t, one->key, size);
+        text_print(t, "\":");
+        json_print(t, one);
+    }
+    return true;
+}
+
+/*  Makes the prompt of messages and tools. */
+static bool make_prompt(connection *c, const json *messages, const json *tools, const json *choice)
+{
+    static const ignis_message none = {"user", ""};
+    request *ask = c->ask;
+    ignis_chat_desc chat = {.add_generation_prompt = true};
+    text variables = {0}, list = {0};
+    int count;
+    bool ok;
+    if (tools && !check_tools(c, tools))
+        return false;
+    tools = tools && tools->count ? tools : NULL;
+    if (!read_choice(c, tools, choice))
+        return false;
+    if (ask->tools)
+        json_print(&list, ask->tools);
+    text_print(&variables, "{\"messages\":");
+    ok = print_messages(c, &variables, messages, ask->tools ? list.data : NULL);
+    if (ok && ask->tools && engine.has_tools)
+        text_print(&variables, ",\"tools\":%s", list.data);
+    text_add(&variables, ask->variables.data, ask->variables.size);
+    text_print(&variables, "}");
+    chat.json = variables.data;
+    if (ok) {
+        ask->prompts = (int32_t **)allocate(1, sizeof *ask->prompts);
+        ask->counts = (int *)allocate(1, sizeof *ask->counts);
+        ask->prompt_count = 1;
+        ask->prompts[0] = (int32_t *)resize(NULL, sizeof **ask->prompts * (size_t)engine.context);
+        count = ask->counts[0] = ignis_chat_encode(engine.tokenizer, &none, 1, &chat, ask->prompts[0], engine.context);
+        if (count > 0 && count <= engine.context)
+            end_prompt(ask);
+    }
+    text_free(&variables), text_free(&list);
+    return ok;
+}
+
+static bool read_chat(connection *c, const json *body)
+{
+    if (!engine.talks)
+        return refuse(c, 400, NULL, "this model has no chat template: take /v1/completions");
+    return print_variables(c, member(body, "chat_template_kwargs"), member(body, "reasoning_effort")) &&
+           make_prompt(c, member(body, "messages"), member(body, "tools"), member(body, "tool_choice"));
+}
