@@ -1193,13 +1193,13 @@ def compare(case):
 
 def limits_of(case, own_forward, own_backward):
     """The largest errors allowed of values and of gradients."""
-    ceiling = CEILING[case.dtype]
-    forward, backward = (min(max(FLOOR[case.dtype], 2 * own), ceiling) for own in (own_forward, own_backward))
-    if case.exact:
-        forward, backward = 0.0, backward if case.exact == "values" else 0.0
+    if case.exact is True:  # of integers, too
+        return 0.0, 0.0
+    floor, ceiling = FLOOR[case.dtype], CEILING[case.dtype]
     if "digamma" in case.note:
-        backward = max(backward, 1e-9)  # the truth: PyTorch's trigamma in f64 is right to 4e-10
-    return forward, backward
+        floor, ceiling = max(floor, 1e-9), max(ceiling, 1e-9)  # the truth: PyTorch's trigamma in f64 is right to 4e-10
+    forward, backward = (min(max(floor, 2 * own), ceiling) for own in (own_forward, own_backward))
+    return (0.0 if case.exact else forward), backward
 
 
 def build_driver():
