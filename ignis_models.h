@@ -112,6 +112,16 @@
         text. The cache has pages for desc.sequences of desc.context tokens; forks share theirs. If it is full, a call
         fails with IGNIS_ERROR_MEMORY and changes nothing; repeat it after freeing or truncating another sequence.
 
+        Requests that begin alike - a system prompt, a document - need not compute their beginning twice. Sequences that
+        share prefixes leave the pages of their prompts in the cache when they are freed, and take those of earlier
+        ones, as long as there is room. The text is the same, bit for bit. Sequences of different boundaries never share
+        a page, so no user can find out by time what another one has asked.
+
+            ignis_prefix_desc user = {.boundary = 17};                 // a number for each API key
+            ignis_sequence_share_prefix(sequence, &user);              // before its first token
+            ignis_prefix_info kept;
+            ignis_model_prefixes(model, &kept);                        // kept.found of kept.fed tokens were found
+
         A sequence with a grammar follows a given form: only tokens that can continue its text are sampled, and end
         tokens only where the text may end. The grammar is GBNF, as in llama.cpp, or a JSON schema; >>grammar lists
         the supported keywords.
@@ -800,6 +810,48 @@ IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
     Threads: any. Streams: works on the current stream of the model's device. */
 IGNIS_API ignis_status ignis_sequence_set_lora(ignis_sequence sequence, ignis_lora lora);
 
+/*  The sequences that may share computed tokens. */
+typedef struct ignis_prefix_desc {
+    /* sequences share tokens only with those of the same number: give each API key or user its own (0) */
+    uint64_t boundary;
+} ignis_prefix_desc;
+
+/*  The tokens that a model keeps for sequences that share prefixes, and what they saved. All numbers are tokens. */
+typedef struct ignis_prefix_info {
+    int64_t tokens;     /* kept now */
+    int64_t fed, found; /* given to such sequences; of these, found and not computed */
+    int64_t dropped;    /* no longer kept, because there was no other room */
+} ignis_prefix_info;
+
+/*  ignis_sequence_share_prefix - keep a sequence's prompt for later sequences, and take from earlier ones
+    Tokens that are fed from now on are kept in the KV cache, in full pages of 16, also after the sequence is freed. A
+    sequence whose first tokens are kept does not compute them again. Only sequences of the same boundary, with the
+    same adapters, share tokens; boundaries keep users from finding out, by time, what others have asked. desc may be
+    null. The text is the same as without, bit for bit: tokens are found only if they were computed as the sequence
+    would compute them, more than 64 at a time or not. So sampled tokens are not found by a prompt of more. Kept pages
+    that no sequence uses count as free; they are dropped when there is no other room, the least recently used ones
+    first. Forks share as their sequence does. After weights or adapters change, call ignis_model_drop_prefixes.
+    Returns: IGNIS_OK, or the reason; then the sequence is as it was.
+    Errors: FREED, ARGUMENT (the sequence has tokens), UNSUPPORTED (this thread captures a graph), MEMORY.
+    Ownership: unchanged; desc may be reused when the call returns.
+    Threads: any. */
+IGNIS_API ignis_status ignis_sequence_share_prefix(ignis_sequence sequence, const ignis_prefix_desc *desc);
+
+/*  ignis_model_prefixes - return what a model keeps for sequences that share prefixes
+    Returns: IGNIS_OK, and *info filled.
+    Errors: FREED, ARGUMENT (null).
+    Ownership: info is a copy.
+    Threads: any. */
+IGNIS_API ignis_status ignis_model_prefixes(ignis_model model, ignis_prefix_info *info);
+
+/*  ignis_model_drop_prefixes - keep no prefix any more
+    Sequences that use the pages go on using them. The numbers of ignis_model_prefixes, except `tokens`, stay.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED.
+    Ownership: unchanged.
+    Threads: any. */
+IGNIS_API ignis_status ignis_model_drop_prefixes(ignis_model model);
+
 /*  ignis_sequence_feed - append tokens, and compute their keys and values
     They are computed now, in chunks of 512. Chunks of more than 64 tokens take the kernels of ignis_matmul and
     ignis_sdpa, which are many times faster and round differently. Of fewer tokens, the last one is computed when its
@@ -1098,6 +1150,10 @@ static inline ignis_model ignis_model_open(const ignis_model_desc &desc) { retur
 static inline ignis_lora ignis_lora_create(ignis_model model, const ignis_lora_desc &desc)
 {
     return ignis_lora_create(model, &desc);
+}
+static inline ignis_status ignis_sequence_share_prefix(ignis_sequence sequence, const ignis_prefix_desc &desc)
+{
+    return ignis_sequence_share_prefix(sequence, &desc);
 }
 static inline int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc &sampling)
 {
@@ -31033,9 +31089,37 @@ enum { IGNIS__PAGES_OF_ALL, IGNIS__PAGES_OF_WINDOWS, IGNIS__PAGE_GROUPS };
 typedef struct ignis__page_group {
     int layers, window; /* window: the longest one; 0: of IGNIS__PAGES_OF_ALL */
     int pages;
-    int *uses, *free_pages; /* uses: sequences of each page; free_pages: pages without one */
+    int *uses, *free_pages; /* uses: sequences of each page, and its entry; free_pages: pages without one */
     int free_count;
+    int *kept; /* of each page its entry among the kept pages, or -1; NULL until a sequence shares its prefix */
+    int spare; /* kept pages that no sequence uses */
 } ignis__page_group;
+
+/*  The tokens of a kept page, and all that their keys and values depend on. Compared byte by byte. */
+typedef struct ignis__kept_tokens {
+    uint64_t boundary, adapters; /* adapters: the handle, or 0 */
+    int32_t ids[IGNIS__PAGE];
+    int32_t in_chunk, parent; /* in_chunk: as bits; parent: the entry of the tokens before; or -1 */
+} ignis__kept_tokens;
+
+/*  A kept page. newer, older: in the order of use of a group, -1 at an end. All entries are in the order of
+    IGNIS__PAGES_OF_ALL, those with a page for windows in the other. */
+typedef struct ignis__kept_entry {
+    ignis__kept_tokens tokens;
+    int32_t page[IGNIS__PAGE_GROUPS]; /* -1: none */
+    int children, next;               /* next: entry in the bucket, or unused one; or -1 */
+    int newer[IGNIS__PAGE_GROUPS], older[IGNIS__PAGE_GROUPS];
+} ignis__kept_entry;
+
+/*  The pages that are kept for sequences that share their prefixes. */
+typedef struct ignis__kept {
+    ignis__kept_entry *entries;
+    int *buckets; /* the first entry of each hash, or -1 */
+    uint64_t seed;
+    int bucket_count, count, unused; /* count: entries in use; unused: the first other one, or -1 */
+    int newest[IGNIS__PAGE_GROUPS], oldest[IGNIS__PAGE_GROUPS];
+    int64_t fed, found, dropped; /* tokens; see ignis_prefix_info */
+} ignis__kept;
 
 /*  The pages of a sequence in a group: page[first] to page[count - 1], by position / IGNIS__PAGE. */
 typedef struct ignis__page_table {
@@ -31068,6 +31152,7 @@ typedef struct ignis__engine {
     int context, step_rows, splits, step_types;
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
+    ignis__kept *kept;                       /* NULL until a sequence shares its prefix */
     double frequencies[2][IGNIS__ROPE_HALF]; /* common ones, and those of windowed layers */
     struct {
         /* the sequence whose next token is sampled ahead, while the caller has the last one; or NULL */
@@ -31104,6 +31189,8 @@ struct ignis__sequence {
     ignis__page_table tables[IGNIS__PAGE_GROUPS];
     int length;
     int cached;        /* tokens in the KV cache: all, or all but the last one */
+    uint64_t boundary; /* of the sequences that it shares its prefix with */
+    bool shares;       /* its full pages are kept, and it takes kept ones */
     bool stale;        /* it has no pages, and the cached tokens have to be computed again */
     int uploaded;      /* tokens that are in device memory, too */
     int hashed_length; /* tokens in tokens_hash, which ranks compare */
@@ -33572,6 +33659,22 @@ IGNIS__PRIVATE int ignis__engine_context_pages(const ignis__engine *engine)
     return (int)ignis__ceil_div(engine->context, IGNIS__PAGE);
 }
 
+/*  Frees the tree of kept pages; the pages go with the engine. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__kept_free(ignis__engine *engine)
+{
+    int g;
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
+        ignis__free(engine->groups[g].kept);
+        engine->groups[g].kept = NULL;
+    }
+    if (engine->kept) {
+        ignis__free(engine->kept->entries);
+        ignis__free(engine->kept->buckets);
+    }
+    ignis__free(engine->kept);
+    engine->kept = NULL;
+}
+
 /*  Destroys an engine. The caller knows that no decode step of it runs. After a lost device only host memory is
     freed. */
 IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *object)
@@ -33609,6 +33712,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *ob
         if (*array)
             ignis__array_drop(call, *array);
     ignis__free(engine->layer);
+    ignis__kept_free(engine);
     for (i = 0; i < IGNIS__PAGE_GROUPS; i++) {
         ignis__free(engine->groups[i].uses);
         ignis__free(engine->groups[i].free_pages);
@@ -35101,11 +35205,33 @@ IGNIS__PRIVATE int ignis__sequence_upload_mask(ignis__op *op, ignis__sequence *s
     they share the cache and the buffers of a step.
     Locks: ignis__sequence_enter takes the engine's lock, after a token ahead is settled; _leave releases it. */
 
+/*  Lets one more sequence, or an entry of the kept pages, use a page. */
+IGNIS__PRIVATE void ignis__page_hold(ignis__page_group *group, int page)
+{
+    group->spare -= group->uses[page]++ == 1 && group->kept && group->kept[page] >= 0;
+}
+
 /*  Gives up a page of a sequence. */
 IGNIS__PRIVATE void ignis__page_drop(ignis__page_group *group, int page)
 {
     if (--group->uses[page] == 0)
         group->free_pages[group->free_count++] = page;
+    else
+        group->spare += group->uses[page] == 1 && group->kept && group->kept[page] >= 0;
+}
+
+/*  Returns the first key that windows reach from `position`, or from IGNIS__REWIND tokens before it with `rewinds`.
+    It begins a grain, because kernels load tiles of keys whole. */
+IGNIS__PRIVATE int ignis__window_begin(const ignis__page_group *group, int position, bool rewinds)
+{
+    const int64_t begin = (int64_t)position - group->window + 1 - (rewinds ? (int)IGNIS__REWIND + 1 : 0);
+    return begin < 0 ? 0 : (int)(begin / IGNIS__WINDOW_GRAIN * IGNIS__WINDOW_GRAIN);
+}
+
+/*  Returns the first page that windows reach from `position`. */
+IGNIS__PRIVATE int ignis__sequence_window_page(const ignis__engine *engine, int position)
+{
+    return ignis__window_begin(&engine->groups[IGNIS__PAGES_OF_WINDOWS], position, false) / IGNIS__PAGE;
 }
 
 /*  Gives up all pages. */
@@ -35217,6 +35343,424 @@ IGNIS__PRIVATE void ignis__sequence_leave(const char *call, ignis__sequence *seq
     ignis__sequence_drop(call, sequence);
 }
 
+/*  models/generate/kept_prefix.c - pages of the KV cache that stay for sequences which begin with the same tokens
+
+    Kept pages are a tree: an entry has the tokens of one page, and its parent has the tokens before. An entry is found
+    by a hash and compared as a whole: tokens, how they were computed (in a chunk or not), boundary, adapters. So a
+    sequence gets a page only if it would compute the same bits.
+    An entry uses its pages as a sequence does. When pages are needed, entries without children go first, the least
+    recently used one of them, and only if no sequence uses the page. Layers with a window have an order of their own:
+    an entry can lose the page of those layers and keep the other one.
+    Invariants: group->kept[page] is the entry of a page, or -1; group->spare counts the kept pages that no sequence
+    uses. In an order, parents are newer than their children.
+    May use: sequence.c. Locks: the caller holds the engine's lock; the public functions take it. */
+
+/*  Moves an entry to the newest end of an order. fresh: it is in none yet. */
+static void ignis__kept_use(ignis__kept *kept, int g, int number, bool fresh)
+{
+    ignis__kept_entry *entry = &kept->entries[number];
+    if (!fresh && kept->newest[g] == number)
+        return;
+    if (!fresh) {
+        *(entry->older[g] < 0 ? &kept->oldest[g] : &kept->entries[entry->older[g]].newer[g]) = entry->newer[g];
+        kept->entries[entry->newer[g]].older[g] = entry->older[g];
+    }
+    entry->newer[g] = -1;
+    entry->older[g] = kept->newest[g];
+    *(kept->newest[g] < 0 ? &kept->oldest[g] : &kept->entries[kept->newest[g]].newer[g]) = number;
+    kept->newest[g] = number;
+}
+
+static void ignis__kept_unlink(ignis__kept *kept, int g, int number)
+{
+    const ignis__kept_entry *entry = &kept->entries[number];
+    *(entry->older[g] < 0 ? &kept->oldest[g] : &kept->entries[entry->older[g]].newer[g]) = entry->newer[g];
+    *(entry->newer[g] < 0 ? &kept->newest[g] : &kept->entries[entry->newer[g]].older[g]) = entry->older[g];
+}
+
+/*  Returns the first number of a bucket's list. */
+static int *ignis__kept_bucket(ignis__kept *kept, const ignis__kept_tokens *tokens)
+{
+    const uint64_t hash = ignis__hash(kept->seed, tokens, sizeof *tokens);
+    return &kept->buckets[(hash ^ hash >> 32) & (uint64_t)(kept->bucket_count - 1)];
+}
+
+/*  Describes the tokens of a page of a sequence, after the entry `parent`. */
+static ignis__kept_tokens ignis__kept_tokens_of(const ignis__sequence *sequence, int page, int parent)
+{
+    ignis__kept_tokens tokens;
+    int i;
+    memset(&tokens, 0, sizeof tokens); /* compared byte by byte */
+    tokens.boundary = sequence->boundary;
+    tokens.adapters = sequence->lora ? sequence->lora->slot.handle : 0;
+    tokens.parent = parent;
+    memcpy(tokens.ids, sequence->ids + page * IGNIS__PAGE, sizeof tokens.ids);
+    for (i = 0; i < IGNIS__PAGE; i++)
+        tokens.in_chunk |= (int32_t)sequence->in_chunk[page * IGNIS__PAGE + i] << i;
+    return tokens;
+}
+
+/*  Returns the entry of these tokens, or -1. */
+static int ignis__kept_find(ignis__kept *kept, const ignis__kept_tokens *tokens)
+{
+    int number = *ignis__kept_bucket(kept, tokens);
+    while (number >= 0 && memcmp(&kept->entries[number].tokens, tokens, sizeof *tokens) != 0)
+        number = kept->entries[number].next;
+    return number;
+}
+
+/*  Gives up an entry's page of a group. */
+static void ignis__kept_drop_page(ignis__engine *engine, int g, int number)
+{
+    ignis__page_group *group = &engine->groups[g];
+    int32_t *page = &engine->kept->entries[number].page[g];
+    if (*page < 0)
+        return;
+    group->kept[*page] = -1;
+    group->spare -= group->uses[*page] == 1;
+    ignis__page_drop(group, *page);
+    *page = -1;
+    if (g == IGNIS__PAGES_OF_WINDOWS)
+        ignis__kept_unlink(engine->kept, g, number);
+}
+
+/*  Lets an entry use a page of the caller's sequence. */
+static void ignis__kept_take_page(ignis__engine *engine, int g, int number, int page)
+{
+    ignis__page_hold(&engine->groups[g], page);
+    engine->groups[g].kept[page] = number;
+    engine->kept->entries[number].page[g] = page;
+    if (g == IGNIS__PAGES_OF_WINDOWS)
+        ignis__kept_use(engine->kept, g, number, true);
+}
+
+/*  Drops an entry that has no children. */
+static void ignis__kept_drop(ignis__engine *engine, int number)
+{
+    ignis__kept *kept = engine->kept;
+    ignis__kept_entry *entry = &kept->entries[number];
+    int *link = ignis__kept_bucket(kept, &entry->tokens), g;
+    while (*link != number)
+        link = &kept->entries[*link].next;
+    *link = entry->next;
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++)
+        ignis__kept_drop_page(engine, g, number);
+    ignis__kept_unlink(kept, IGNIS__PAGES_OF_ALL, number);
+    if (entry->tokens.parent >= 0)
+        kept->entries[entry->tokens.parent].children--;
+    entry->next = kept->unused;
+    kept->unused = number;
+    kept->count--;
+}
+
+/*  Drops all entries. */
+IGNIS__PRIVATE void ignis__kept_clear(ignis__engine *engine)
+{
+    int number;
+    while (engine->kept && (number = engine->kept->oldest[IGNIS__PAGES_OF_ALL]) >= 0) {
+        while (engine->kept->entries[number].children > 0)
+            number = engine->kept->entries[number].newer[IGNIS__PAGES_OF_ALL];
+        ignis__kept_drop(engine, number);
+    }
+}
+
+/*  Drops what no sequence uses until a group has `needed` free pages, or nothing is left to drop. */
+IGNIS__PRIVATE void ignis__kept_make_room(ignis__engine *engine, int g, int needed)
+{
+    const ignis__page_group *group = &engine->groups[g];
+    ignis__kept *kept = engine->kept;
+    int number, next;
+    for (number = kept ? kept->oldest[g] : -1; number >= 0 && group->spare > 0 && group->free_count < needed;
+         number = next) {
+        const ignis__kept_entry *entry = &kept->entries[number];
+        next = entry->newer[g];
+        if (entry->page[g] < 0 || group->uses[entry->page[g]] > 1 || (g == IGNIS__PAGES_OF_ALL && entry->children))
+            continue;
+        kept->dropped += IGNIS__PAGE;
+        if (g == IGNIS__PAGES_OF_ALL)
+            ignis__kept_drop(engine, number);
+        else
+            ignis__kept_drop_page(engine, g, number);
+    }
+}
+
+/*  Drops the entry of a page that only one sequence uses besides it, so that the sequence can write to the page. */
+IGNIS__PRIVATE void ignis__kept_release(ignis__engine *engine, int g, int page)
+{
+    const ignis__page_group *group = &engine->groups[g];
+    const int number = group->kept && group->uses[page] == 2 ? group->kept[page] : -1;
+    if (number >= 0 && g == IGNIS__PAGES_OF_WINDOWS)
+        ignis__kept_drop_page(engine, g, number);
+    else if (number >= 0 && engine->kept->entries[number].children == 0)
+        ignis__kept_drop(engine, number);
+}
+
+/*  Makes the path up to an entry the most recently used one, and of layers with a window the pages from `first` on.
+    pages: of the path. */
+static void ignis__kept_use_path(ignis__kept *kept, int number, int pages, int first)
+{
+    int at = number, i;
+    for (i = pages - 1; i >= first && at >= 0; i--, at = kept->entries[at].tokens.parent)
+        if (kept->entries[at].page[IGNIS__PAGES_OF_WINDOWS] >= 0)
+            ignis__kept_use(kept, IGNIS__PAGES_OF_WINDOWS, at, false);
+    for (at = number; at >= 0; at = kept->entries[at].tokens.parent)
+        ignis__kept_use(kept, IGNIS__PAGES_OF_ALL, at, false);
+}
+
+/*  Returns the tokens of which chunks of a sequence begin at multiples, so that its pages can be shared. Layers with a
+    window round by which rows are in a tile of their attention; no tile has more than 128. */
+IGNIS__PRIVATE int ignis__kept_grain(const ignis__sequence *sequence)
+{
+    enum { TILE = 128 };
+    const ignis__model *model = sequence->model;
+    int i = 0;
+    while (i < model->layers && model->layer[i].window == 0)
+        i++;
+    return i < model->layers ? (int)TILE : 1;
+}
+
+/*  Gives a sequence the kept pages after those that it has, as far as they have its next tokens; at least the last
+    token is left to compute. *path: the entry of the sequence's last page, or -1; *pages: of the path. in_chunk says
+    for each token how it would be computed. */
+IGNIS__PRIVATE void ignis__kept_give(ignis__sequence *sequence, int grain, int *path, int *pages)
+{
+    ignis__engine *engine = sequence->engine;
+    ignis__kept *kept = engine->kept;
+    ignis__page_table *all = &sequence->tables[IGNIS__PAGES_OF_ALL],
+                      *windows = &sequence->tables[IGNIS__PAGES_OF_WINDOWS];
+    const bool has_all = engine->groups[IGNIS__PAGES_OF_ALL].layers > 0,
+               has_windows = engine->groups[IGNIS__PAGES_OF_WINDOWS].layers > 0;
+    const int before = sequence->cached / IGNIS__PAGE;
+    int entry = -1, best = -1, end = 0, run = 0, first = 0, page, from;
+    *path = -1;
+    *pages = 0;
+    kept->fed += sequence->length - sequence->cached;
+    if (sequence->stale)
+        return;
+    for (page = 0; page <= (sequence->length - 1) / IGNIS__PAGE - 1; page++) {
+        const ignis__kept_tokens tokens = ignis__kept_tokens_of(sequence, page, entry);
+        if ((page >= before && sequence->cached % IGNIS__PAGE != 0) || (entry = ignis__kept_find(kept, &tokens)) < 0)
+            break;
+        run = page >= before && kept->entries[entry].page[IGNIS__PAGES_OF_WINDOWS] >= 0 ? run + 1 : 0;
+        from = has_windows ? ignis__sequence_window_page(engine, (page + 1) * IGNIS__PAGE - 1) : 0;
+        if (page >= before && (page + 1) * IGNIS__PAGE % grain != 0)
+            continue;
+        if (page >= before && has_windows && run < page + 1 - (from > before ? from : before))
+            continue;
+        best = entry;
+        end = page + 1;
+        first = from;
+    }
+    *path = best;
+    *pages = end;
+    if (end <= before)
+        return;
+    while (all->count > before) /* taken for a step ahead */
+        ignis__page_drop(&engine->groups[IGNIS__PAGES_OF_ALL], all->page[--all->count]);
+    while (windows->count > before && windows->count > windows->first)
+        ignis__page_drop(&engine->groups[IGNIS__PAGES_OF_WINDOWS], windows->page[--windows->count]);
+    for (; has_windows && windows->first < windows->count && windows->first < first; windows->first++)
+        ignis__page_drop(&engine->groups[IGNIS__PAGES_OF_WINDOWS], windows->page[windows->first]);
+    if (has_windows && windows->first == windows->count)
+        windows->first = first > before ? first : before;
+    for (page = end - 1, entry = best; page >= before; page--, entry = kept->entries[entry].tokens.parent) {
+        if (has_all)
+            ignis__page_hold(&engine->groups[IGNIS__PAGES_OF_ALL],
+                             all->page[page] = kept->entries[entry].page[IGNIS__PAGES_OF_ALL]);
+        if (has_windows && page >= windows->first)
+            ignis__page_hold(&engine->groups[IGNIS__PAGES_OF_WINDOWS],
+                             windows->page[page] = kept->entries[entry].page[IGNIS__PAGES_OF_WINDOWS]);
+    }
+    all->count = has_all ? end : 0;
+    windows->count = has_windows ? end : 0;
+    all->uploaded = all->uploaded < before ? all->uploaded : before;
+    windows->uploaded = windows->uploaded < before ? windows->uploaded : before;
+    kept->found += end * IGNIS__PAGE - sequence->cached;
+    sequence->cached = end * IGNIS__PAGE;
+    ignis__kept_use_path(kept, best, end, first);
+}
+
+/*  Makes an entry. -1 if all are in use. */
+static int ignis__kept_make(ignis__engine *engine, const ignis__kept_tokens *tokens)
+{
+    ignis__kept *kept = engine->kept;
+    ignis__kept_entry *entry;
+    int number = kept->oldest[IGNIS__PAGES_OF_ALL], *bucket, g;
+    if (kept->unused < 0) {
+        while (number >= 0 && (kept->entries[number].children || number == tokens->parent))
+            number = kept->entries[number].newer[IGNIS__PAGES_OF_ALL];
+        if (number < 0)
+            return -1;
+        kept->dropped += IGNIS__PAGE;
+        ignis__kept_drop(engine, number);
+    }
+    number = kept->unused;
+    entry = &kept->entries[number];
+    kept->unused = entry->next;
+    kept->count++;
+    bucket = ignis__kept_bucket(kept, tokens);
+    entry->tokens = *tokens;
+    entry->next = *bucket;
+    *bucket = number;
+    entry->children = 0;
+    if (tokens->parent >= 0)
+        kept->entries[tokens->parent].children++;
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++)
+        entry->page[g] = -1;
+    ignis__kept_use(kept, IGNIS__PAGES_OF_ALL, number, true);
+    return number;
+}
+
+/*  Keeps the full pages of a sequence that follow the path, and extends the path. A page that is kept already is used
+    in place of the sequence's own, which has the same bits. */
+IGNIS__PRIVATE void ignis__kept_add(ignis__sequence *sequence, int *path, int *pages)
+{
+    ignis__engine *engine = sequence->engine;
+    int g, number;
+    for (; *pages < sequence->cached / IGNIS__PAGE; ++*pages, *path = number) {
+        const ignis__kept_tokens tokens = ignis__kept_tokens_of(sequence, *pages, *path);
+        number = ignis__kept_find(engine->kept, &tokens);
+        if (number < 0 && (number = ignis__kept_make(engine, &tokens)) < 0)
+            return;
+        for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
+            ignis__page_table *table = &sequence->tables[g];
+            const int own = *pages >= table->first && *pages < table->count ? table->page[*pages] : -1,
+                      other = engine->kept->entries[number].page[g];
+            if (own < 0 || own == other)
+                continue;
+            if (other < 0) {
+                ignis__kept_take_page(engine, g, number, own);
+                continue;
+            }
+            ignis__page_hold(&engine->groups[g], other);
+            ignis__page_drop(&engine->groups[g], own);
+            table->page[*pages] = other;
+            table->uploaded = table->uploaded < *pages ? table->uploaded : *pages;
+        }
+    }
+}
+
+/*  Makes the path of a sequence the most recently used one. */
+IGNIS__PRIVATE void ignis__kept_use_sequence(const ignis__sequence *sequence, int path, int pages)
+{
+    ignis__kept_use_path(sequence->engine->kept, path, pages,
+                         sequence->cached > 0 ? ignis__sequence_window_page(sequence->engine, sequence->cached - 1)
+                                              : 0);
+}
+
+/*  Makes an empty tree with an entry for each page of the cache. False, and reported, if there is no memory. */
+IGNIS__COLD static bool ignis__kept_begin(const char *call, ignis__engine *engine)
+{
+    const int most = ignis__engine_context_pages(engine) * engine->model->sequences;
+    ignis__kept *kept = (ignis__kept *)ignis__alloc_for(call, sizeof *kept);
+    bool ok = kept != NULL;
+    int g, i;
+    if (!ok)
+        return false;
+    memset(kept, 0, sizeof *kept);
+    engine->kept = kept;
+    kept->seed = ignis__hash((uint64_t)ignis__wall_ns(), &kept, sizeof kept);
+    for (kept->bucket_count = 64; kept->bucket_count < most;)
+        kept->bucket_count *= 2;
+    kept->entries = (ignis__kept_entry *)ignis__alloc_for(call, sizeof *kept->entries * (size_t)most);
+    kept->buckets =
+        kept->entries ? (int *)ignis__alloc_for(call, sizeof *kept->buckets * (size_t)kept->bucket_count) : NULL;
+    ok = kept->buckets != NULL;
+    for (g = 0; ok && g < IGNIS__PAGE_GROUPS; g++) {
+        ignis__page_group *group = &engine->groups[g];
+        kept->newest[g] = kept->oldest[g] = -1;
+        if (!group->layers)
+            continue;
+        group->kept = (int *)ignis__alloc_for(call, sizeof *group->kept * (size_t)group->pages);
+        ok = group->kept != NULL;
+        for (i = 0; ok && i < group->pages; i++)
+            group->kept[i] = -1;
+    }
+    if (!ok) {
+        ignis__kept_free(engine);
+        return false;
+    }
+    for (i = 0; i < kept->bucket_count; i++)
+        kept->buckets[i] = -1;
+    for (i = 0; i < most; i++)
+        kept->entries[i].next = i + 1 < most ? i + 1 : -1;
+    return true;
+}
+
+IGNIS_API ignis_status ignis_sequence_share_prefix(ignis_sequence handle, const ignis_prefix_desc *desc)
+{
+    static const char call[] = "ignis_sequence_share_prefix";
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
+    bool ok = false;
+    if (!sequence)
+        return ignis__failed();
+    if (sequence->length > 0)
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
+                    "the sequence has %d tokens; the boundary of its prefix is set before the first one",
+                    sequence->length);
+    else
+        ok = sequence->engine->kept || ignis__kept_begin(call, sequence->engine);
+    if (ok) {
+        sequence->shares = true;
+        sequence->boundary = desc ? desc->boundary : 0;
+    }
+    ignis__sequence_leave(call, sequence);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Returns the locked engine of a held model, or NULL if it has had no sequence. A token ahead stays ahead. */
+static ignis__engine *ignis__model_lock_engine(ignis__model *model)
+{
+    ignis__engine *engine;
+    ignis__mutex_lock(&model->slot.lock);
+    engine = (ignis__engine *)model->engine;
+    ignis__mutex_unlock(&model->slot.lock);
+    if (engine)
+        ignis__mutex_lock(&engine->lock);
+    return engine;
+}
+
+IGNIS_API ignis_status ignis_model_prefixes(ignis_model handle, ignis_prefix_info *info)
+{
+    static const char call[] = "ignis_model_prefixes";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis_status status = IGNIS_OK;
+    ignis__engine *engine;
+    if (!model)
+        return ignis__failed();
+    if (info)
+        memset(info, 0, sizeof *info);
+    else
+        status = ignis__fail_null(call, "info");
+    engine = info ? ignis__model_lock_engine(model) : NULL;
+    if (engine && engine->kept) {
+        info->tokens = (int64_t)engine->kept->count * IGNIS__PAGE;
+        info->fed = engine->kept->fed;
+        info->found = engine->kept->found;
+        info->dropped = engine->kept->dropped;
+    }
+    if (engine)
+        ignis__mutex_unlock(&engine->lock);
+    ignis__model_drop(call, model);
+    return status;
+}
+
+IGNIS_API ignis_status ignis_model_drop_prefixes(ignis_model handle)
+{
+    static const char call[] = "ignis_model_drop_prefixes";
+    ignis__model *model = ignis__model_hold(call, handle);
+    ignis__engine *engine;
+    if (!model)
+        return ignis__failed();
+    engine = ignis__model_lock_engine(model);
+    if (engine) {
+        ignis__kept_clear(engine);
+        ignis__mutex_unlock(&engine->lock);
+    }
+    ignis__model_drop(call, model);
+    return IGNIS_OK;
+}
+
 /*  models/generate/kv_cache.c - pages of the KV cache, and tokens that enter it
 
     A page has the keys and values of 16 positions in all layers of its group. Forks share pages, so a page that others
@@ -35225,14 +35769,6 @@ IGNIS__PRIVATE void ignis__sequence_leave(const char *call, ignis__sequence *seq
     no pages, and its tokens are computed again, in the same way, when they are needed.
     Invariants: group->uses[page] counts the sequences of a page; a page with 0 is in group->free_pages.
     May use: engine_step.c. Locks: the caller holds the engine's lock. */
-
-/*  Returns the first key that windows reach from `position`, or from IGNIS__REWIND tokens before it with `rewinds`.
-    It begins a grain, because kernels load tiles of keys whole. */
-static int ignis__window_begin(const ignis__page_group *group, int position, bool rewinds)
-{
-    const int64_t begin = (int64_t)position - group->window + 1 - (rewinds ? (int)IGNIS__REWIND + 1 : 0);
-    return begin < 0 ? 0 : (int)(begin / IGNIS__WINDOW_GRAIN * IGNIS__WINDOW_GRAIN);
-}
 
 /*  Gives up the pages before the window of the row at `position`, except those that a truncation may need. */
 static void ignis__sequence_forget(ignis__sequence *sequence, int position)
@@ -35244,19 +35780,34 @@ static void ignis__sequence_forget(ignis__sequence *sequence, int position)
         ignis__page_drop(group, table->page[table->first]);
 }
 
+/*  Returns the pages of a group that a sequence needs before it can write positions [from, to) to pages of its own. */
+static int ignis__sequence_needs_pages(const ignis__sequence *sequence, int g, int from, int to)
+{
+    const ignis__page_group *group = &sequence->engine->groups[g];
+    const ignis__page_table *table = &sequence->tables[g];
+    int page, needed = 0;
+    for (page = from / IGNIS__PAGE; group->layers && page * IGNIS__PAGE < to; page++)
+        needed += page >= table->count || group->uses[table->page[page]] > 1;
+    return needed;
+}
+
 /*  Checks that the cache has the pages that a sequence needs before it can write positions [from, to) to pages of its
-    own; of windows those of one chunk. False, and reported unless call is NULL, if not. */
+    own; of windows those of one chunk. Kept pages make room. False, and reported unless call is NULL, if not. */
 IGNIS__PRIVATE bool ignis__sequence_has_pages(const char *call, ignis__sequence *sequence, int from, int to)
 {
-    const ignis__engine *engine = sequence->engine;
+    ignis__engine *engine = sequence->engine;
     int g, page, needed;
     ignis__sequence_forget(sequence, from);
     for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
         const ignis__page_group *group = &engine->groups[g];
         const ignis__page_table *table = &sequence->tables[g];
         const int end = g == IGNIS__PAGES_OF_WINDOWS && to - from > IGNIS__CHUNK ? from + IGNIS__CHUNK : to;
-        for (page = from / IGNIS__PAGE, needed = 0; group->layers && page * IGNIS__PAGE < end; page++)
-            needed += page >= table->count || group->uses[table->page[page]] > 1;
+        needed = ignis__sequence_needs_pages(sequence, g, from, end);
+        if (needed > group->free_count)
+            ignis__kept_make_room(engine, g, needed);
+        for (page = from / IGNIS__PAGE; needed > group->free_count && page < table->count; page++)
+            ignis__kept_release(engine, g, table->page[page]);
+        needed = needed > group->free_count ? ignis__sequence_needs_pages(sequence, g, from, end) : needed;
         if (needed <= group->free_count)
             continue;
         if (call)
@@ -35292,7 +35843,7 @@ static void ignis__sequence_take_group(ignis__op *op, ignis__sequence *sequence,
                                  256, params);
             if (!op->ok)
                 return;
-            group->uses[from_page]--;
+            ignis__page_drop(group, from_page); /* others use it, too */
         }
         group->free_count--;
         group->uses[to_page] = 1;
@@ -35386,35 +35937,51 @@ IGNIS__PRIVATE void ignis__sequence_keep_hidden(ignis__op *op, ignis__sequence *
 }
 
 /*  Puts tokens into the KV cache, and waits. Of a chunk it takes all tokens. Of fewer tokens it leaves out the last
-    one, which the next decode step computes. */
+    one, which the next decode step computes. Chunks are those of a sequence that takes no kept pages, so the bits are
+    the same. */
 static bool ignis__sequence_fill_cache(const char *call, ignis__sequence *sequence)
 {
     ignis__engine *engine = sequence->engine;
+    const int first = sequence->cached, grain = sequence->shares ? ignis__kept_grain(sequence) : 1;
+    const bool shares = sequence->shares && first % grain == 0;
     ignis__op op;
-    int count = 0;
+    int count = 0, at, end, path = -1, pages = 0;
     if (!ignis__op_begin_on_device(&op, call, engine->device))
         return false;
+    for (at = first; at < sequence->length; at = end) {
+        end = sequence->length - at < IGNIS__CHUNK ? sequence->length : at + IGNIS__CHUNK;
+        memset(sequence->in_chunk + at, end - at > IGNIS__STEP_ROWS, sizeof *sequence->in_chunk * (size_t)(end - at));
+    }
     ignis__sequence_refill(&op, sequence);
+    if (op.ok && shares)
+        ignis__kept_give(sequence, grain, &path, &pages);
     op.ok = op.ok && ignis__sequence_has_pages(call, sequence, sequence->cached, sequence->length);
     while (op.ok && sequence->cached < sequence->length) {
-        count = sequence->length - sequence->cached < IGNIS__CHUNK ? sequence->length - sequence->cached : IGNIS__CHUNK;
-        memset(sequence->in_chunk + sequence->cached, count > IGNIS__STEP_ROWS,
-               sizeof *sequence->in_chunk * (size_t)count);
+        end = first + ((sequence->cached - first) / IGNIS__CHUNK + 1) * IGNIS__CHUNK;
+        count = (end < sequence->length ? end : sequence->length) - sequence->cached;
         op.ok = ignis__sequence_has_pages(call, sequence, sequence->cached, sequence->cached + count);
         ignis__sequence_take_pages(&op, sequence, sequence->cached, sequence->cached + count);
-        if (count <= IGNIS__STEP_ROWS && --count == 0)
+        if (!sequence->in_chunk[sequence->cached] && --count == 0)
             break;
         ignis__sequence_run_chunk(&op, sequence, sequence->cached, count);
         if (!op.ok)
             break;
         sequence->cached += count;
+        if (shares)
+            ignis__kept_add(sequence, &path, &pages);
         ignis__sequence_forget(sequence, sequence->cached);
+        if (!sequence->in_chunk[sequence->cached - 1])
+            break; /* the last token is left out */
     }
+    if (op.ok && path >= 0)
+        ignis__kept_use_sequence(sequence, path, pages);
     if (op.ok && sequence->cached == sequence->length)
         ignis__sequence_keep_hidden(&op, sequence, count);
     op.ok = op.ok && !IGNIS__CUDA_FAILED(call, engine->device, cuStreamSynchronize, (op.work.stream)) &&
             (engine->model->parallel.size <= 1 ||
              engine->model->parallel.check_fn(engine->model->parallel.group) == IGNIS_OK);
+    if (!op.ok && shares)
+        ignis__kept_clear(engine); /* pages may have wrong contents */
     return ignis__engine_leave(&op);
 }
 
@@ -36356,8 +36923,8 @@ IGNIS_API ignis_status ignis_sequence_query(ignis_sequence handle, ignis_sequenc
         memset(info, 0, sizeof *info);
         info->length = sequence->length;
         info->context = sequence->engine->context;
-        free_pages =
-            groups[groups[IGNIS__PAGES_OF_ALL].layers ? IGNIS__PAGES_OF_ALL : IGNIS__PAGES_OF_WINDOWS].free_count;
+        groups += groups[IGNIS__PAGES_OF_ALL].layers ? IGNIS__PAGES_OF_ALL : IGNIS__PAGES_OF_WINDOWS;
+        free_pages = (int64_t)groups->free_count + groups->spare;
         info->free_tokens = (int)ignis__clamp(free_pages * IGNIS__PAGE, 0, INT32_MAX);
         info->log_prob = (double)sequence->log_prob;
         ignis__mutex_unlock(&sequence->engine->lock);
@@ -36436,7 +37003,7 @@ IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence handle)
             const ignis__page_table *table = &sequence->tables[g];
             for (i = table->first; i < table->count; i++) {
                 fork->tables[g].page[i] = table->page[i];
-                sequence->engine->groups[g].uses[table->page[i]]++;
+                ignis__page_hold(&sequence->engine->groups[g], table->page[i]);
             }
             fork->tables[g].first = table->first;
             fork->tables[g].count = table->count;
@@ -36444,6 +37011,8 @@ IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence handle)
         fork->length = sequence->length;
         fork->cached = sequence->cached;
         fork->stale = sequence->stale;
+        fork->shares = sequence->shares;
+        fork->boundary = sequence->boundary;
         memcpy(fork->in_chunk, sequence->in_chunk, sizeof *sequence->in_chunk * (size_t)sequence->length);
         fork->last_hidden = sequence->last_hidden;
         fork->last_hidden_length = sequence->last_hidden_length;

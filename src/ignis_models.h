@@ -161,6 +161,7 @@ extern "C" {
 #include "models/generate/engine_step.c"
 #include "models/generate/grammar_mask.c"
 #include "models/generate/sequence.c"
+#include "models/generate/kept_prefix.c"
 #include "models/generate/kv_cache.c"
 #include "models/generate/sampling.c"
 #include "models/generate/embed.c"

@@ -172,6 +172,7 @@ static void call_sequences(ignis_status expected)
     static const ignis_sequence sequence = {0};
     static const ignis_message message = {0};
     ignis_sequence_info info;
+    ignis_prefix_info prefixes;
     ignis_generate_desc desc;
     float logits[4];
     int32_t id = 0;
@@ -186,6 +187,9 @@ static void call_sequences(ignis_status expected)
     FAILS(ignis_sequence_ids(sequence, &id, 1));
     FAILS(ignis_sequence_truncate(sequence, 0));
     FAILS(ignis_sequence_fork(sequence));
+    FAILS(ignis_sequence_share_prefix(sequence, NULL));
+    FAILS(ignis_model_prefixes(model, &prefixes));
+    FAILS(ignis_model_drop_prefixes(model));
     FAILS(ignis_sequence_grammar(sequence, "root ::= \"a\""));
     FAILS(ignis_sequence_set(sequence, &id, 1));
     FAILS(ignis_sequence_chat(sequence, &message, 1));

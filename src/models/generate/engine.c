@@ -20,6 +20,22 @@ IGNIS__PRIVATE int ignis__engine_context_pages(const ignis__engine *engine)
     return (int)ignis__ceil_div(engine->context, IGNIS__PAGE);
 }
 
+/*  Frees the tree of kept pages; the pages go with the engine. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__kept_free(ignis__engine *engine)
+{
+    int g;
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
+        ignis__free(engine->groups[g].kept);
+        engine->groups[g].kept = NULL;
+    }
+    if (engine->kept) {
+        ignis__free(engine->kept->entries);
+        ignis__free(engine->kept->buckets);
+    }
+    ignis__free(engine->kept);
+    engine->kept = NULL;
+}
+
 /*  Destroys an engine. The caller knows that no decode step of it runs. After a lost device only host memory is
     freed. */
 IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *object)
@@ -57,6 +73,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *ob
         if (*array)
             ignis__array_drop(call, *array);
     ignis__free(engine->layer);
+    ignis__kept_free(engine);
     for (i = 0; i < IGNIS__PAGE_GROUPS; i++) {
         ignis__free(engine->groups[i].uses);
         ignis__free(engine->groups[i].free_pages);

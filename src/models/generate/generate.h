@@ -70,6 +70,48 @@ IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
     Threads: any. Streams: works on the current stream of the model's device. */
 IGNIS_API ignis_status ignis_sequence_set_lora(ignis_sequence sequence, ignis_lora lora);
 
+/*  The sequences that may share computed tokens. */
+typedef struct ignis_prefix_desc {
+    /* sequences share tokens only with those of the same number: give each API key or user its own (0) */
+    uint64_t boundary;
+} ignis_prefix_desc;
+
+/*  The tokens that a model keeps for sequences that share prefixes, and what they saved. All numbers are tokens. */
+typedef struct ignis_prefix_info {
+    int64_t tokens;     /* kept now */
+    int64_t fed, found; /* given to such sequences; of these, found and not computed */
+    int64_t dropped;    /* no longer kept, because there was no other room */
+} ignis_prefix_info;
+
+/*  ignis_sequence_share_prefix - keep a sequence's prompt for later sequences, and take from earlier ones
+    Tokens that are fed from now on are kept in the KV cache, in full pages of 16, also after the sequence is freed. A
+    sequence whose first tokens are kept does not compute them again. Only sequences of the same boundary, with the
+    same adapters, share tokens; boundaries keep users from finding out, by time, what others have asked. desc may be
+    null. The text is the same as without, bit for bit: tokens are found only if they were computed as the sequence
+    would compute them, more than 64 at a time or not. So sampled tokens are not found by a prompt of more. Kept pages
+    that no sequence uses count as free; they are dropped when there is no other room, the least recently used ones
+    first. Forks share as their sequence does. After weights or adapters change, call ignis_model_drop_prefixes.
+    Returns: IGNIS_OK, or the reason; then the sequence is as it was.
+    Errors: FREED, ARGUMENT (the sequence has tokens), UNSUPPORTED (this thread captures a graph), MEMORY.
+    Ownership: unchanged; desc may be reused when the call returns.
+    Threads: any. */
+IGNIS_API ignis_status ignis_sequence_share_prefix(ignis_sequence sequence, const ignis_prefix_desc *desc);
+
+/*  ignis_model_prefixes - return what a model keeps for sequences that share prefixes
+    Returns: IGNIS_OK, and *info filled.
+    Errors: FREED, ARGUMENT (null).
+    Ownership: info is a copy.
+    Threads: any. */
+IGNIS_API ignis_status ignis_model_prefixes(ignis_model model, ignis_prefix_info *info);
+
+/*  ignis_model_drop_prefixes - keep no prefix any more
+    Sequences that use the pages go on using them. The numbers of ignis_model_prefixes, except `tokens`, stay.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED.
+    Ownership: unchanged.
+    Threads: any. */
+IGNIS_API ignis_status ignis_model_drop_prefixes(ignis_model model);
+
 /*  ignis_sequence_feed - append tokens, and compute their keys and values
     They are computed now, in chunks of 512. Chunks of more than 64 tokens take the kernels of ignis_matmul and
     ignis_sdpa, which are many times faster and round differently. Of fewer tokens, the last one is computed when its

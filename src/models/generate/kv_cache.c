@@ -9,14 +9,6 @@
 
 #include "room.h"
 
-/*  Returns the first key that windows reach from `position`, or from IGNIS__REWIND tokens before it with `rewinds`.
-    It begins a grain, because kernels load tiles of keys whole. */
-static int ignis__window_begin(const ignis__page_group *group, int position, bool rewinds)
-{
-    const int64_t begin = (int64_t)position - group->window + 1 - (rewinds ? (int)IGNIS__REWIND + 1 : 0);
-    return begin < 0 ? 0 : (int)(begin / IGNIS__WINDOW_GRAIN * IGNIS__WINDOW_GRAIN);
-}
-
 /*  Gives up the pages before the window of the row at `position`, except those that a truncation may need. */
 static void ignis__sequence_forget(ignis__sequence *sequence, int position)
 {
@@ -27,19 +19,34 @@ static void ignis__sequence_forget(ignis__sequence *sequence, int position)
         ignis__page_drop(group, table->page[table->first]);
 }
 
+/*  Returns the pages of a group that a sequence needs before it can write positions [from, to) to pages of its own. */
+static int ignis__sequence_needs_pages(const ignis__sequence *sequence, int g, int from, int to)
+{
+    const ignis__page_group *group = &sequence->engine->groups[g];
+    const ignis__page_table *table = &sequence->tables[g];
+    int page, needed = 0;
+    for (page = from / IGNIS__PAGE; group->layers && page * IGNIS__PAGE < to; page++)
+        needed += page >= table->count || group->uses[table->page[page]] > 1;
+    return needed;
+}
+
 /*  Checks that the cache has the pages that a sequence needs before it can write positions [from, to) to pages of its
-    own; of windows those of one chunk. False, and reported unless call is NULL, if not. */
+    own; of windows those of one chunk. Kept pages make room. False, and reported unless call is NULL, if not. */
 IGNIS__PRIVATE bool ignis__sequence_has_pages(const char *call, ignis__sequence *sequence, int from, int to)
 {
-    const ignis__engine *engine = sequence->engine;
+    ignis__engine *engine = sequence->engine;
     int g, page, needed;
     ignis__sequence_forget(sequence, from);
     for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
         const ignis__page_group *group = &engine->groups[g];
         const ignis__page_table *table = &sequence->tables[g];
         const int end = g == IGNIS__PAGES_OF_WINDOWS && to - from > IGNIS__CHUNK ? from + IGNIS__CHUNK : to;
-        for (page = from / IGNIS__PAGE, needed = 0; group->layers && page * IGNIS__PAGE < end; page++)
-            needed += page >= table->count || group->uses[table->page[page]] > 1;
+        needed = ignis__sequence_needs_pages(sequence, g, from, end);
+        if (needed > group->free_count)
+            ignis__kept_make_room(engine, g, needed);
+        for (page = from / IGNIS__PAGE; needed > group->free_count && page < table->count; page++)
+            ignis__kept_release(engine, g, table->page[page]);
+        needed = needed > group->free_count ? ignis__sequence_needs_pages(sequence, g, from, end) : needed;
         if (needed <= group->free_count)
             continue;
         if (call)
@@ -75,7 +82,7 @@ static void ignis__sequence_take_group(ignis__op *op, ignis__sequence *sequence,
                                  256, params);
             if (!op->ok)
                 return;
-            group->uses[from_page]--;
+            ignis__page_drop(group, from_page); /* others use it, too */
         }
         group->free_count--;
         group->uses[to_page] = 1;
@@ -169,35 +176,51 @@ IGNIS__PRIVATE void ignis__sequence_keep_hidden(ignis__op *op, ignis__sequence *
 }
 
 /*  Puts tokens into the KV cache, and waits. Of a chunk it takes all tokens. Of fewer tokens it leaves out the last
-    one, which the next decode step computes. */
+    one, which the next decode step computes. Chunks are those of a sequence that takes no kept pages, so the bits are
+    the same. */
 static bool ignis__sequence_fill_cache(const char *call, ignis__sequence *sequence)
 {
     ignis__engine *engine = sequence->engine;
+    const int first = sequence->cached, grain = sequence->shares ? ignis__kept_grain(sequence) : 1;
+    const bool shares = sequence->shares && first % grain == 0;
     ignis__op op;
-    int count = 0;
+    int count = 0, at, end, path = -1, pages = 0;
     if (!ignis__op_begin_on_device(&op, call, engine->device))
         return false;
+    for (at = first; at < sequence->length; at = end) {
+        end = sequence->length - at < IGNIS__CHUNK ? sequence->length : at + IGNIS__CHUNK;
+        memset(sequence->in_chunk + at, end - at > IGNIS__STEP_ROWS, sizeof *sequence->in_chunk * (size_t)(end - at));
+    }
     ignis__sequence_refill(&op, sequence);
+    if (op.ok && shares)
+        ignis__kept_give(sequence, grain, &path, &pages);
     op.ok = op.ok && ignis__sequence_has_pages(call, sequence, sequence->cached, sequence->length);
     while (op.ok && sequence->cached < sequence->length) {
-        count = sequence->length - sequence->cached < IGNIS__CHUNK ? sequence->length - sequence->cached : IGNIS__CHUNK;
-        memset(sequence->in_chunk + sequence->cached, count > IGNIS__STEP_ROWS,
-               sizeof *sequence->in_chunk * (size_t)count);
+        end = first + ((sequence->cached - first) / IGNIS__CHUNK + 1) * IGNIS__CHUNK;
+        count = (end < sequence->length ? end : sequence->length) - sequence->cached;
         op.ok = ignis__sequence_has_pages(call, sequence, sequence->cached, sequence->cached + count);
         ignis__sequence_take_pages(&op, sequence, sequence->cached, sequence->cached + count);
-        if (count <= IGNIS__STEP_ROWS && --count == 0)
+        if (!sequence->in_chunk[sequence->cached] && --count == 0)
             break;
         ignis__sequence_run_chunk(&op, sequence, sequence->cached, count);
         if (!op.ok)
             break;
         sequence->cached += count;
+        if (shares)
+            ignis__kept_add(sequence, &path, &pages);
         ignis__sequence_forget(sequence, sequence->cached);
+        if (!sequence->in_chunk[sequence->cached - 1])
+            break; /* the last token is left out */
     }
+    if (op.ok && path >= 0)
+        ignis__kept_use_sequence(sequence, path, pages);
     if (op.ok && sequence->cached == sequence->length)
         ignis__sequence_keep_hidden(&op, sequence, count);
     op.ok = op.ok && !IGNIS__CUDA_FAILED(call, engine->device, cuStreamSynchronize, (op.work.stream)) &&
             (engine->model->parallel.size <= 1 ||
              engine->model->parallel.check_fn(engine->model->parallel.group) == IGNIS_OK);
+    if (!op.ok && shares)
+        ignis__kept_clear(engine); /* pages may have wrong contents */
     return ignis__engine_leave(&op);
 }
 

@@ -88,9 +88,37 @@ enum { IGNIS__PAGES_OF_ALL, IGNIS__PAGES_OF_WINDOWS, IGNIS__PAGE_GROUPS };
 typedef struct ignis__page_group {
     int layers, window; /* window: the longest one; 0: of IGNIS__PAGES_OF_ALL */
     int pages;
-    int *uses, *free_pages; /* uses: sequences of each page; free_pages: pages without one */
+    int *uses, *free_pages; /* uses: sequences of each page, and its entry; free_pages: pages without one */
     int free_count;
+    int *kept; /* of each page its entry among the kept pages, or -1; NULL until a sequence shares its prefix */
+    int spare; /* kept pages that no sequence uses */
 } ignis__page_group;
+
+/*  The tokens of a kept page, and all that their keys and values depend on. Compared byte by byte. */
+typedef struct ignis__kept_tokens {
+    uint64_t boundary, adapters; /* adapters: the handle, or 0 */
+    int32_t ids[IGNIS__PAGE];
+    int32_t in_chunk, parent; /* in_chunk: as bits; parent: the entry of the tokens before; or -1 */
+} ignis__kept_tokens;
+
+/*  A kept page. newer, older: in the order of use of a group, -1 at an end. All entries are in the order of
+    IGNIS__PAGES_OF_ALL, those with a page for windows in the other. */
+typedef struct ignis__kept_entry {
+    ignis__kept_tokens tokens;
+    int32_t page[IGNIS__PAGE_GROUPS]; /* -1: none */
+    int children, next;               /* next: entry in the bucket, or unused one; or -1 */
+    int newer[IGNIS__PAGE_GROUPS], older[IGNIS__PAGE_GROUPS];
+} ignis__kept_entry;
+
+/*  The pages that are kept for sequences that share their prefixes. */
+typedef struct ignis__kept {
+    ignis__kept_entry *entries;
+    int *buckets; /* the first entry of each hash, or -1 */
+    uint64_t seed;
+    int bucket_count, count, unused; /* count: entries in use; unused: the first other one, or -1 */
+    int newest[IGNIS__PAGE_GROUPS], oldest[IGNIS__PAGE_GROUPS];
+    int64_t fed, found, dropped; /* tokens; see ignis_prefix_info */
+} ignis__kept;
 
 /*  The pages of a sequence in a group: page[first] to page[count - 1], by position / IGNIS__PAGE. */
 typedef struct ignis__page_table {
@@ -123,6 +151,7 @@ typedef struct ignis__engine {
     int context, step_rows, splits, step_types;
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
+    ignis__kept *kept;                       /* NULL until a sequence shares its prefix */
     double frequencies[2][IGNIS__ROPE_HALF]; /* common ones, and those of windowed layers */
     struct {
         /* the sequence whose next token is sampled ahead, while the caller has the last one; or NULL */
@@ -159,6 +188,8 @@ struct ignis__sequence {
     ignis__page_table tables[IGNIS__PAGE_GROUPS];
     int length;
     int cached;        /* tokens in the KV cache: all, or all but the last one */
+    uint64_t boundary; /* of the sequences that it shares its prefix with */
+    bool shares;       /* its full pages are kept, and it takes kept ones */
     bool stale;        /* it has no pages, and the cached tokens have to be computed again */
     int uploaded;      /* tokens that are in device memory, too */
     int hashed_length; /* tokens in tokens_hash, which ranks compare */
@@ -246,6 +277,7 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
 extern ignis__pool ignis__sequences;
 IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *engine);
 IGNIS__PRIVATE int ignis__engine_context_pages(const ignis__engine *engine);
+IGNIS__COLD IGNIS__PRIVATE void ignis__kept_free(ignis__engine *engine);
 IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *engine);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc(const char *call, const ignis__engine *engine, ignis__array **array,
                                                     int64_t rows, int64_t columns, ignis_dtype dtype);
@@ -291,8 +323,20 @@ IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const c
 IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_check_grammar(const char *call, ignis__sequence *sequence);
 IGNIS__PRIVATE int ignis__sequence_upload_mask(ignis__op *op, ignis__sequence *sequence);
 
+/* kept_prefix.c */
+IGNIS__PRIVATE void ignis__kept_clear(ignis__engine *engine);
+IGNIS__PRIVATE void ignis__kept_make_room(ignis__engine *engine, int g, int needed);
+IGNIS__PRIVATE void ignis__kept_release(ignis__engine *engine, int g, int page);
+IGNIS__PRIVATE int ignis__kept_grain(const ignis__sequence *sequence);
+IGNIS__PRIVATE void ignis__kept_give(ignis__sequence *sequence, int grain, int *path, int *pages);
+IGNIS__PRIVATE void ignis__kept_add(ignis__sequence *sequence, int *path, int *pages);
+IGNIS__PRIVATE void ignis__kept_use_sequence(const ignis__sequence *sequence, int path, int pages);
+
 /* sequence.c */
+IGNIS__PRIVATE void ignis__page_hold(ignis__page_group *group, int page);
 IGNIS__PRIVATE void ignis__page_drop(ignis__page_group *group, int page);
+IGNIS__PRIVATE int ignis__window_begin(const ignis__page_group *group, int position, bool rewinds);
+IGNIS__PRIVATE int ignis__sequence_window_page(const ignis__engine *engine, int position);
 IGNIS__PRIVATE void ignis__sequence_drop_pages(ignis__sequence *sequence);
 IGNIS__PRIVATE void ignis__sequence_clear(const char *call, ignis__sequence *sequence);
 IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequence);

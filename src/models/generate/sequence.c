@@ -6,11 +6,33 @@
 
 #include "room.h"
 
+/*  Lets one more sequence, or an entry of the kept pages, use a page. */
+IGNIS__PRIVATE void ignis__page_hold(ignis__page_group *group, int page)
+{
+    group->spare -= group->uses[page]++ == 1 && group->kept && group->kept[page] >= 0;
+}
+
 /*  Gives up a page of a sequence. */
 IGNIS__PRIVATE void ignis__page_drop(ignis__page_group *group, int page)
 {
     if (--group->uses[page] == 0)
         group->free_pages[group->free_count++] = page;
+    else
+        group->spare += group->uses[page] == 1 && group->kept && group->kept[page] >= 0;
+}
+
+/*  Returns the first key that windows reach from `position`, or from IGNIS__REWIND tokens before it with `rewinds`.
+    It begins a grain, because kernels load tiles of keys whole. */
+IGNIS__PRIVATE int ignis__window_begin(const ignis__page_group *group, int position, bool rewinds)
+{
+    const int64_t begin = (int64_t)position - group->window + 1 - (rewinds ? (int)IGNIS__REWIND + 1 : 0);
+    return begin < 0 ? 0 : (int)(begin / IGNIS__WINDOW_GRAIN * IGNIS__WINDOW_GRAIN);
+}
+
+/*  Returns the first page that windows reach from `position`. */
+IGNIS__PRIVATE int ignis__sequence_window_page(const ignis__engine *engine, int position)
+{
+    return ignis__window_begin(&engine->groups[IGNIS__PAGES_OF_WINDOWS], position, false) / IGNIS__PAGE;
 }
 
 /*  Gives up all pages. */

@@ -21,8 +21,8 @@ IGNIS_API ignis_status ignis_sequence_query(ignis_sequence handle, ignis_sequenc
         memset(info, 0, sizeof *info);
         info->length = sequence->length;
         info->context = sequence->engine->context;
-        free_pages =
-            groups[groups[IGNIS__PAGES_OF_ALL].layers ? IGNIS__PAGES_OF_ALL : IGNIS__PAGES_OF_WINDOWS].free_count;
+        groups += groups[IGNIS__PAGES_OF_ALL].layers ? IGNIS__PAGES_OF_ALL : IGNIS__PAGES_OF_WINDOWS;
+        free_pages = (int64_t)groups->free_count + groups->spare;
         info->free_tokens = (int)ignis__clamp(free_pages * IGNIS__PAGE, 0, INT32_MAX);
         info->log_prob = (double)sequence->log_prob;
         ignis__mutex_unlock(&sequence->engine->lock);
@@ -101,7 +101,7 @@ IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence handle)
             const ignis__page_table *table = &sequence->tables[g];
             for (i = table->first; i < table->count; i++) {
                 fork->tables[g].page[i] = table->page[i];
-                sequence->engine->groups[g].uses[table->page[i]]++;
+                ignis__page_hold(&sequence->engine->groups[g], table->page[i]);
             }
             fork->tables[g].first = table->first;
             fork->tables[g].count = table->count;
@@ -109,6 +109,8 @@ IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence handle)
         fork->length = sequence->length;
         fork->cached = sequence->cached;
         fork->stale = sequence->stale;
+        fork->shares = sequence->shares;
+        fork->boundary = sequence->boundary;
         memcpy(fork->in_chunk, sequence->in_chunk, sizeof *sequence->in_chunk * (size_t)sequence->length);
         fork->last_hidden = sequence->last_hidden;
         fork->last_hidden_length = sequence->last_hidden_length;
