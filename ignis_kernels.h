@@ -36,7 +36,7 @@
         gemm.cu                    258 lines    7632 bytes
         gemm.cuh                   352 lines    9939 bytes
         gemm_grouped.cu             31 lines     646 bytes
-        gemm_grouped.cuh            61 lines    1514 bytes
+        gemm_grouped.cuh            61 lines    1543 bytes
         gemm_grouped_mma.cu         31 lines     664 bytes
         gemm_hopper.cu            1025 lines   30930 bytes
         gemm_hopper_ahead.cuh      252 lines    7297 bytes
@@ -86,7 +86,7 @@
         shared/divisor.h             7 lines     139 bytes
         shared/embedding.h          20 lines     461 bytes
         shared/fft.h                47 lines     803 bytes
-        shared/gemm.h              145 lines    2814 bytes
+        shared/gemm.h              146 lines    2825 bytes
         shared/image.h              59 lines    1154 bytes
         shared/index.h              27 lines     526 bytes
         shared/linalg.h             15 lines     297 bytes
@@ -230,7 +230,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xc32ef20b75925109ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x07ed45923ce45c0bULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -8752,7 +8752,7 @@ static const char ignis__text_gemm_grouped_cuh_0[] =
     "place.end_k = exists ? own.k : 0;\n"
     "own.m = groups.first(group + 1);\n"
     "own.b += exists ? (group - 1) * own.batch_b : 0;\n"
-    "return place.row < own.m;\n"
+    "return place.row < own.m && (exists || !groups.keeps);\n"
     "}\n\n"
     "#endif\n";
 static const char *const ignis__text_gemm_grouped_cuh[] = {
@@ -16571,6 +16571,7 @@ static const char ignis__text_shared_gemm_h_0[] =
     "IGNIS__POINTER(const void) offsets;\n"
     "long long count, rows;\n"
     "int offset_bytes;\n"
+    "int keeps;\n"
     "} ignis__gemm_groups;\n"
     "IGNIS__ASSERT_SIZE(ignis__gemm_groups, 32);\n";
 static const char *const ignis__text_shared_gemm_h[] = {
@@ -18471,7 +18472,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_collective_cu = {
 static const ignis__source *const ignis__includes_shared_gemm_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_gemm_h = {
-    "shared/gemm.h", 0x055ca6474274c96cULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 81};
+    "shared/gemm.h", 0x9254d7af531d602cULL, IGNIS__PIECES_OF_TENSORS(shared_gemm_h), ignis__includes_shared_gemm_h, 81};
 
 static const ignis__source *const ignis__includes_gemm_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -18609,7 +18610,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_gemm_cu = {
 static const ignis__source *const ignis__includes_gemm_grouped_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_gemm_grouped_cuh = {
-    "gemm_grouped.cuh", 0x42f947aed09e334dULL, IGNIS__PIECES_OF_TENSORS(gemm_grouped_cuh), ignis__includes_gemm_grouped_cuh, 31};
+    "gemm_grouped.cuh", 0xd6338af419bfe413ULL, IGNIS__PIECES_OF_TENSORS(gemm_grouped_cuh), ignis__includes_gemm_grouped_cuh, 31};
 
 static const ignis__source *const ignis__includes_gemm_grouped_cu[] = {
     &ignis__source_ignis_cuh,

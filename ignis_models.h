@@ -1257,6 +1257,10 @@ static inline ignis_status ignis_model_score(ignis_model model, const char *quer
     X(EXPERTS_SHARED, experts_cu, "ignis_experts_shared", WAITS)                       \
     X(EXPERTS_UP, experts_product_cu, "ignis_experts_up", WAITS)                       \
     X(EXPERTS_DOWN, experts_product_cu, "ignis_experts_down", WAITS)                   \
+    X(EXPERTS_SORT, experts_sorted_cu, "ignis_experts_sort", WAITS)                    \
+    X(EXPERTS_GATHER, experts_sorted_cu, "ignis_experts_gather", WAITS)                \
+    X(EXPERTS_GATE, experts_sorted_cu, "ignis_experts_gate", WAITS)                    \
+    X(EXPERTS_COMBINE, experts_sorted_cu, "ignis_experts_combine", WAITS)              \
     X(LORA_SHRINK, lora_cu, "ignis_lora_shrink", WAITS)                                \
     X(LORA_EXPAND, lora_cu, "ignis_lora_expand", WAITS)                                \
     X(GENERATE_STEP, generate_step_cu, "ignis_generate_step", TOGETHER)
@@ -1425,7 +1429,9 @@ enum {
     IGNIS__SOURCE_BLOCKS_CU,
     IGNIS__SOURCE_BLOCKS_CUH,
     IGNIS__SOURCE_EXPERTS_CU,
+    IGNIS__SOURCE_EXPERTS_CUH,
     IGNIS__SOURCE_EXPERTS_PRODUCT_CU,
+    IGNIS__SOURCE_EXPERTS_SORTED_CU,
     IGNIS__SOURCE_GEMV_CU,
     IGNIS__SOURCE_GEMV_CUH,
     IGNIS__SOURCE_GEMV_BLOCKS_CU,
@@ -1443,6 +1449,7 @@ enum {
     IGNIS__SOURCE_LORA_CU,
     IGNIS__SOURCE_SHARED_MODELS_EXPERT_CHOICE_H,
     IGNIS__SOURCE_SHARED_MODELS_EXPERTS_H,
+    IGNIS__SOURCE_SHARED_MODELS_EXPERTS_SORTED_H,
     IGNIS__SOURCE_SHARED_MODELS_FUSED_STEP_H,
     IGNIS__SOURCE_SHARED_MODELS_GEMV_H,
     IGNIS__SOURCE_SHARED_MODELS_GENERATE_H,
@@ -1455,7 +1462,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xdeae82b52613b6dbULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x67227707b33c8894ULL /* of them all */
 
 static const char ignis__text_attention_paged_cu_0[] =
     "\n\n\n\n\n\n\n"
@@ -2874,6 +2881,24 @@ static const char *const ignis__text_experts_cu[] = {
     ignis__text_experts_cu_1,
 };
 
+static const char ignis__text_experts_cuh_0[] =
+    "\n\n\n\n\n"
+    "#ifndef IGNIS_MODELS_EXPERTS_CUH\n"
+    "#define IGNIS_MODELS_EXPERTS_CUH\n\n"
+    "__device__ inline Wide bias_at(const T *bias, long long row) { return bias ? Wide(bias[row]) : Wide(0); }\n\n\n"
+    "__device__ inline Wide gated(Wide limit, Wide gate, Wide up)\n"
+    "{\n"
+    "if (!(limit > 0))\n"
+    "return silu(gate) * up;\n"
+    "gate = gate > limit ? limit : gate;\n"
+    "up = up > limit ? limit : up < -limit ? -limit : up;\n"
+    "return gate * sigmoid(gate * Wide(1.702)) * (up + 1);\n"
+    "}\n\n"
+    "#endif\n";
+static const char *const ignis__text_experts_cuh[] = {
+    ignis__text_experts_cuh_0,
+};
+
 static const char ignis__text_experts_product_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
@@ -2887,6 +2912,7 @@ static const char ignis__text_experts_product_cu_0[] =
     "#endif\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n"
+    "#include \"experts.cuh\"\n"
     "#include \"shared/models/experts.h\"\n\n"
     "constexpr int SLICES = 8, THREADS = 32 * SLICES, TILE = 16, PART = 32 * RECORD;\n"
     "constexpr bool whole = ignis_is_half<T> && IGNIS_BLOCKS && IGNIS_BLOCKS_UP && __CUDA_ARCH__ >= 800;\n\n\n"
@@ -3006,23 +3032,13 @@ static const char ignis__text_experts_product_cu_0[] =
     "};\n"
     "template <> struct part_of<true> {\n"
     "typedef whole_part<T> type;\n"
-    "};\n"
-    "typedef part_of<whole>::type x_part;\n\n\n";
+    "};\n";
 static const char ignis__text_experts_product_cu_1[] =
+    "typedef part_of<whole>::type x_part;\n\n\n"
     "__device__ inline Wide sum_of_slices(const Wide (&found)[SLICES][TILE], int row)\n"
     "{\n"
     "return ((found[0][row] + found[1][row]) + (found[2][row] + found[3][row])) +\n"
     "((found[4][row] + found[5][row]) + (found[6][row] + found[7][row]));\n"
-    "}\n\n"
-    "__device__ inline Wide bias_at(const T *bias, long long row) { return bias ? Wide(bias[row]) : Wide(0); }\n\n\n"
-    "__device__ inline Wide gated(const ignis__experts &p, Wide gate, Wide up)\n"
-    "{\n"
-    "const Wide limit = Wide(p.limit);\n"
-    "if (!(p.limit > 0))\n"
-    "return silu(gate) * up;\n"
-    "gate = gate > limit ? limit : gate;\n"
-    "up = up > limit ? limit : up < -limit ? -limit : up;\n"
-    "return gate * sigmoid(gate * Wide(1.702)) * (up + 1);\n"
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_up(const __grid_constant__ ignis__experts p)\n"
     "{\n"
@@ -3046,7 +3062,7 @@ static const char ignis__text_experts_product_cu_1[] =
     "__syncthreads();\n"
     "if (threadIdx.x < TILE && row < p.n)\n"
     "p.out[(long long)blockIdx.x * p.n + row] =\n"
-    "T(gated(p, sum_of_slices(found[0], (int)threadIdx.x) + bias_at(p.bias[0], base + row),\n"
+    "T(gated(Wide(p.limit), sum_of_slices(found[0], (int)threadIdx.x) + bias_at(p.bias[0], base + row),\n"
     "sum_of_slices(found[1], (int)threadIdx.x) + bias_at(p.bias[1], base + row)));\n"
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_down(const __grid_constant__ ignis__experts p)\n"
@@ -3081,6 +3097,81 @@ static const char ignis__text_experts_product_cu_1[] =
 static const char *const ignis__text_experts_product_cu[] = {
     ignis__text_experts_product_cu_0,
     ignis__text_experts_product_cu_1,
+};
+
+static const char ignis__text_experts_sorted_cu_0[] =
+    "\n\n\n\n\n\n\n"
+    "#include \"ignis.cuh\"\n"
+    "#include \"activation.cuh\"\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n"
+    "typedef ignis_wide<T> Wide;\n"
+    "#include \"experts.cuh\"\n"
+    "#include \"shared/models/experts_sorted.h\"\n\n"
+    "constexpr int WARPS = 8, N = 16 / sizeof(T);\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS) ignis_experts_sort(ignis__experts_sorted p)\n"
+    "{\n"
+    "const int expert = blockIdx.x * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32, slots = p.rows * p.slot_count;\n"
+    "int place = 0;\n"
+    "ignis_grid_dependency();\n"
+    "if (expert >= p.experts)\n"
+    "return;\n"
+    "for (int first = 0; first < slots; first += 32)\n"
+    "place += __popc(__ballot_sync(0xffffffff, first + lane < slots && p.chosen[first + lane] < expert));\n"
+    "if (lane == 0)\n"
+    "p.offsets[expert] = place;\n"
+    "for (int first = 0; first < slots; first += 32) {\n"
+    "const int slot = first + lane;\n"
+    "const bool own = slot < slots && p.chosen[slot] == expert;\n"
+    "const uint32_t all = __ballot_sync(0xffffffff, own);\n"
+    "if (own) {\n"
+    "const int its = place + __popc(all & ((1u << lane) - 1));\n"
+    "p.order[its] = slot;\n"
+    "p.places[slot] = its;\n"
+    "}\n"
+    "place += __popc(all);\n"
+    "}\n"
+    "if (lane == 0 && expert == p.experts - 1)\n"
+    "p.offsets[p.experts] = place;\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_experts_gather(ignis__experts_sorted p)\n"
+    "{\n"
+    "ignis_grid_dependency();\n"
+    "const T *from = p.x + (long long)(p.order[blockIdx.x] / p.slot_count) * p.hidden;\n"
+    "T *to = p.in + (long long)blockIdx.x * p.hidden;\n"
+    "if (p.hidden % N == 0)\n"
+    "for (int i = threadIdx.x * N; i < p.hidden; i += 256 * N)\n"
+    "ignis_store(to + i, ignis_load<N>(from + i));\n"
+    "else\n"
+    "for (int i = threadIdx.x; i < p.hidden; i += 256)\n"
+    "to[i] = from[i];\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_experts_gate(ignis__experts_sorted p)\n"
+    "{\n"
+    "ignis_grid_dependency();\n"
+    "const long long expert = p.chosen[p.order[blockIdx.x]];\n"
+    "T *gate = p.gate + (long long)blockIdx.x * p.inner;\n"
+    "const T *up = p.up + (long long)blockIdx.x * p.inner;\n"
+    "for (int i = threadIdx.x; i < p.inner; i += 256)\n"
+    "gate[i] = T(gated(Wide(p.limit), Wide(gate[i]) + bias_at(p.bias[0], expert * p.inner + i),\n"
+    "Wide(up[i]) + bias_at(p.bias[1], expert * p.inner + i)));\n"
+    "}\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_experts_combine(ignis__experts_sorted p)\n"
+    "{\n"
+    "ignis_grid_dependency();\n"
+    "const long long row = blockIdx.x;\n"
+    "for (int i = threadIdx.x; i < p.hidden; i += 256) {\n"
+    "Wide total = 0;\n"
+    "for (int slot = (int)row * p.slot_count; slot < ((int)row + 1) * p.slot_count; slot++)\n"
+    "total += p.shares[slot] * (Wide(p.in[(long long)p.places[slot] * p.hidden + i]) +\n"
+    "bias_at(p.bias[2], (long long)p.chosen[slot] * p.hidden + i));\n"
+    "if (p.out)\n"
+    "p.out[row * p.hidden + i] = T(total);\n"
+    "else\n"
+    "p.sum[row * p.hidden + i] += total;\n"
+    "}\n"
+    "}\n";
+static const char *const ignis__text_experts_sorted_cu[] = {
+    ignis__text_experts_sorted_cu_0,
 };
 
 static const char ignis__text_gemv_cu_0[] =
@@ -6931,6 +7022,29 @@ static const char *const ignis__text_shared_models_experts_h[] = {
     ignis__text_shared_models_experts_h_0,
 };
 
+static const char ignis__text_shared_models_experts_sorted_h_0[] =
+    "#pragma once\n\n\n"
+    "typedef struct ignis__experts_sorted {\n"
+    "IGNIS__POINTER(const int32_t) chosen;\n"
+    "IGNIS__POINTER(const Wide) shares;\n"
+    "IGNIS__POINTER(int32_t) order;\n"
+    "IGNIS__POINTER(int32_t) places;\n"
+    "IGNIS__POINTER(int32_t) offsets;\n"
+    "IGNIS__POINTER(const T) x;\n"
+    "IGNIS__POINTER(T) in;\n"
+    "IGNIS__POINTER(T) gate;\n"
+    "IGNIS__POINTER(const T) up;\n"
+    "IGNIS__POINTER(const T) bias[3];\n"
+    "IGNIS__POINTER(T) out;\n"
+    "IGNIS__POINTER(Wide) sum;\n"
+    "double limit;\n"
+    "int rows, slot_count, experts, hidden, inner, unused;\n"
+    "} ignis__experts_sorted;\n"
+    "IGNIS__ASSERT_SIZE(ignis__experts_sorted, 144);\n";
+static const char *const ignis__text_shared_models_experts_sorted_h[] = {
+    ignis__text_shared_models_experts_sorted_h_0,
+};
+
 static const char ignis__text_shared_models_fused_step_h_0[] =
     "#pragma once\n\n\n\n"
     "enum {\n"
@@ -7665,18 +7779,18 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0xe344c714bfce94b7ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 28};
+    "shared/models/generate.h", 0xe344c714bfce94b7ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 31};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_generate_cuh = {
-    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 17};
+    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 19};
 
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0xbc37ef8cfddcf6bcULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 29};
+    "shared/models/kv_cache.h", 0xbc37ef8cfddcf6bcULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 32};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7755,7 +7869,7 @@ static const ignis__source ignis__source_attention_paged_mma_cu = {
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_weights_h = {
-    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 32};
+    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 35};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
@@ -7777,7 +7891,7 @@ static const ignis__source ignis__source_blocks_cu = {
 static const ignis__source *const ignis__includes_shared_models_expert_choice_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_expert_choice_h = {
-    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 24};
+    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 26};
 
 static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7788,10 +7902,15 @@ static const ignis__source *const ignis__includes_experts_cu[] = {
 static const ignis__source ignis__source_experts_cu = {
     "experts.cu", 0xaf4949015144396fULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 7};
 
+static const ignis__source *const ignis__includes_experts_cuh[] = {
+    NULL};
+static const ignis__source ignis__source_experts_cuh = {
+    "experts.cuh", 0x0044387b5a8d8eafULL, IGNIS__PIECES(experts_cuh), ignis__includes_experts_cuh, 8};
+
 static const ignis__source *const ignis__includes_shared_models_experts_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_h = {
-    "shared/models/experts.h", 0x5bfb161ff9a7b236ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 25};
+    "shared/models/experts.h", 0x5bfb161ff9a7b236ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 27};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -7799,7 +7918,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 34};
+    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 37};
 
 static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7807,17 +7926,33 @@ static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_f8_cuh,
     &ignis__source_mma_cuh,
     &ignis__source_blocks_cuh,
+    &ignis__source_experts_cuh,
     &ignis__source_shared_models_experts_h,
     &ignis__source_shared_models_weights_h,
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_experts_product_cu = {
-    "experts_product.cu", 0x6c1b361245bebc16ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 8};
+    "experts_product.cu", 0x9005a89b5c1e5135ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 9};
+
+static const ignis__source *const ignis__includes_shared_models_experts_sorted_h[] = {
+    NULL};
+static const ignis__source ignis__source_shared_models_experts_sorted_h = {
+    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 28};
+
+static const ignis__source *const ignis__includes_experts_sorted_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_experts_cuh,
+    &ignis__source_shared_models_experts_sorted_h,
+    NULL};
+static const ignis__source ignis__source_experts_sorted_cu = {
+    "experts_sorted.cu", 0xcacd6fef6a251449ULL, IGNIS__PIECES(experts_sorted_cu), ignis__includes_experts_sorted_cu, 10};
 
 static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_gemv_h = {
-    "shared/models/gemv.h", 0xdfd86c37d120f017ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 27};
+    "shared/models/gemv.h", 0xdfd86c37d120f017ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 30};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7826,7 +7961,7 @@ static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_shared_models_gemv_h,
     NULL};
 static const ignis__source ignis__source_gemv_cu = {
-    "gemv.cu", 0xbbe6ec14797044ceULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 9};
+    "gemv.cu", 0xbbe6ec14797044ceULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 11};
 
 static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7839,7 +7974,7 @@ static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cuh = {
-    "gemv.cuh", 0x99d5abdb93cebcbcULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 10};
+    "gemv.cuh", 0x99d5abdb93cebcbcULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 12};
 
 static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7859,7 +7994,7 @@ static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_blocks_cu = {
-    "gemv_blocks.cu", 0x1b650c5f8a9ce9bbULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 11};
+    "gemv_blocks.cu", 0x1b650c5f8a9ce9bbULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 13};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7875,13 +8010,13 @@ static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cuh = {
-    "gemv_cluster.cuh", 0x1b35210efa0f56a8ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 13};
+    "gemv_cluster.cuh", 0x1b35210efa0f56a8ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 15};
 
 static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
     NULL};
 static const ignis__source ignis__source_weights_cuh = {
-    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 33};
+    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 36};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7900,7 +8035,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cu = {
-    "gemv_cluster.cu", 0xa7fb6a8578c87a26ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 12};
+    "gemv_cluster.cu", 0xa7fb6a8578c87a26ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 14};
 
 static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7921,7 +8056,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_blocks_cu = {
-    "gemv_cluster_blocks.cu", 0xfdf8981c5789b01bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 14};
+    "gemv_cluster_blocks.cu", 0xfdf8981c5789b01bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 16};
 
 static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7939,7 +8074,7 @@ static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_mma_cu = {
-    "gemv_mma.cu", 0xc41d7eefe8bfa140ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 15};
+    "gemv_mma.cu", 0xc41d7eefe8bfa140ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 17};
 
 static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7952,12 +8087,12 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0xee2e1a0d40c80349ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 16};
+    "generate.cu", 0xee2e1a0d40c80349ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 18};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_sampling_h = {
-    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 31};
+    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 34};
 
 static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7967,12 +8102,12 @@ static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_shared_models_sampling_h,
     NULL};
 static const ignis__source ignis__source_generate_draw_cu = {
-    "generate_draw.cu", 0x2cbec1655596f0c5ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 18};
+    "generate_draw.cu", 0x2cbec1655596f0c5ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 20};
 
 static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_fused_step_h = {
-    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 26};
+    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 29};
 
 static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7990,7 +8125,7 @@ static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_generate_step_cuh = {
-    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 20};
+    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 22};
 
 static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8012,7 +8147,7 @@ static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_blocks_cuh = {
-    "generate_step_blocks.cuh", 0x8dc483a31b0e143bULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 21};
+    "generate_step_blocks.cuh", 0x8dc483a31b0e143bULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 23};
 
 static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8033,7 +8168,7 @@ static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_dense_cuh = {
-    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 22};
+    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 24};
 
 static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8063,12 +8198,12 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_cu = {
-    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 19};
+    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 21};
 
 static const ignis__source *const ignis__includes_shared_models_lora_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_lora_h = {
-    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 30};
+    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 33};
 
 static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8078,7 +8213,7 @@ static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_shared_models_lora_h,
     NULL};
 static const ignis__source ignis__source_lora_cu = {
-    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 23};
+    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 25};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -8093,7 +8228,9 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_blocks_cu,
     &ignis__source_blocks_cuh,
     &ignis__source_experts_cu,
+    &ignis__source_experts_cuh,
     &ignis__source_experts_product_cu,
+    &ignis__source_experts_sorted_cu,
     &ignis__source_gemv_cu,
     &ignis__source_gemv_cuh,
     &ignis__source_gemv_blocks_cu,
@@ -8111,6 +8248,7 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_lora_cu,
     &ignis__source_shared_models_expert_choice_h,
     &ignis__source_shared_models_experts_h,
+    &ignis__source_shared_models_experts_sorted_h,
     &ignis__source_shared_models_fused_step_h,
     &ignis__source_shared_models_gemv_h,
     &ignis__source_shared_models_generate_h,
@@ -8134,6 +8272,7 @@ static const ignis__kernel_part ignis__model_kernel_parts[] = {
     IGNIS__PART(GEMV_MMA_NORM, GEMV_MMA_8, "ignis_gemv_mma_norm"),
     IGNIS__PART(GEMV_MMA_16, GEMV_MMA_64, "ignis_gemv_mma_16"),
     IGNIS__PART(EXPERTS_ROUTER, EXPERTS_SHARED, "ignis_experts_router"),
+    IGNIS__PART(EXPERTS_SORT, EXPERTS_COMBINE, "ignis_experts_sort"),
     IGNIS__PART(PAGED_1, PAGED_2, "ignis_attention_paged_1"),
     IGNIS__PART(LORA_SHRINK, LORA_EXPAND, "ignis_lora_shrink"),
 };
@@ -30289,15 +30428,29 @@ IGNIS__PRIVATE int ignis__model_widest_inner(const ignis__model *model)
     return model->shared_inner > model->inner ? model->shared_inner : model->inner;
 }
 
-/*  Returns the elements of scratch for products with quantised weights: for one weight converted to the
-    dtype, or for the rows of a step. 0 if no weight is quantised. */
+/*  Elements of quantised experts that are converted at a time: a few matrices of large experts, most of which stay in
+    the L2 cache until they are multiplied. */
+IGNIS__PRIVATE int64_t ignis__expert_elements = (int64_t)1 << 25;
+
+/*  Returns the experts whose weights are converted at a time. */
+IGNIS__PRIVATE int ignis__model_experts_at_once(const ignis__model *model)
+{
+    const int64_t elements = (int64_t)model->hidden * model->expert_inner;
+    return (int)ignis__clamp(ignis__expert_elements / ignis__clamp(elements, 1, INT64_MAX), 1, model->experts);
+}
+
+/*  Returns the elements of scratch for products with quantised weights: for one weight, or some experts, converted to
+    the dtype, or for the rows of a step. 0 if no weight is quantised. */
 IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
 {
     int64_t heads = (int64_t)model->heads * model->head_dim,
             qkv = heads + (int64_t)2 * model->kv_heads * model->head_dim;
     int64_t inner = ignis__model_widest_inner(model), up = (model->gelu ? 1 : 2) * inner, rows = qkv > up ? qkv : up,
             k = heads > model->hidden ? heads : model->hidden;
-    int64_t scratch = ignis__blocks_scratch_elements(inner > k ? inner : k);
+    int64_t scratch = ignis__blocks_scratch_elements(inner > k ? inner : k),
+            experts =
+                model->experts ? (int64_t)ignis__model_experts_at_once(model) * model->hidden * model->expert_inner : 0;
+    scratch = scratch > experts ? scratch : experts;
     return !model->quantised ? 0 : rows * k > scratch ? rows * k : scratch;
 }
 
@@ -30340,10 +30493,11 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
                             ? INT64_MAX
                             : info->cache_bytes_of_token / model->layers *
                                   (info->cache_bytes * (model->layers - layers) + windowed * layers);
-    /* a residual, its norm, qkv and its parts (again with norms of heads), gate and up together and apart;
-       the last logits */
+    /* a residual, its norm, qkv and its parts (again with norms of heads), gate and up together and apart; rows of
+       experts; the last logits */
     info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (ignis__model_has_head_norms(model) ? 5 : 2) * qkv +
-                                     (model->gelu ? 1 : 4) * (int64_t)ignis__model_widest_inner(model)) +
+                                     (model->gelu ? 1 : 4) * (int64_t)ignis__model_widest_inner(model) +
+                                     model->chosen * (model->hidden + 2 * (int64_t)model->expert_inner)) +
                              model->vocab + ignis__model_scratch_elements(model)) *
                             ignis__dtypes[model->dtype].size;
 }
@@ -30914,6 +31068,26 @@ typedef struct ignis__experts {
 } ignis__experts;
 IGNIS__ASSERT_SIZE(ignis__experts, 136);
 
+/*  Params of the kernels that sort the slots of rows by expert. A row has slot_count slots, one for each of its
+    experts. Kernels define T, the type of elements, and Wide, that of sums. */
+typedef struct ignis__experts_sorted {
+    IGNIS__POINTER(const int32_t) chosen; /* [rows, slots of a row]: experts */
+    IGNIS__POINTER(const Wide) shares;    /* the same */
+    IGNIS__POINTER(int32_t) order;        /* slots, in the order of their experts */
+    IGNIS__POINTER(int32_t) places;       /* of each slot in this order */
+    IGNIS__POINTER(int32_t) offsets;      /* [experts + 1]: where the slots of an expert begin */
+    IGNIS__POINTER(const T) x;            /* [rows, hidden] */
+    IGNIS__POINTER(T) in;                 /* [slots, hidden]: rows of x, and then results of experts, in this order */
+    IGNIS__POINTER(T) gate;               /* [slots, inner], as is up */
+    IGNIS__POINTER(const T) up;
+    IGNIS__POINTER(const T) bias[3]; /* [experts, inner] of gate and up, [experts, hidden] of down; or null */
+    IGNIS__POINTER(T) out;           /* [rows, hidden], or null */
+    IGNIS__POINTER(Wide) sum;        /* [rows, hidden], if there is no `out` */
+    double limit;                    /* as in ignis__experts */
+    int rows, slot_count, experts, hidden, inner, unused;
+} ignis__experts_sorted;
+IGNIS__ASSERT_SIZE(ignis__experts_sorted, 144);
+
 /*  Params of the choice of experts. Kernels define Wide, the type of logits and shares. */
 typedef struct ignis__expert_choice {
     IGNIS__POINTER(int32_t) chosen;    /* [rows, slots] */
@@ -31143,12 +31317,14 @@ typedef struct ignis__engine {
        does not run the steps. step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks.
        result: of attention or MLP before it is added, if it is scaled or normalised first; else NULL. router_logits to
        expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their shares and their
-       inner elements; else NULL. shared_inner: of the expert for all tokens, if it differs from `inner`; else NULL.
+       inner elements; else NULL. expert_order, expert_rows, expert_up: of the rows of a chunk, sorted by expert: this
+       order, rows of x or of results, and one of the two products of a gate; else NULL. shared_inner: of the expert for
+       all tokens, if it differs from `inner`; else NULL.
        shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. */
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
         *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner,
-        *shared_inner, *shrunk, *delta, *agreement;
+        *expert_order, *expert_rows, *expert_up, *shared_inner, *shrunk, *delta, *agreement;
     int context, step_rows, splits, step_types;
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
@@ -34245,8 +34421,10 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ig
 /*  models/generate/experts.c - the MLP of a layer with a mixture of experts, for the rows of a step or a chunk
 
     The router chooses on the device, and kernels read the numbers of the chosen experts there, so nothing waits for the
-    host, and a graph serves all choices.
-    May use: engine.c; kernels/models/experts.cu, experts_product.cu. Locks: the caller holds the engine's lock. */
+    host, and a graph serves all choices. A row of a step multiplies with its experts by itself; those of a chunk are
+    sorted by expert, and ignis_grouped_linear's kernels read the weights of an expert once for all of its rows.
+    May use: engine.c, >>ops.matmul.grouped_linear; kernels/models/experts.cu, experts_product.cu, experts_sorted.cu.
+    Locks: the caller holds the engine's lock. */
 
 enum { IGNIS__EXPERT_WARPS = 8, IGNIS__EXPERT_TILE = 16 }; /* WARPS of experts.cu, TILE of experts_product.cu */
 
@@ -34264,13 +34442,17 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
 {
     const ignis__model *model = engine->model;
     const ignis_dtype wide = ignis__wide_dtype(model->dtype);
-    return !model->experts || (ignis__engine_alloc(call, engine, &engine->router_logits, rows, model->experts, wide) &&
-                               ignis__engine_alloc(call, engine, &engine->chosen, rows, model->chosen, IGNIS_I32) &&
-                               ignis__engine_alloc(call, engine, &engine->shares, rows, model->chosen, wide) &&
-                               ignis__engine_alloc(call, engine, &engine->expert_inner, rows * model->chosen,
-                                                   model->expert_inner, model->dtype) &&
-                               (!model->shared_inner || ignis__engine_alloc(call, engine, &engine->shared_inner, rows,
-                                                                            model->shared_inner, model->dtype)));
+    const int64_t entries = rows * model->chosen;
+    return !model->experts ||
+           (ignis__engine_alloc(call, engine, &engine->router_logits, rows, model->experts, wide) &&
+            ignis__engine_alloc(call, engine, &engine->chosen, rows, model->chosen, IGNIS_I32) &&
+            ignis__engine_alloc(call, engine, &engine->shares, rows, model->chosen, wide) &&
+            ignis__engine_alloc(call, engine, &engine->expert_inner, entries, model->expert_inner, model->dtype) &&
+            ignis__engine_alloc(call, engine, &engine->expert_order, 1, 2 * entries + model->experts + 1, IGNIS_I32) &&
+            ignis__engine_alloc(call, engine, &engine->expert_rows, entries, model->hidden, model->dtype) &&
+            ignis__engine_alloc(call, engine, &engine->expert_up, entries, model->expert_inner, model->dtype) &&
+            (!model->shared_inner ||
+             ignis__engine_alloc(call, engine, &engine->shared_inner, rows, model->shared_inner, model->dtype)));
 }
 
 /*  Describes a weight of experts. Returns its type, 0 if it is dense. */
@@ -34318,9 +34500,76 @@ static void ignis__experts_choose(ignis__op *op, ignis__engine *engine, const ig
                          model->dtype, count, 32, params);
 }
 
-/*  Adds the results of the experts for the rows of `normed` to `sum`, or writes them to `result` if there is one. */
+/*  Multiplies rows that are sorted by expert with the matrices of their experts. Quantised ones are converted, some
+    experts at a time. p: the params of the kernels that sort. */
+static void ignis__experts_multiply_sorted(ignis__op *op, ignis__engine *engine, const ignis__experts_sorted *p,
+                                           ignis__array *out, ignis__array *x, ignis__array *weights, int64_t n)
+{
+    const int64_t experts = p->experts, entries = (int64_t)p->rows * p->slot_count;
+    const ignis__product product = ignis__product_of(x->dtype, entries, n, ignis__weight_columns(weights), 1);
+    const bool quantised = weights->blocks.count > 0;
+    const int64_t most = quantised ? ignis__model_experts_at_once(engine->model) : experts;
+    int64_t first, some;
+    ignis__gemm_groups groups;
+    memset(&groups, 0, sizeof groups);
+    groups.rows = entries;
+    groups.offset_bytes = 4;
+    groups.keeps = 1;
+    for (first = 0; op->ok && first < experts; first += some) {
+        some = experts - first < most ? experts - first : most;
+        if (quantised)
+            ignis__op_dequantise(op, engine->dequantised, 0, weights, &weights->blocks, first * n, some * n);
+        groups.offsets = p->offsets + (ignis__address)first * 4;
+        groups.count = some;
+        ignis__groups_multiply(op, &product, out, x, quantised ? engine->dequantised : weights, &groups);
+    }
+}
+
+/*  As ignis__experts_run, for the rows of a chunk, whose experts are chosen. */
+static void ignis__experts_run_sorted(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer, int count)
+{
+    const ignis__model *model = engine->model;
+    const int64_t entries = (int64_t)count * model->chosen;
+    ignis__experts_sorted p;
+    void *params[] = {&p};
+    memset(&p, 0, sizeof p);
+    p.chosen = ignis__op_write(op, engine->chosen);
+    p.shares = ignis__op_write(op, engine->shares);
+    p.order = ignis__op_write(op, engine->expert_order);
+    p.places = p.order + (ignis__address)entries * 4;
+    p.offsets = p.places + (ignis__address)entries * 4;
+    p.x = ignis__op_write(op, engine->normed);
+    p.in = ignis__op_write(op, engine->expert_rows);
+    p.gate = ignis__op_write(op, engine->expert_inner);
+    p.up = ignis__op_write(op, engine->expert_up);
+    p.bias[0] = layer->gate_experts_bias ? ignis__op_read(op, layer->gate_experts_bias) : 0;
+    p.bias[1] = layer->up_experts_bias ? ignis__op_read(op, layer->up_experts_bias) : 0;
+    p.bias[2] = layer->down_experts_bias ? ignis__op_read(op, layer->down_experts_bias) : 0;
+    p.out = engine->result ? ignis__op_write(op, engine->result) : 0;
+    p.sum = ignis__op_write(op, engine->sum);
+    p.limit = model->expert_limit;
+    p.rows = count;
+    p.slot_count = model->chosen;
+    p.experts = model->experts;
+    p.hidden = model->hidden;
+    p.inner = model->expert_inner;
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_SORT), model->dtype,
+                         ignis__ceil_div(model->experts, IGNIS__EXPERT_WARPS), 32 * IGNIS__EXPERT_WARPS, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_GATHER), model->dtype, entries, 256, params);
+    ignis__experts_multiply_sorted(op, engine, &p, engine->expert_inner, engine->expert_rows, layer->gate_experts,
+                                   model->expert_inner);
+    ignis__experts_multiply_sorted(op, engine, &p, engine->expert_up, engine->expert_rows, layer->up_experts,
+                                   model->expert_inner);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_GATE), model->dtype, entries, 256, params);
+    ignis__experts_multiply_sorted(op, engine, &p, engine->expert_rows, engine->expert_inner, layer->down_experts,
+                                   model->hidden);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_COMBINE), model->dtype, count, 256, params);
+}
+
+/*  Adds the results of the experts for the rows of `normed` to `sum`, or writes them to `result` if there is one.
+    is_chunk: as in ignis__engine_multiply. */
 IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
-                                       int count)
+                                       int count, bool is_chunk)
 {
     const ignis__model *model = engine->model;
     int experts = model->experts, slot_count = model->chosen, hidden = model->hidden, types[2];
@@ -34332,6 +34581,10 @@ IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, con
     ignis__experts p;
     ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_ROUTER), model->dtype, experts, count, of_router);
     ignis__experts_choose(op, engine, layer, count);
+    if (is_chunk) {
+        ignis__experts_run_sorted(op, engine, layer, count);
+        return;
+    }
     memset(&p, 0, sizeof p);
     p.x = x;
     p.out = ignis__op_write(op, engine->expert_inner);
@@ -34846,7 +35099,7 @@ static void ignis__layers_experts(ignis__layers_pass *pass, const ignis__engine_
     }
     ignis__pre_norm_launch(pass->op, pass->count, pass->engine->normed, &pass->norm);
     pass->norm.other = NULL; /* it has been added */
-    ignis__experts_run(pass->op, pass->engine, layer, pass->count);
+    ignis__experts_run(pass->op, pass->engine, layer, pass->count, pass->is_chunk);
     if (pass->engine->result)
         ignis__layers_add_result(pass, layer->mlp_norm_behind);
     if (!layer->up)

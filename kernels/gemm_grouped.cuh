@@ -37,7 +37,7 @@ struct Groups : ignis__gemm_groups {
 };
 
 /*  Sets the block's tile of BM x BN, and in own the end of its rows and its matrix. False if there is no such tile.
-    Rows of no group have no k, so they become 0. */
+    Rows of no group have no k, so they become 0, unless they are kept. */
 template <int BM, int BN> __device__ inline bool find_tile(Product &own, Place &place, const Groups &groups)
 {
     if (own.transpose_a) {
@@ -55,7 +55,7 @@ template <int BM, int BN> __device__ inline bool find_tile(Product &own, Place &
     place.end_k = exists ? own.k : 0;
     own.m = groups.first(group + 1);
     own.b += exists ? (group - 1) * own.batch_b : 0;
-    return place.row < own.m;
+    return place.row < own.m && (exists || !groups.keeps);
 }
 
 #endif /* IGNIS_GEMM_GROUPED_CUH */

@@ -670,6 +670,7 @@ static const struct {
     {IGNIS__SOURCE_GENERATE_CU, every_float, 0, 0, {0, 0, 8}},         /* sm_100: sines of f64 */
     {IGNIS__SOURCE_GENERATE_DRAW_CU, for_all_types, 0, 0, {0, 0, 16}}, /* sm_100: bins, in 48 registers */
     {IGNIS__SOURCE_EXPERTS_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_EXPERTS_SORTED_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_EXPERTS_PRODUCT_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_EXPERTS_PRODUCT_CU, experts_of_blocks, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, {0, 0, 16}}, /* sm_120; 4 on sm_90 */

@@ -21,6 +21,7 @@
 
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> Wide;
+#include "experts.cuh"
 #include "shared/models/experts.h"
 
 constexpr int SLICES = 8, THREADS = 32 * SLICES, TILE = 16, PART = 32 * RECORD; /* PART: elements of a part of K */
@@ -166,19 +167,6 @@ __device__ inline Wide sum_of_slices(const Wide (&found)[SLICES][TILE], int row)
            ((found[4][row] + found[5][row]) + (found[6][row] + found[7][row]));
 }
 
-__device__ inline Wide bias_at(const T *bias, long long row) { return bias ? Wide(bias[row]) : Wide(0); }
-
-/*  Multiplies the gate with the other product. */
-__device__ inline Wide gated(const ignis__experts &p, Wide gate, Wide up)
-{
-    const Wide limit = Wide(p.limit);
-    if (!(p.limit > 0))
-        return silu(gate) * up;
-    gate = gate > limit ? limit : gate; /* NaN passes */
-    up = up > limit ? limit : up < -limit ? -limit : up;
-    return gate * sigmoid(gate * Wide(1.702)) * (up + 1);
-}
-
 /*  Computes inner [rows, slots, n] = gated(x gate^T, x up^T) with the matrices of the chosen experts.
     grid = rows * slots, tiles of n. */
 extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_up(const __grid_constant__ ignis__experts p)
@@ -203,7 +191,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_up(const 
     __syncthreads();
     if (threadIdx.x < TILE && row < p.n)
         p.out[(long long)blockIdx.x * p.n + row] =
-            T(gated(p, sum_of_slices(found[0], (int)threadIdx.x) + bias_at(p.bias[0], base + row),
+            T(gated(Wide(p.limit), sum_of_slices(found[0], (int)threadIdx.x) + bias_at(p.bias[0], base + row),
                     sum_of_slices(found[1], (int)threadIdx.x) + bias_at(p.bias[1], base + row)));
 }
 

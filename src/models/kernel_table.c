@@ -18,6 +18,7 @@ static const ignis__kernel_part ignis__model_kernel_parts[] = {
     IGNIS__PART(GEMV_MMA_NORM, GEMV_MMA_8, "ignis_gemv_mma_norm"),
     IGNIS__PART(GEMV_MMA_16, GEMV_MMA_64, "ignis_gemv_mma_16"),
     IGNIS__PART(EXPERTS_ROUTER, EXPERTS_SHARED, "ignis_experts_router"),
+    IGNIS__PART(EXPERTS_SORT, EXPERTS_COMBINE, "ignis_experts_sort"),
     IGNIS__PART(PAGED_1, PAGED_2, "ignis_attention_paged_1"),
     IGNIS__PART(LORA_SHRINK, LORA_EXPAND, "ignis_lora_shrink"),
 };

@@ -59,6 +59,10 @@
     X(EXPERTS_SHARED, experts_cu, "ignis_experts_shared", WAITS)                       \
     X(EXPERTS_UP, experts_product_cu, "ignis_experts_up", WAITS)                       \
     X(EXPERTS_DOWN, experts_product_cu, "ignis_experts_down", WAITS)                   \
+    X(EXPERTS_SORT, experts_sorted_cu, "ignis_experts_sort", WAITS)                    \
+    X(EXPERTS_GATHER, experts_sorted_cu, "ignis_experts_gather", WAITS)                \
+    X(EXPERTS_GATE, experts_sorted_cu, "ignis_experts_gate", WAITS)                    \
+    X(EXPERTS_COMBINE, experts_sorted_cu, "ignis_experts_combine", WAITS)              \
     X(LORA_SHRINK, lora_cu, "ignis_lora_shrink", WAITS)                                \
     X(LORA_EXPAND, lora_cu, "ignis_lora_expand", WAITS)                                \
     X(GENERATE_STEP, generate_step_cu, "ignis_generate_step", TOGETHER)

@@ -141,5 +141,6 @@ typedef struct ignis__gemm_groups {
     IGNIS__POINTER(const void) offsets; /* [count + 1] integers that ascend */
     long long count, rows;
     int offset_bytes; /* 4 or 8 */
+    int keeps;        /* rows of no group stay as they are; else they become 0 */
 } ignis__gemm_groups;
 IGNIS__ASSERT_SIZE(ignis__gemm_groups, 32);

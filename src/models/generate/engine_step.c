@@ -299,7 +299,7 @@ static void ignis__layers_experts(ignis__layers_pass *pass, const ignis__engine_
     }
     ignis__pre_norm_launch(pass->op, pass->count, pass->engine->normed, &pass->norm);
     pass->norm.other = NULL; /* it has been added */
-    ignis__experts_run(pass->op, pass->engine, layer, pass->count);
+    ignis__experts_run(pass->op, pass->engine, layer, pass->count, pass->is_chunk);
     if (pass->engine->result)
         ignis__layers_add_result(pass, layer->mlp_norm_behind);
     if (!layer->up)

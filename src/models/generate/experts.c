@@ -1,8 +1,10 @@
 /*  models/generate/experts.c - the MLP of a layer with a mixture of experts, for the rows of a step or a chunk
 
     The router chooses on the device, and kernels read the numbers of the chosen experts there, so nothing waits for the
-    host, and a graph serves all choices.
-    May use: engine.c; kernels/models/experts.cu, experts_product.cu. Locks: the caller holds the engine's lock. */
+    host, and a graph serves all choices. A row of a step multiplies with its experts by itself; those of a chunk are
+    sorted by expert, and ignis_grouped_linear's kernels read the weights of an expert once for all of its rows.
+    May use: engine.c, >>ops.matmul.grouped_linear; kernels/models/experts.cu, experts_product.cu, experts_sorted.cu.
+    Locks: the caller holds the engine's lock. */
 
 #include "room.h"
 
@@ -22,13 +24,17 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
 {
     const ignis__model *model = engine->model;
     const ignis_dtype wide = ignis__wide_dtype(model->dtype);
-    return !model->experts || (ignis__engine_alloc(call, engine, &engine->router_logits, rows, model->experts, wide) &&
-                               ignis__engine_alloc(call, engine, &engine->chosen, rows, model->chosen, IGNIS_I32) &&
-                               ignis__engine_alloc(call, engine, &engine->shares, rows, model->chosen, wide) &&
-                               ignis__engine_alloc(call, engine, &engine->expert_inner, rows * model->chosen,
-                                                   model->expert_inner, model->dtype) &&
-                               (!model->shared_inner || ignis__engine_alloc(call, engine, &engine->shared_inner, rows,
-                                                                            model->shared_inner, model->dtype)));
+    const int64_t entries = rows * model->chosen;
+    return !model->experts ||
+           (ignis__engine_alloc(call, engine, &engine->router_logits, rows, model->experts, wide) &&
+            ignis__engine_alloc(call, engine, &engine->chosen, rows, model->chosen, IGNIS_I32) &&
+            ignis__engine_alloc(call, engine, &engine->shares, rows, model->chosen, wide) &&
+            ignis__engine_alloc(call, engine, &engine->expert_inner, entries, model->expert_inner, model->dtype) &&
+            ignis__engine_alloc(call, engine, &engine->expert_order, 1, 2 * entries + model->experts + 1, IGNIS_I32) &&
+            ignis__engine_alloc(call, engine, &engine->expert_rows, entries, model->hidden, model->dtype) &&
+            ignis__engine_alloc(call, engine, &engine->expert_up, entries, model->expert_inner, model->dtype) &&
+            (!model->shared_inner ||
+             ignis__engine_alloc(call, engine, &engine->shared_inner, rows, model->shared_inner, model->dtype)));
 }
 
 /*  Describes a weight of experts. Returns its type, 0 if it is dense. */
@@ -76,9 +82,76 @@ static void ignis__experts_choose(ignis__op *op, ignis__engine *engine, const ig
                          model->dtype, count, 32, params);
 }
 
-/*  Adds the results of the experts for the rows of `normed` to `sum`, or writes them to `result` if there is one. */
+/*  Multiplies rows that are sorted by expert with the matrices of their experts. Quantised ones are converted, some
+    experts at a time. p: the params of the kernels that sort. */
+static void ignis__experts_multiply_sorted(ignis__op *op, ignis__engine *engine, const ignis__experts_sorted *p,
+                                           ignis__array *out, ignis__array *x, ignis__array *weights, int64_t n)
+{
+    const int64_t experts = p->experts, entries = (int64_t)p->rows * p->slot_count;
+    const ignis__product product = ignis__product_of(x->dtype, entries, n, ignis__weight_columns(weights), 1);
+    const bool quantised = weights->blocks.count > 0;
+    const int64_t most = quantised ? ignis__model_experts_at_once(engine->model) : experts;
+    int64_t first, some;
+    ignis__gemm_groups groups;
+    memset(&groups, 0, sizeof groups);
+    groups.rows = entries;
+    groups.offset_bytes = 4;
+    groups.keeps = 1;
+    for (first = 0; op->ok && first < experts; first += some) {
+        some = experts - first < most ? experts - first : most;
+        if (quantised)
+            ignis__op_dequantise(op, engine->dequantised, 0, weights, &weights->blocks, first * n, some * n);
+        groups.offsets = p->offsets + (ignis__address)first * 4;
+        groups.count = some;
+        ignis__groups_multiply(op, &product, out, x, quantised ? engine->dequantised : weights, &groups);
+    }
+}
+
+/*  As ignis__experts_run, for the rows of a chunk, whose experts are chosen. */
+static void ignis__experts_run_sorted(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer, int count)
+{
+    const ignis__model *model = engine->model;
+    const int64_t entries = (int64_t)count * model->chosen;
+    ignis__experts_sorted p;
+    void *params[] = {&p};
+    memset(&p, 0, sizeof p);
+    p.chosen = ignis__op_write(op, engine->chosen);
+    p.shares = ignis__op_write(op, engine->shares);
+    p.order = ignis__op_write(op, engine->expert_order);
+    p.places = p.order + (ignis__address)entries * 4;
+    p.offsets = p.places + (ignis__address)entries * 4;
+    p.x = ignis__op_write(op, engine->normed);
+    p.in = ignis__op_write(op, engine->expert_rows);
+    p.gate = ignis__op_write(op, engine->expert_inner);
+    p.up = ignis__op_write(op, engine->expert_up);
+    p.bias[0] = layer->gate_experts_bias ? ignis__op_read(op, layer->gate_experts_bias) : 0;
+    p.bias[1] = layer->up_experts_bias ? ignis__op_read(op, layer->up_experts_bias) : 0;
+    p.bias[2] = layer->down_experts_bias ? ignis__op_read(op, layer->down_experts_bias) : 0;
+    p.out = engine->result ? ignis__op_write(op, engine->result) : 0;
+    p.sum = ignis__op_write(op, engine->sum);
+    p.limit = model->expert_limit;
+    p.rows = count;
+    p.slot_count = model->chosen;
+    p.experts = model->experts;
+    p.hidden = model->hidden;
+    p.inner = model->expert_inner;
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_SORT), model->dtype,
+                         ignis__ceil_div(model->experts, IGNIS__EXPERT_WARPS), 32 * IGNIS__EXPERT_WARPS, params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_GATHER), model->dtype, entries, 256, params);
+    ignis__experts_multiply_sorted(op, engine, &p, engine->expert_inner, engine->expert_rows, layer->gate_experts,
+                                   model->expert_inner);
+    ignis__experts_multiply_sorted(op, engine, &p, engine->expert_up, engine->expert_rows, layer->up_experts,
+                                   model->expert_inner);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_GATE), model->dtype, entries, 256, params);
+    ignis__experts_multiply_sorted(op, engine, &p, engine->expert_rows, engine->expert_inner, layer->down_experts,
+                                   model->hidden);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_COMBINE), model->dtype, count, 256, params);
+}
+
+/*  Adds the results of the experts for the rows of `normed` to `sum`, or writes them to `result` if there is one.
+    is_chunk: as in ignis__engine_multiply. */
 IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
-                                       int count)
+                                       int count, bool is_chunk)
 {
     const ignis__model *model = engine->model;
     int experts = model->experts, slot_count = model->chosen, hidden = model->hidden, types[2];
@@ -90,6 +163,10 @@ IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, con
     ignis__experts p;
     ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_ROUTER), model->dtype, experts, count, of_router);
     ignis__experts_choose(op, engine, layer, count);
+    if (is_chunk) {
+        ignis__experts_run_sorted(op, engine, layer, count);
+        return;
+    }
     memset(&p, 0, sizeof p);
     p.x = x;
     p.out = ignis__op_write(op, engine->expert_inner);

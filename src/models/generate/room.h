@@ -30,6 +30,7 @@ enum {
 #include "../../shared/models/sampling.h"
 #include "../../shared/models/gemv.h"
 #include "../../shared/models/experts.h"
+#include "../../shared/models/experts_sorted.h"
 #include "../../shared/models/expert_choice.h"
 #include "../../shared/models/fused_step.h"
 #include "../../shared/models/lora.h"
@@ -142,12 +143,14 @@ typedef struct ignis__engine {
        does not run the steps. step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks.
        result: of attention or MLP before it is added, if it is scaled or normalised first; else NULL. router_logits to
        expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their shares and their
-       inner elements; else NULL. shared_inner: of the expert for all tokens, if it differs from `inner`; else NULL.
+       inner elements; else NULL. expert_order, expert_rows, expert_up: of the rows of a chunk, sorted by expert: this
+       order, rows of x or of results, and one of the two products of a gate; else NULL. shared_inner: of the expert for
+       all tokens, if it differs from `inner`; else NULL.
        shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. */
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
         *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner,
-        *shared_inner, *shrunk, *delta, *agreement;
+        *expert_order, *expert_rows, *expert_up, *shared_inner, *shrunk, *delta, *agreement;
     int context, step_rows, splits, step_types;
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
@@ -295,7 +298,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ig
 /* experts.c */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ignis__engine *engine, int64_t rows);
 IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
-                                       int count);
+                                       int count, bool is_chunk);
 IGNIS__PRIVATE void ignis__experts_run_shared_gate(ignis__op *op, ignis__engine *engine,
                                                    const ignis__engine_layer *layer, int count);
 

@@ -277,15 +277,29 @@ IGNIS__PRIVATE int ignis__model_widest_inner(const ignis__model *model)
     return model->shared_inner > model->inner ? model->shared_inner : model->inner;
 }
 
-/*  Returns the elements of scratch for products with quantised weights: for one weight converted to the
-    dtype, or for the rows of a step. 0 if no weight is quantised. */
+/*  Elements of quantised experts that are converted at a time: a few matrices of large experts, most of which stay in
+    the L2 cache until they are multiplied. */
+IGNIS__PRIVATE int64_t ignis__expert_elements = (int64_t)1 << 25;
+
+/*  Returns the experts whose weights are converted at a time. */
+IGNIS__PRIVATE int ignis__model_experts_at_once(const ignis__model *model)
+{
+    const int64_t elements = (int64_t)model->hidden * model->expert_inner;
+    return (int)ignis__clamp(ignis__expert_elements / ignis__clamp(elements, 1, INT64_MAX), 1, model->experts);
+}
+
+/*  Returns the elements of scratch for products with quantised weights: for one weight, or some experts, converted to
+    the dtype, or for the rows of a step. 0 if no weight is quantised. */
 IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
 {
     int64_t heads = (int64_t)model->heads * model->head_dim,
             qkv = heads + (int64_t)2 * model->kv_heads * model->head_dim;
     int64_t inner = ignis__model_widest_inner(model), up = (model->gelu ? 1 : 2) * inner, rows = qkv > up ? qkv : up,
             k = heads > model->hidden ? heads : model->hidden;
-    int64_t scratch = ignis__blocks_scratch_elements(inner > k ? inner : k);
+    int64_t scratch = ignis__blocks_scratch_elements(inner > k ? inner : k),
+            experts =
+                model->experts ? (int64_t)ignis__model_experts_at_once(model) * model->hidden * model->expert_inner : 0;
+    scratch = scratch > experts ? scratch : experts;
     return !model->quantised ? 0 : rows * k > scratch ? rows * k : scratch;
 }
 
@@ -328,10 +342,11 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
                             ? INT64_MAX
                             : info->cache_bytes_of_token / model->layers *
                                   (info->cache_bytes * (model->layers - layers) + windowed * layers);
-    /* a residual, its norm, qkv and its parts (again with norms of heads), gate and up together and apart;
-       the last logits */
+    /* a residual, its norm, qkv and its parts (again with norms of heads), gate and up together and apart; rows of
+       experts; the last logits */
     info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (ignis__model_has_head_norms(model) ? 5 : 2) * qkv +
-                                     (model->gelu ? 1 : 4) * (int64_t)ignis__model_widest_inner(model)) +
+                                     (model->gelu ? 1 : 4) * (int64_t)ignis__model_widest_inner(model) +
+                                     model->chosen * (model->hidden + 2 * (int64_t)model->expert_inner)) +
                              model->vocab + ignis__model_scratch_elements(model)) *
                             ignis__dtypes[model->dtype].size;
 }

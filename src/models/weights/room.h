@@ -554,6 +554,8 @@ extern bool ignis__model_keeps_windows;
 IGNIS__PRIVATE int64_t ignis__model_window_tokens(const ignis__model *model, int *window, int *layers);
 IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns);
 IGNIS__PRIVATE int ignis__model_widest_inner(const ignis__model *model);
+extern int64_t ignis__expert_elements;
+IGNIS__PRIVATE int ignis__model_experts_at_once(const ignis__model *model);
 IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model);
 
 /* model_tensor.c */

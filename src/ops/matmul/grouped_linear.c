@@ -84,6 +84,21 @@ static void ignis__grouped_launch(ignis__op *op, const ignis__gemm *gemm, ignis_
                      params);
 }
 
+/*  Computes a product of groups of rows of a, product->m in number, into `out`; of IGNIS__GROUPED_OUTER into the
+    groups' matrices. */
+IGNIS__PRIVATE void ignis__groups_multiply(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                           ignis__array *a, ignis__array *b, ignis__gemm_groups *groups)
+{
+    ignis__epilogue epilogue = IGNIS__ZERO;
+    ignis__gemm gemm = ignis__gemm_describe(op, product, out, &epilogue);
+    gemm.params.a = ignis__op_read(op, a);
+    gemm.params.b = ignis__op_read(op, b);
+    gemm.params.packed_a = ignis__gemm_packed(gemm.dtype, gemm.params.a, gemm.params.row_a, 0);
+    gemm.params.packed_b = ignis__gemm_packed(gemm.dtype, gemm.params.b, gemm.params.row_b, 0);
+    if (op->ok)
+        ignis__grouped_launch(op, &gemm, groups);
+}
+
 /*  Computes a product of groups. NULL after a failure. */
 static ignis__array *ignis__grouped_multiply(ignis__op *op, ignis__grouped_kind kind, ignis__array *a, ignis__array *b,
                                              ignis__array *offsets)
@@ -91,26 +106,18 @@ static ignis__array *ignis__grouped_multiply(ignis__op *op, ignis__grouped_kind 
     const ignis__product product = ignis__grouped_product(kind, a, b, offsets->numel - 1);
     const ignis_shape shape = ignis__grouped_shape(&product);
     ignis__array *out = ignis__op_new(op, &shape, a->dtype);
-    ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__gemm_groups groups = IGNIS__ZERO;
-    ignis__gemm gemm;
     if (!out || out->numel == 0)
         return out;
     if (product.k == 0) {
         ignis__op_zero(op, out);
         return out;
     }
-    gemm = ignis__gemm_describe(op, &product, out, &epilogue);
-    gemm.params.a = ignis__op_read(op, a);
-    gemm.params.b = ignis__op_read(op, b);
-    gemm.params.packed_a = ignis__gemm_packed(gemm.dtype, gemm.params.a, gemm.params.row_a, 0);
-    gemm.params.packed_b = ignis__gemm_packed(gemm.dtype, gemm.params.b, gemm.params.row_b, 0);
     groups.offsets = ignis__op_read(op, offsets);
     groups.count = offsets->numel - 1;
     groups.rows = a->shape.dim[0];
     groups.offset_bytes = (int)ignis__dtypes[offsets->dtype].size;
-    if (op->ok)
-        ignis__grouped_launch(op, &gemm, &groups);
+    ignis__groups_multiply(op, &product, out, a, b, &groups);
     return out;
 }
 

@@ -221,4 +221,6 @@ IGNIS__PRIVATE void ignis__vjp_of_mlp_gated(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_product(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_matmul(const ignis_vjp_args *args);
 IGNIS__PRIVATE void ignis__vjp_of_linear(const ignis_vjp_args *args);
+IGNIS__PRIVATE void ignis__groups_multiply(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                           ignis__array *a, ignis__array *b, ignis__gemm_groups *groups);
 IGNIS__PRIVATE void ignis__vjp_of_grouped_linear(const ignis_vjp_args *args);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-/*  test_experts.c - mixtures of experts of a step: the router's choice, and the products of the chosen experts, dense
-    and of every quantised type, against a reference in double; rows with the same bits alone and among others */
+/*  test_experts.c - mixtures of experts of steps and prompts: the router's choice, and the products of the chosen
+    experts, dense and of every quantised type, against a reference in double; rows with the same bits alone and among
+    others */
 #include "fault.h"
 #include "tensor.h"
 
@@ -94,7 +95,7 @@ static void put_rows(const ignis__array *array, const double *values, int rows)
 
 /*  Computes rows `first` and on of x. Returns the sums, which begin as 1, or, of 16 bits, the results. */
 static double *run(const mixture *c, ignis__engine *engine, const ignis__engine_layer *layer, const double *x,
-                   int first, int count)
+                   int first, int count, bool is_chunk)
 {
     double *ones = (double *)calloc((size_t)(count * c->hidden), sizeof *ones), *got;
     ignis_array sum = {engine->sum->slot.handle};
@@ -108,7 +109,7 @@ static double *run(const mixture *c, ignis__engine *engine, const ignis__engine_
     free(ones);
     memset(&op, 0, sizeof op);
     CHECK(ignis__op_begin_on_device(&op, "test", device));
-    ignis__experts_run(&op, engine, layer, count);
+    ignis__experts_run(&op, engine, layer, count, is_chunk);
     CHECK(op.ok);
     CHECK_OK(ignis__op_leave(&op));
     if (engine->result) {
@@ -121,19 +122,61 @@ static double *run(const mixture *c, ignis__engine *engine, const ignis__engine_
     return array_values(sum);
 }
 
-static void check(const mixture *c, bool adds)
+/*  Compares the results of all rows with the reference. */
+static void check_rows(const mixture *c, double *const w[4], const double *x, const double *got, bool is_chunk)
 {
-    const ignis_dtype wide = c->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
     /* sums of f32; of 16 bits, x as whole numbers of 15 bits, and inner elements rounded */
     const double tolerance = c->dtype == IGNIS_F64 ? 1e-12 : c->dtype == IGNIS_F32 ? 1e-5 : 2e-2;
+    double *wanted = (double *)calloc((size_t)(c->rows * c->hidden), sizeof *wanted), most = 0;
+    char text[200];
+    int i, r;
+    for (r = 0; r < c->rows; r++)
+        mix(c, w, x + (int64_t)r * c->hidden, wanted + r * c->hidden);
+    for (i = 0; i < c->rows * c->hidden; i++)
+        most = fabs(wanted[i]) > most ? fabs(wanted[i]) : most;
+    for (i = 0; i < c->rows * c->hidden; i++)
+        if (!(fabs(got[i] - 1 - wanted[i]) <= tolerance * most + 1.2e-7)) { /* and that of a sum near 1 */
+            snprintf(text, sizeof text,
+                     "dtype %d, blocks %d, %d, %d, %d by %d, chunk %d: [%d, %d] is %.9g, expected %.9g", (int)c->dtype,
+                     c->types[0], c->types[1], c->types[2], c->hidden, c->inner, is_chunk, i / c->hidden, i % c->hidden,
+                     got[i] - 1, wanted[i]);
+            test__fail(__FILE__, __LINE__, text);
+            break;
+        }
+    CHECK(most > 1e-3);
+    free(wanted);
+}
+
+/*  Makes the buffers of an engine. */
+static void make_buffers(const mixture *c, ignis__engine *engine, bool adds)
+{
+    const ignis_dtype wide = c->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32;
+    const int slots = c->rows * c->chosen;
+    engine->normed = room(IGNIS_SHAPE(c->rows, c->hidden), c->dtype);
+    engine->sum = room(IGNIS_SHAPE(c->rows, c->hidden), wide);
+    engine->result = adds ? NULL : room(IGNIS_SHAPE(c->rows, c->hidden), c->dtype);
+    engine->router_logits = room(IGNIS_SHAPE(c->rows, c->experts), wide);
+    engine->chosen = room(IGNIS_SHAPE(c->rows, c->chosen), IGNIS_I32);
+    engine->shares = room(IGNIS_SHAPE(c->rows, c->chosen), wide);
+    engine->expert_inner = room(IGNIS_SHAPE(slots, c->inner), c->dtype);
+    engine->expert_order = room(IGNIS_SHAPE(1, 2 * slots + c->experts + 1), IGNIS_I32);
+    engine->expert_rows = room(IGNIS_SHAPE(slots, c->hidden), c->dtype);
+    engine->expert_up = room(IGNIS_SHAPE(slots, c->inner), c->dtype);
+    engine->dequantised = room(IGNIS_SHAPE(1, c->experts * c->hidden * c->inner), c->dtype);
+}
+
+/*  Computes a mixture as rows of a step, and of a chunk; of more than 64 rows, which no step has, the latter alone. A
+    row has the same bits alone and behind half of the rows. */
+static void check(const mixture *c, bool adds)
+{
     /* blocks of random bytes are small numbers */
     const double size = c->types[0] && c->types[0] != IGNIS__GGUF_Q4_0 && c->types[0] != IGNIS__GGUF_Q8_0 ? 40 : 2;
     const int before = room_count;
-    double *w[4], *x, *got, *alone, *wanted = (double *)calloc((size_t)c->hidden, sizeof *wanted), most = 0;
+    double *w[4], *x, *got, *again;
     ignis__model model;
     ignis__engine engine;
     ignis__engine_layer layer;
-    int i, r;
+    int i, is_chunk;
     memset(&model, 0, sizeof model);
     memset(&engine, 0, sizeof engine);
     memset(&layer, 0, sizeof layer);
@@ -148,34 +191,20 @@ static void check(const mixture *c, bool adds)
     layer.router = room(IGNIS_SHAPE(c->experts, c->hidden), c->dtype);
     CHECK_OK(ignis_array_from_host(rooms[room_count - 1].handle, w[3], IGNIS_F64, c->experts * c->hidden));
     x = rounded_noise(IGNIS_SHAPE(c->rows, c->hidden), c->dtype, 3, size);
-    engine.normed = room(IGNIS_SHAPE(c->rows, c->hidden), c->dtype);
-    engine.sum = room(IGNIS_SHAPE(c->rows, c->hidden), wide);
-    engine.result = adds ? NULL : room(IGNIS_SHAPE(c->rows, c->hidden), c->dtype);
-    engine.router_logits = room(IGNIS_SHAPE(c->rows, c->experts), wide);
-    engine.chosen = room(IGNIS_SHAPE(c->rows, c->chosen), IGNIS_I32);
-    engine.shares = room(IGNIS_SHAPE(c->rows, c->chosen), wide);
-    engine.expert_inner = room(IGNIS_SHAPE(c->rows * c->chosen, c->inner), c->dtype);
-    got = run(c, &engine, &layer, x, 0, c->rows);
-    for (r = 0; r < c->rows; r++) {
-        mix(c, w, x + (int64_t)r * c->hidden, wanted);
-        for (i = 0; i < c->hidden; i++)
-            most = fabs(wanted[i]) > most ? fabs(wanted[i]) : most;
-        for (i = 0; i < c->hidden; i++)
-            if (!(fabs(got[r * c->hidden + i] - 1 - wanted[i]) <=
-                  tolerance * most + 1.2e-7)) { /* and that of a sum near 1 */
-                char text[200];
-                snprintf(text, sizeof text, "dtype %d, blocks %d, %d, %d, %d by %d: [%d, %d] is %.9g, expected %.9g",
-                         (int)c->dtype, c->types[0], c->types[1], c->types[2], c->hidden, c->inner, r, i,
-                         got[r * c->hidden + i] - 1, wanted[i]);
-                test__fail(__FILE__, __LINE__, text);
-                r = c->rows;
-                break;
-            }
+    make_buffers(c, &engine, adds);
+    for (is_chunk = c->rows > 64; is_chunk < 2; is_chunk++) {
+        const int firsts[] = {c->rows - 1, c->rows / 2};
+        got = run(c, &engine, &layer, x, 0, c->rows, is_chunk);
+        check_rows(c, w, x, got, is_chunk);
+        for (i = 0; i < COUNT_OF(firsts); i++) {
+            const int rows = c->rows - firsts[i];
+            again = run(c, &engine, &layer, x, firsts[i], rows, is_chunk);
+            CHECK_INT(memcmp(again, got + firsts[i] * c->hidden, (size_t)(rows * c->hidden) * sizeof *again), 0);
+            free(again);
+        }
+        free(got);
     }
-    CHECK(most > 1e-3);
-    alone = run(c, &engine, &layer, x, c->rows - 1, 1);
-    CHECK_INT(memcmp(alone, got + (c->rows - 1) * c->hidden, (size_t)c->hidden * sizeof *alone), 0);
-    free(alone), free(got), free(x), free(wanted);
+    free(x);
     for (i = 0; i < 4; i++)
         free(w[i]);
     while (room_count > before) {
@@ -231,6 +260,30 @@ TEST(quantised_experts)
     }
     for (t = 0; t < COUNT_OF(mixed); t++)
         check(&mixed[t], t % 2 == 0);
+}
+
+/*  More rows than a step has: experts with several tiles of rows, and with none; enough rows for large tiles; quantised
+    experts that are converted one or two at a time. */
+TEST(rows_of_prompts)
+{
+    static const struct {
+        mixture c;
+        int64_t elements;
+    } cases[] = {
+        {{IGNIS_F32, {0, 0, 0}, 3, 2, 36, 20, 130, true}, 0},
+        {{IGNIS_F64, {0, 0, 0}, 60, 2, 16, 8, 66, false}, 0},
+        {{IGNIS_BF16, {0, 0, 0}, 2, 1, 128, 128, 270, true}, 0},
+        {{IGNIS_F16, {IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q8_0}, 5, 2, 64, 32, 90, true}, 2 * 64 * 32},
+        {{IGNIS_BF16, {IGNIS__GGUF_MXFP4, IGNIS__GGUF_MXFP4, 0}, 3, 3, 64, 32, 65, true}, 1},
+    };
+    const int64_t usual = ignis__expert_elements;
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        ignis__expert_elements = cases[i].elements ? cases[i].elements : usual;
+        check(&cases[i].c, i % 2 == 0);
+    }
+    ignis__expert_elements = usual;
 }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }
