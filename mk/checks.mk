@@ -47,7 +47,7 @@ check-resume: $(SIMULATOR) $(OUT)/train_gpt
 
 # The server as its clients see it: with a model that repeats its prompt, which needs no GPU, under sanitizers; then a
 # small one with random weights, with which the talk in a terminal is tried, too. SOAK=1: for longer.
-check-serve: $(SIMULATOR) $(OUT)/serve $(OUT)/chat
+check-serve: $(SIMULATOR) $(OUT)/serve $(OUT)/talk
 	@if ! command -v python3 >/dev/null; then echo "skip: serve: there is no python3" && exit 0; fi; set -e; \
 	    $(CC) -O0 -g $(STRICT) $(SANITIZED) -Iapps/serve/tests apps/serve/serve.c -o $(OUT)/serve_fake $(LDLIBS); \
 	    $(CC) -O1 -g $(STRICT) -Wno-unused-function $(SANITIZED) apps/serve/tests/fuzz_calls.c -o $(OUT)/fuzz_calls $(LDLIBS); \
@@ -55,7 +55,12 @@ check-serve: $(SIMULATOR) $(OUT)/serve $(OUT)/chat
 	    python3 apps/serve/tests/serve_test.py $(OUT)/serve_fake; \
 	    python3 apps/serve/tests/serve_test.py $(OUT)/serve $(OUT)/serve_model; \
 	    python3 apps/serve/tests/load_test.py $(OUT)/serve $(OUT)/serve_model 8 3; \
-	    python3 tests/talk_test.py $(OUT)/chat $(OUT)/serve_model
+	    python3 apps/talk/tests/talk_test.py $(OUT)/talk $(OUT)/serve_model
+
+# The server as the client libraries openai, langchain-openai, litellm and lm-eval see it: those that PYTHON has.
+check-clients:
+	@set -e; mkdir -p $(OUT); $(CC) -O0 -g $(STRICT) $(SANITIZED) -Iapps/serve/tests apps/serve/serve.c -o $(OUT)/serve_fake $(LDLIBS); \
+	    LITELLM_LOCAL_MODEL_COST_MAP=True $(or $(PYTHON),python3) apps/serve/tests/clients_test.py $(OUT)/serve_fake
 
 # Many clients of the server at once, some vanishing, some slow: CLIENTS=256 SECONDS=600.
 load-serve: $(SIMULATOR) $(OUT)/serve
@@ -94,4 +99,4 @@ $(OUT)/engine/libeffects.so: $(ENGINE) $(HEADERS)
 	$(CXX) -std=c++17 $(SHARED) -shared tests/engine/effects.cpp -o $@ $(LDLIBS)
 
 .PHONY: check-compile check-kernels check-docs check-prototypes check-words check-format format manual check-manual \
-    check-recipe check-resume check-serve load-serve check-driver-only check-gpus check-graphics
+    check-recipe check-resume check-serve load-serve check-clients check-driver-only check-gpus check-graphics

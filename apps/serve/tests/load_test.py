@@ -31,7 +31,7 @@ class Client(threading.Thread):
         chance, kind = self.chance, self.chance.randrange(4)
         body = {"max_tokens": chance.randint(4, 24), "seed": chance.randrange(1 << 30), "stream": kind != 1}
         if kind == 2:
-            body.update(messages=[{"role": "user", "content": "x" * chance.randint(1, 40)}], tools=st.TOOLS)
+            body.update(messages=[{"role": "user", "content": "x" * chance.randint(1, 40)}], tools=st.TOOLS[1:])
         elif kind == 3:
             body.update(prompt=["ab" * chance.randint(1, 30), "c"], n=2)
         else:
