@@ -333,8 +333,8 @@ static void ck_put_tensor(ck_bytes *header, ck_bytes *data, const char *name, co
 }
 
 /*  Writes a model whose projections are packed, as a folder: GPTQ of four bits in groups of 32, of numbers 0, zeros
-    `zero` and scales 2^-10; or FP8 in blocks of 128; or MXFP4, if zero is 0. description: the
-    quantization_config. */
+    `zero` and scales 2^-10; the same of AWQ, if zero is negative; or FP8 in blocks of 128; or MXFP4, if zero is 0.
+    description: the quantization_config. */
 static inline void ck_write_packed(const ck_model *m, const char *folder, bool f8, int zero, const char *description)
 {
     ck_bytes data = {0}, header = {0}, file = {0};
@@ -355,10 +355,13 @@ static inline void ck_write_packed(const ck_model *m, const char *folder, bool f
             snprintf(name, sizeof name, "%s_scales", t->name);
             ck_put_tensor(&header, &data, name, "U8", 1, t->rows, t->columns / 32, 120);
         } else {
+            const bool awq = zero < 0;
             snprintf(name, sizeof name, "%.*s.qweight", cut, t->name);
-            ck_put_tensor(&header, &data, name, "I32", 4, t->columns / 8, t->rows, 0);
+            ck_put_tensor(&header, &data, name, "I32", 4, awq ? t->columns : t->columns / 8,
+                          awq ? t->rows / 8 : t->rows, 0);
             snprintf(name, sizeof name, "%.*s.qzeros", cut, t->name);
-            ck_put_tensor(&header, &data, name, "I32", 4, t->columns / 32, t->rows / 8, 17 * (zero - 1));
+            ck_put_tensor(&header, &data, name, "I32", 4, t->columns / 32, t->rows / 8,
+                          awq ? -17 * zero : 17 * (zero - 1));
             snprintf(name, sizeof name, "%.*s.scales", cut, t->name);
             ck_put_tensor(&header, &data, name, "F16", 2, t->columns / 32, t->rows, 0x14);
         }

@@ -56,14 +56,16 @@ static const char *const others[] = {"2/model.safetensors.index.json",
                                      "f/config.json",
                                      "x/model.safetensors",
                                      "x/config.json",
+                                     "w/model.safetensors",
+                                     "w/config.json",
                                      "b/config.json",
                                      "b/model.safetensors",
                                      "n/config.json",
                                      "b.gguf",
                                      "n.gguf"};
-/* GGUF files and config.json of each, and the others: adapters, one model in two files, three of packed weights, two
+/* GGUF files and config.json of each, and the others: adapters, one model in two files, four of packed weights, two
    encoders */
-enum { MODELS = 3, PARTS = 2 * MODELS + 3, FOLDERS = PARTS + 2, ENCODER_FILES = FOLDERS + 9, FILES = FOLDERS + 11 };
+enum { MODELS = 3, PARTS = 2 * MODELS + 3, FOLDERS = PARTS + 2, ENCODER_FILES = FOLDERS + 11, FILES = FOLDERS + 13 };
 
 static int put_part(ck_bytes *head)
 {
@@ -272,6 +274,8 @@ int main(int argc, char **argv)
     ck_write_packed(&models[1], path, true, 8, "{\"quant_method\": \"fp8\"}");
     snprintf(path, sizeof path, "%s/x", folder);
     ck_write_packed(&models[1], path, false, 0, "{\"quant_method\": \"mxfp4\"}");
+    snprintf(path, sizeof path, "%s/w", folder);
+    ck_write_packed(&models[1], path, false, -8, "{\"quant_method\": \"awq\", \"bits\": 4, \"group_size\": 32}");
     for (m = 0; m <= 2; m += 2) { /* a cross-encoder of BERT, and Nomic */
         const encoder *e = &encoders[m ? 2 : 1];
         ck_model encoder_model;
