@@ -30672,16 +30672,15 @@ static ignis_tensor ignis__model_experts_tensor(const char *call, const ignis__m
     return count == 1 ? half[0] : ignis_concat(half, 2, 1);
 }
 
-/*  Makes a tensor with the rows of a part in the order of a folder: a copy if that order differs. */
-IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ignis__model *model,
-                                                     const ignis__model_part *part)
+/*  Returns a tensor [rows, ...] of a part with its rows in the order of a folder, or the other way round: a copy, if
+    that order is another one. */
+IGNIS__PRIVATE ignis_tensor ignis__model_reorder_rows(const char *call, const ignis__model *model,
+                                                      const ignis__model_part *part, ignis_tensor tensor,
+                                                      bool to_folder)
 {
-    ignis_tensor tensor = ignis__model_is_joined(part)
-                              ? ignis__model_experts_tensor(call, model, part)
-                              : ignis__model_slice_rows(call, *part->to, part->first, part->rows, model->dtype),
-                 from;
     ignis_shape shape, rows;
     ignis_tensor_desc desc;
+    ignis_tensor from;
     int32_t *ids;
     int64_t i;
     if (!tensor.id || (!part->moved && !part->grouped))
@@ -30689,8 +30688,10 @@ IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ign
     ids = (int32_t *)ignis__alloc_for(call, (size_t)part->rows * sizeof *ids);
     if (!ids)
         return ignis__no_tensor();
-    for (i = 0; i < part->rows; i++)
-        ids[ignis__model_file_row(part, part->moved ? ignis__model_head_row(NULL, model, part, i) : i)] = (int32_t)i;
+    for (i = 0; i < part->rows; i++) {
+        const int64_t at = ignis__model_file_row(part, part->moved ? ignis__model_head_row(NULL, model, part, i) : i);
+        ids[to_folder ? at : i] = (int32_t)(to_folder ? i : at);
+    }
     shape = rows = ignis_tensor_shape(tensor);
     memset(&desc, 0, sizeof desc);
     desc.dtype = desc.host_dtype = IGNIS_I32;
@@ -30701,6 +30702,16 @@ IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ign
     rows.ndim = 2;
     rows.dim[1] = shape.ndim == 2 ? shape.dim[1] : 1;
     return ignis_reshape(ignis_embedding(ignis_reshape(tensor, rows), from), shape);
+}
+
+/*  Makes a tensor with the rows of a part in the order of a folder: a copy if that order differs. */
+IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ignis__model *model,
+                                                     const ignis__model_part *part)
+{
+    ignis_tensor tensor = ignis__model_is_joined(part)
+                              ? ignis__model_experts_tensor(call, model, part)
+                              : ignis__model_slice_rows(call, *part->to, part->first, part->rows, model->dtype);
+    return ignis__model_reorder_rows(call, model, part, tensor, true);
 }
 
 /*  As ignis__model_part_tensor, without intermediate tensors in the caller's scope, and without a tape. */
@@ -32281,12 +32292,10 @@ IGNIS__PRIVATE ignis__lora_name ignis__lora_name_write(const ignis__model *model
     return name;
 }
 
-/*  Tells whether a part of a model supports an adapter: matrices of layers do, whose rows have the files' order, except
-    those of routers and experts. */
+/*  Tells whether a part of a model supports an adapter: matrices of layers do, except those of routers and experts. */
 IGNIS__PRIVATE bool ignis__lora_supports(const ignis__model_part *part)
 {
-    return part->row->in_layer && part->row->columns && !part->moved && !part->grouped &&
-           !(part->row->how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_DENSE));
+    return part->row->in_layer && part->row->columns && !(part->row->how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_DENSE));
 }
 
 /*  Tells whether the name of a product ends with these words. */
@@ -32724,6 +32733,50 @@ IGNIS__PRIVATE void ignis__lora_list_free(ignis__lora_list *list)
     ignis__free(list->tensors);
 }
 
+/*  Finds the part of the model that an adapter is for. */
+static const ignis__model_part *ignis__lora_part(const ignis__model_part *parts, int count,
+                                                 const ignis__adapter *adapter)
+{
+    int i;
+    for (i = 0; i < count - 1 && (parts[i].row != adapter->row || parts[i].layer != adapter->layer);)
+        i++;
+    return &parts[i];
+}
+
+/*  Replaces each B of a list by one whose rows have the order of a folder, where that is another one. Copies belong to
+    the current scope. */
+IGNIS__PRIVATE bool ignis__lora_order_for_folder(const char *call, const ignis__lora *lora, ignis__lora_list *list)
+{
+    int count = 0, i;
+    ignis__model_part *parts = ignis__model_parts_make(call, NULL, lora->model, &count);
+    bool ok = parts != NULL;
+    for (i = 0; ok && i < lora->count; i++) {
+        ignis_tensor *b = &list->tensors[2 * i + 1];
+        *b = ignis__model_reorder_rows(call, lora->model, ignis__lora_part(parts, count, &lora->adapters[i]), *b, true);
+        ok = b->id != 0;
+    }
+    ignis__free(parts);
+    return ok;
+}
+
+/*  Gives the rows of each B, which have a folder's order, that of the model. */
+static bool ignis__lora_order_for_model(const char *call, const ignis__lora *lora, const ignis__model_part *parts,
+                                        int count)
+{
+    bool ok = true;
+    int i;
+    for (i = 0; ok && i < lora->count; i++) {
+        const ignis_scope scope = ignis_scope_begin();
+        const ignis_tensor b = lora->adapters[i].b;
+        ignis_tensor ordered =
+            ignis__model_reorder_rows(call, lora->model, ignis__lora_part(parts, count, &lora->adapters[i]), b, false);
+        ok = ordered.id && (ordered.id == b.id ||
+                            ignis_array_write_rows(ignis_tensor_data(b), ignis_tensor_data(ordered), 0) == IGNIS_OK);
+        (void)ignis_scope_end(scope);
+    }
+    return ok;
+}
+
 /*  Reads a folder's adapters for a held model, and takes over the caller's hold. NULL, and reported, if they
     do not fit. */
 IGNIS__COLD static ignis__lora *ignis__lora_read(const char *call, ignis__model *model, const char *folder,
@@ -32754,13 +32807,16 @@ IGNIS__COLD static ignis__lora *ignis__lora_read(const char *call, ignis__model 
         lora = ignis__lora_make(call, model, parts, count, wanted, &read);
     else
         ignis__model_drop(call, model);
-    ignis__free(parts);
-    ignis__free(wanted);
+    ignis_no_grad_begin();
     if (lora && !(ignis__lora_list_make(call, lora, &list) &&
-                  ignis__load_named(call, path, list.texts, list.tensors, 2 * lora->count, false) == IGNIS_OK)) {
+                  ignis__load_named(call, path, list.texts, list.tensors, 2 * lora->count, false) == IGNIS_OK &&
+                  ignis__lora_order_for_model(call, lora, parts, count))) {
         ignis__lora_clear(call, lora);
         lora = NULL;
     }
+    ignis_no_grad_end();
+    ignis__free(parts);
+    ignis__free(wanted);
     ignis__lora_list_free(&list);
     return lora;
 }
@@ -32873,22 +32929,27 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_save(ignis_lora handle, const char
     static const char call[] = "ignis_lora_save";
     ignis__lora *lora = ignis__lora_hold(call, handle);
     ignis__lora_list list = IGNIS__ZERO;
+    ignis_scope scope;
     char *config = NULL, *path = NULL;
     bool ok = false;
     if (!lora)
         return ignis__failed();
+    scope = ignis_scope_begin();
+    ignis_no_grad_begin();
     if (!folder)
         ignis__fail_null(call, "folder");
     else if (!ignis__capture_refuses(call))
         ok = (config = ignis__model_path(call, folder, "adapter_config.json")) != NULL &&
              (path = ignis__model_path(call, folder, "adapter_model.safetensors")) != NULL &&
-             ignis__lora_list_make(call, lora, &list);
+             ignis__lora_list_make(call, lora, &list) && ignis__lora_order_for_folder(call, lora, &list);
     if (ok) {
         (void)ignis__folder_make_all(folder); /* a failure shows when files are written */
         ok = ignis__save(call, path, list.texts, list.tensors, 2 * lora->count, "{\"format\":\"pt\"}", NULL) ==
                  IGNIS_OK &&
              ignis__lora_save_config(call, lora, config);
     }
+    ignis_no_grad_end();
+    (void)ignis_scope_end(scope);
     ignis__lora_list_free(&list);
     ignis__free(config);
     ignis__free(path);

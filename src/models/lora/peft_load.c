@@ -226,6 +226,50 @@ IGNIS__PRIVATE void ignis__lora_list_free(ignis__lora_list *list)
     ignis__free(list->tensors);
 }
 
+/*  Finds the part of the model that an adapter is for. */
+static const ignis__model_part *ignis__lora_part(const ignis__model_part *parts, int count,
+                                                 const ignis__adapter *adapter)
+{
+    int i;
+    for (i = 0; i < count - 1 && (parts[i].row != adapter->row || parts[i].layer != adapter->layer);)
+        i++;
+    return &parts[i];
+}
+
+/*  Replaces each B of a list by one whose rows have the order of a folder, where that is another one. Copies belong to
+    the current scope. */
+IGNIS__PRIVATE bool ignis__lora_order_for_folder(const char *call, const ignis__lora *lora, ignis__lora_list *list)
+{
+    int count = 0, i;
+    ignis__model_part *parts = ignis__model_parts_make(call, NULL, lora->model, &count);
+    bool ok = parts != NULL;
+    for (i = 0; ok && i < lora->count; i++) {
+        ignis_tensor *b = &list->tensors[2 * i + 1];
+        *b = ignis__model_reorder_rows(call, lora->model, ignis__lora_part(parts, count, &lora->adapters[i]), *b, true);
+        ok = b->id != 0;
+    }
+    ignis__free(parts);
+    return ok;
+}
+
+/*  Gives the rows of each B, which have a folder's order, that of the model. */
+static bool ignis__lora_order_for_model(const char *call, const ignis__lora *lora, const ignis__model_part *parts,
+                                        int count)
+{
+    bool ok = true;
+    int i;
+    for (i = 0; ok && i < lora->count; i++) {
+        const ignis_scope scope = ignis_scope_begin();
+        const ignis_tensor b = lora->adapters[i].b;
+        ignis_tensor ordered =
+            ignis__model_reorder_rows(call, lora->model, ignis__lora_part(parts, count, &lora->adapters[i]), b, false);
+        ok = ordered.id && (ordered.id == b.id ||
+                            ignis_array_write_rows(ignis_tensor_data(b), ignis_tensor_data(ordered), 0) == IGNIS_OK);
+        (void)ignis_scope_end(scope);
+    }
+    return ok;
+}
+
 /*  Reads a folder's adapters for a held model, and takes over the caller's hold. NULL, and reported, if they
     do not fit. */
 IGNIS__COLD static ignis__lora *ignis__lora_read(const char *call, ignis__model *model, const char *folder,
@@ -256,13 +300,16 @@ IGNIS__COLD static ignis__lora *ignis__lora_read(const char *call, ignis__model 
         lora = ignis__lora_make(call, model, parts, count, wanted, &read);
     else
         ignis__model_drop(call, model);
-    ignis__free(parts);
-    ignis__free(wanted);
+    ignis_no_grad_begin();
     if (lora && !(ignis__lora_list_make(call, lora, &list) &&
-                  ignis__load_named(call, path, list.texts, list.tensors, 2 * lora->count, false) == IGNIS_OK)) {
+                  ignis__load_named(call, path, list.texts, list.tensors, 2 * lora->count, false) == IGNIS_OK &&
+                  ignis__lora_order_for_model(call, lora, parts, count))) {
         ignis__lora_clear(call, lora);
         lora = NULL;
     }
+    ignis_no_grad_end();
+    ignis__free(parts);
+    ignis__free(wanted);
     ignis__lora_list_free(&list);
     return lora;
 }

@@ -83,22 +83,27 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_save(ignis_lora handle, const char
     static const char call[] = "ignis_lora_save";
     ignis__lora *lora = ignis__lora_hold(call, handle);
     ignis__lora_list list = IGNIS__ZERO;
+    ignis_scope scope;
     char *config = NULL, *path = NULL;
     bool ok = false;
     if (!lora)
         return ignis__failed();
+    scope = ignis_scope_begin();
+    ignis_no_grad_begin();
     if (!folder)
         ignis__fail_null(call, "folder");
     else if (!ignis__capture_refuses(call))
         ok = (config = ignis__model_path(call, folder, "adapter_config.json")) != NULL &&
              (path = ignis__model_path(call, folder, "adapter_model.safetensors")) != NULL &&
-             ignis__lora_list_make(call, lora, &list);
+             ignis__lora_list_make(call, lora, &list) && ignis__lora_order_for_folder(call, lora, &list);
     if (ok) {
         (void)ignis__folder_make_all(folder); /* a failure shows when files are written */
         ok = ignis__save(call, path, list.texts, list.tensors, 2 * lora->count, "{\"format\":\"pt\"}", NULL) ==
                  IGNIS_OK &&
              ignis__lora_save_config(call, lora, config);
     }
+    ignis_no_grad_end();
+    (void)ignis_scope_end(scope);
     ignis__lora_list_free(&list);
     ignis__free(config);
     ignis__free(path);

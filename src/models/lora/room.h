@@ -78,4 +78,5 @@ IGNIS__PRIVATE double ignis__lora_scale(const ignis__lora *lora);
 
 /* peft_load.c */
 IGNIS__PRIVATE bool ignis__lora_list_make(const char *call, const ignis__lora *lora, ignis__lora_list *list);
+IGNIS__PRIVATE bool ignis__lora_order_for_folder(const char *call, const ignis__lora *lora, ignis__lora_list *list);
 IGNIS__PRIVATE void ignis__lora_list_free(ignis__lora_list *list);

@@ -67,16 +67,15 @@ static ignis_tensor ignis__model_experts_tensor(const char *call, const ignis__m
     return count == 1 ? half[0] : ignis_concat(half, 2, 1);
 }
 
-/*  Makes a tensor with the rows of a part in the order of a folder: a copy if that order differs. */
-IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ignis__model *model,
-                                                     const ignis__model_part *part)
+/*  Returns a tensor [rows, ...] of a part with its rows in the order of a folder, or the other way round: a copy, if
+    that order is another one. */
+IGNIS__PRIVATE ignis_tensor ignis__model_reorder_rows(const char *call, const ignis__model *model,
+                                                      const ignis__model_part *part, ignis_tensor tensor,
+                                                      bool to_folder)
 {
-    ignis_tensor tensor = ignis__model_is_joined(part)
-                              ? ignis__model_experts_tensor(call, model, part)
-                              : ignis__model_slice_rows(call, *part->to, part->first, part->rows, model->dtype),
-                 from;
     ignis_shape shape, rows;
     ignis_tensor_desc desc;
+    ignis_tensor from;
     int32_t *ids;
     int64_t i;
     if (!tensor.id || (!part->moved && !part->grouped))
@@ -84,8 +83,10 @@ IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ign
     ids = (int32_t *)ignis__alloc_for(call, (size_t)part->rows * sizeof *ids);
     if (!ids)
         return ignis__no_tensor();
-    for (i = 0; i < part->rows; i++)
-        ids[ignis__model_file_row(part, part->moved ? ignis__model_head_row(NULL, model, part, i) : i)] = (int32_t)i;
+    for (i = 0; i < part->rows; i++) {
+        const int64_t at = ignis__model_file_row(part, part->moved ? ignis__model_head_row(NULL, model, part, i) : i);
+        ids[to_folder ? at : i] = (int32_t)(to_folder ? i : at);
+    }
     shape = rows = ignis_tensor_shape(tensor);
     memset(&desc, 0, sizeof desc);
     desc.dtype = desc.host_dtype = IGNIS_I32;
@@ -96,6 +97,16 @@ IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ign
     rows.ndim = 2;
     rows.dim[1] = shape.ndim == 2 ? shape.dim[1] : 1;
     return ignis_reshape(ignis_embedding(ignis_reshape(tensor, rows), from), shape);
+}
+
+/*  Makes a tensor with the rows of a part in the order of a folder: a copy if that order differs. */
+IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ignis__model *model,
+                                                     const ignis__model_part *part)
+{
+    ignis_tensor tensor = ignis__model_is_joined(part)
+                              ? ignis__model_experts_tensor(call, model, part)
+                              : ignis__model_slice_rows(call, *part->to, part->first, part->rows, model->dtype);
+    return ignis__model_reorder_rows(call, model, part, tensor, true);
 }
 
 /*  As ignis__model_part_tensor, without intermediate tensors in the caller's scope, and without a tape. */

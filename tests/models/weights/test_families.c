@@ -1713,6 +1713,111 @@ TEST(yarn_is_rounded_unless_the_model_says_otherwise)
     }
 }
 
+/*  Adds scale B A of the adapters in a folder to the weights of the reference. Returns how many there are. */
+static int add_adapters(ck_model *m, const char *path, double scale)
+{
+    int i, r, c, k, count = 0;
+    for (i = 0; i < m->count; i++) {
+        ck_tensor *t = &m->tensors[i];
+        ignis_scope scope = ignis_scope_begin();
+        char names[2][160];
+        const char *texts[2];
+        ignis_tensor pair[2];
+        memset(pair, 0, sizeof pair);
+        for (k = 0; k < 2; k++) {
+            snprintf(names[k], sizeof names[k], "base_model.model.%.*s.lora_%c.weight", (int)strlen(t->name) - 7,
+                     t->name, k ? 'B' : 'A');
+            texts[k] = names[k];
+        }
+        if (t->columns && ignis_load(path, texts, pair, 2) == IGNIS_OK) {
+            double *a = tensor_values(pair[0]), *b = tensor_values(pair[1]);
+            for (r = 0; r < t->rows; r++)
+                for (c = 0; c < t->columns; c++)
+                    for (k = 0; k < 2; k++)
+                        t->v[r * t->columns + c] += scale * b[r * 2 + k] * a[k * t->columns + c];
+            free(a), free(b);
+            count++;
+        }
+        ignis_status_clear();
+        CHECK_OK(ignis_scope_end(scope));
+    }
+    return count;
+}
+
+static void check_sequence_of(const family *f, const ck_model *m, ignis_model model, ignis_lora lora)
+{
+    double wanted[SEQ * V];
+    float logits[V];
+    int32_t ids[SEQ];
+    ignis_sequence sequence = ignis_sequence_begin(model);
+    ids_of(ids, SEQ);
+    forward(f, m, ids, SEQ, wanted);
+    CHECK_OK(ignis_sequence_set_lora(sequence, lora));
+    CHECK_OK(ignis_sequence_feed(sequence, ids, SEQ));
+    CHECK_OK(ignis_sequence_logits(sequence, logits, V));
+    compare(f, "sequence", logits, wanted + (SEQ - 1) * V, V, 1e-5); /* sums of f32 */
+    CHECK_OK(ignis_sequence_free(sequence));
+}
+
+/*  Adapters of all products but those of routers and experts, in PEFT's files and in the model: of weights whose rows
+    have another order in the files, of fused weights, and of an expert for all tokens. */
+TEST(adapters_are_those_of_the_files)
+{
+    static const struct {
+        const char *family;
+        int products; /* of a layer */
+    } cases[] = {{"phi3", 4},     {"glm", 6},    {"stablelm", 7},  {"internlm2", 5}, {"cohere", 7},
+                 {"gpt_neox", 4}, {"falcon", 4}, {"qwen2_moe", 7}, {"glm4_moe", 7}};
+    static const char *const targets[] = {"all-linear"};
+    ignis_lora_desc desc;
+    int i, k;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.rank = 2, desc.alpha = 3;
+    desc.targets = targets, desc.target_count = 1;
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        const family *f = family_of(cases[i].family);
+        ignis_tensor tensors[2 * 8 * LAYERS];
+        char path[256];
+        ck_model m;
+        ignis_model model;
+        ignis_lora lora, again;
+        int count;
+        make_tensors(f, &m);
+        write_folder(f, &m);
+        model = open_model(test_path("f"), IGNIS_F32);
+        lora = ignis_lora_create(model, &desc);
+        count = ignis_lora_weights(lora, tensors, COUNT_OF(tensors));
+        CHECK_INT(count, 2 * LAYERS * cases[i].products);
+        for (k = 1; k < count; k += 2) { /* B; A is random */
+            const int64_t size = numel_of(tensors[k]);
+            double *b = (double *)calloc((size_t)size, sizeof *b);
+            int64_t n;
+            for (n = 0; n < size; n++)
+                b[n] = (double)(float)(0.3 * noise(700 + (uint64_t)k, n));
+            CHECK_OK(ignis_array_from_host(ignis_tensor_data(tensors[k]), b, IGNIS_F64, size));
+            free(b);
+        }
+        test_remove_folder(test_path("lora"));
+        CHECK_OK(ignis_lora_save(lora, test_path("lora")));
+        snprintf(path, sizeof path, "%s/adapter_model.safetensors", test_path("lora"));
+        CHECK_INT(add_adapters(&m, path, 1.5), LAYERS * cases[i].products);
+        CHECK_OK(ignis_model_set_lora(model, lora));
+        check_whole(f, &m, model, 1e-5); /* sums of f32 */
+        again = ignis_lora_open(model, test_path("lora"));
+        CHECK_OK(ignis_model_set_lora(model, again));
+        CHECK_OK(ignis_lora_free(lora));
+        check_whole(f, &m, model, 1e-5);
+        check_sequence_of(f, &m, model, again);
+        CHECK_OK(ignis_model_set_lora(model, (ignis_lora){0}));
+        CHECK_OK(ignis_lora_merge(again));
+        check_whole(f, &m, model, 1e-5);
+        CHECK_OK(ignis_lora_free(again));
+        CHECK_OK(ignis_model_free(model));
+        ck_free(&m);
+    }
+}
+
 /*  Published files have such windows: 262,144 in that of a Phi-3 for 131,072 tokens. */
 TEST(windows_longer_than_the_context_cut_nothing)
 {
