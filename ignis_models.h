@@ -432,7 +432,10 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_QWEN2_MOE, /* and Qwen1.5-MoE */
     IGNIS_MODEL_GPT_OSS,
     IGNIS_MODEL_GRANITE_MOE,
-    IGNIS_MODEL_GLM4_MOE, /* GLM-4.5, GLM-4.6 */
+    IGNIS_MODEL_GLM4_MOE,    /* GLM-4.5, GLM-4.6 */
+    IGNIS_MODEL_DEEPSEEK_V2, /* and V2-Lite, V2.5 */
+    IGNIS_MODEL_DEEPSEEK_V3, /* and R1; GGUF files of Kimi-K2 */
+    IGNIS_MODEL_KIMI_K2,     /* of folders */
     /* encoders: their texts have hidden states and vectors, and no next token */
     IGNIS_MODEL_BERT, /* MiniLM, BGE, E5, cross-encoders */
     IGNIS_MODEL_NOMIC_BERT,
@@ -1251,6 +1254,10 @@ static inline ignis_status ignis_model_score(ignis_model model, const char *quer
     X(PAGED_2, attention_paged_cu, "ignis_attention_paged_2", WAITS)                   \
     X(PAGED_MMA, attention_paged_mma_cu, "ignis_attention_paged_mma", WAITS)           \
     X(PAGED_MANY, attention_paged_many_cu, "ignis_attention_paged_many", WAITS)        \
+    X(LATENT_ROWS, latent_cu, "ignis_latent_rows", WAITS)                              \
+    X(LATENT_QUERY, latent_cu, "ignis_latent_query", WAITS)                            \
+    X(LATENT_VALUES, latent_cu, "ignis_latent_values", WAITS)                          \
+    X(ATTENTION_LATENT, attention_latent_cu, "ignis_attention_latent", WAITS)          \
     X(EXPERTS_ROUTER, experts_cu, "ignis_experts_router", WAITS)                       \
     X(EXPERTS_CHOOSE, experts_cu, "ignis_experts_choose", WAITS)                       \
     X(EXPERTS_CHOOSE_SIGMOID, experts_cu, "ignis_experts_choose_sigmoid", WAITS)       \
@@ -1421,7 +1428,8 @@ typedef struct ignis__gguf_items {
 /* clang-format off */
 
 enum {
-    IGNIS__SOURCE_ATTENTION_PAGED_CU = IGNIS__SOURCE_COUNT,
+    IGNIS__SOURCE_ATTENTION_LATENT_CU = IGNIS__SOURCE_COUNT,
+    IGNIS__SOURCE_ATTENTION_PAGED_CU,
     IGNIS__SOURCE_ATTENTION_PAGED_CUH,
     IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU,
     IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU,
@@ -1446,6 +1454,7 @@ enum {
     IGNIS__SOURCE_GENERATE_STEP_CUH,
     IGNIS__SOURCE_GENERATE_STEP_BLOCKS_CUH,
     IGNIS__SOURCE_GENERATE_STEP_DENSE_CUH,
+    IGNIS__SOURCE_LATENT_CU,
     IGNIS__SOURCE_LORA_CU,
     IGNIS__SOURCE_SHARED_MODELS_EXPERT_CHOICE_H,
     IGNIS__SOURCE_SHARED_MODELS_EXPERTS_H,
@@ -1454,6 +1463,7 @@ enum {
     IGNIS__SOURCE_SHARED_MODELS_GEMV_H,
     IGNIS__SOURCE_SHARED_MODELS_GENERATE_H,
     IGNIS__SOURCE_SHARED_MODELS_KV_CACHE_H,
+    IGNIS__SOURCE_SHARED_MODELS_LATENT_H,
     IGNIS__SOURCE_SHARED_MODELS_LORA_H,
     IGNIS__SOURCE_SHARED_MODELS_SAMPLING_H,
     IGNIS__SOURCE_SHARED_MODELS_WEIGHTS_H,
@@ -1462,7 +1472,153 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x67227707b33c8894ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xc860b55f487c161aULL /* of them all */
+
+static const char ignis__text_attention_latent_cu_0[] =
+    "\n\n\n\n\n\n\n\n\n"
+    "#include \"attention_paged.cuh\"\n\n"
+    "#ifndef IGNIS_LATENT\n"
+    "#define IGNIS_LATENT 512\n"
+    "#define IGNIS_ROTARY 64\n"
+    "#endif\n\n"
+    "constexpr int WARPS = 8, HEADS = 2;\n"
+    "constexpr int LATENT = IGNIS_LATENT, WIDTH = LATENT + IGNIS_ROTARY;\n"
+    "constexpr int PAIRS = (WIDTH + 63) / 64, VALUES = (LATENT + 63) / 64;\n"
+    "constexpr int PACK = 16 / sizeof(T);\n"
+    "constexpr int BYTES = 36 << 10;\n"
+    "constexpr int FIT = BYTES / (WIDTH * (int)sizeof(W)), TILE = FIT < 16 ? FIT : 16;\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_attention_latent(ignis__paged p)\n"
+    "{\n"
+    "__shared__ __align__(16) W tile[TILE][WIDTH];\n"
+    "const ignis__generate_row &row = p.rows[blockIdx.z];\n"
+    "const paged_heads heads(p, WARPS * HEADS, blockIdx.y);\n"
+    "const generate_cache<const T> cache = {p.k, 1, WIDTH};\n"
+    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;\n"
+    "const W scale = W(p.scale * LOG2_E);\n"
+    "ignis_grid_dependency();\n"
+    "const paged_splits splits(row.position + 1);\n"
+    "W q[HEADS][PAIRS][2];\n"
+    "if (splits.end <= 0) {\n"
+    "if (blockIdx.x == 0)\n"
+    "combine_by_the_last(p, heads, 0);\n"
+    "return;\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int g = 0; g < HEADS; g++) {\n"
+    "const int head = heads.first + min(warp * HEADS + g, heads.count - 1);\n"
+    "const T *const from = p.q + blockIdx.z * p.q_row + (long long)head * WIDTH;\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < PAIRS; c++)\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 2; i++)\n"
+    "q[g][c][i] = 2 * lane + 64 * c < WIDTH ? W(from[2 * lane + 64 * c + i]) * scale : W(0);\n"
+    "}\n"
+    "for (int split = blockIdx.x; split < splits.count; split += gridDim.x) {\n"
+    "const int from = splits.from(split), to = min(splits.end, from + splits.keys);\n"
+    "W top[HEADS], sum[HEADS], out[HEADS][VALUES][2];\n"
+    "#pragma unroll\n"
+    "for (int g = 0; g < HEADS; g++) {\n"
+    "top[g] = -ignis_infinity<W>();\n"
+    "sum[g] = 0;\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < VALUES; c++)\n"
+    "out[g][c][0] = out[g][c][1] = 0;\n"
+    "}\n"
+    "for (int at = from; at < to; at += TILE) {\n"
+    "W score[HEADS][TILE];\n"
+    "__syncthreads();\n"
+    "for (int i = threadIdx.x; i < TILE * WIDTH / PACK; i += 32 * WARPS) {\n"
+    "const int key = i / (WIDTH / PACK), d = i % (WIDTH / PACK) * PACK;\n"
+    "ignis_pack<T> part{};\n"
+    "if (at + key < to)\n"
+    "part = ignis_pack_of<ignis_pack<T>>(\n"
+    "__ldcg((const uint4 *)(p.k + cache.offset(row.pages + p.table, at + key, 0) + d)));\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < PACK; j++)\n"
+    "tile[key][d + j] = W(part[j]);\n"
+    "}\n"
+    "__syncthreads();\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < TILE; j++) {\n"
+    "W x[HEADS] = {};\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < PAIRS; c++) {\n"
+    "if (2 * lane + 64 * c >= WIDTH)\n"
+    "continue;\n"
+    "const W2 k = *(const W2 *)&tile[j][2 * lane + 64 * c];\n"
+    "#pragma unroll\n"
+    "for (int g = 0; g < HEADS; g++)\n"
+    "x[g] += q[g][c][0] * k.x + q[g][c][1] * k.y;\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int g = 0; g < HEADS; g++) {\n"
+    "x[g] = ignis_warp_sum(x[g]);\n"
+    "score[g][j] = at + j < to ? x[g] : -ignis_infinity<W>();\n"
+    "}\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int g = 0; g < HEADS; g++) {\n"
+    "W higher = top[g];\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < TILE; j++)\n"
+    "higher = max(higher, score[g][j]);\n"
+    "const W base = higher == -ignis_infinity<W>() ? W(0) : higher, factor = power_of_2(top[g] - base);\n"
+    "top[g] = higher;\n"
+    "sum[g] *= factor;\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < VALUES; c++)\n"
+    "out[g][c][0] *= factor, out[g][c][1] *= factor;\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < TILE; j++)\n"
+    "sum[g] += score[g][j] = power_of_2(score[g][j] - base);\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < TILE; j++)\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < VALUES; c++) {\n"
+    "if (2 * lane + 64 * c >= LATENT)\n"
+    "continue;\n"
+    "const W2 v = *(const W2 *)&tile[j][2 * lane + 64 * c];\n"
+    "#pragma unroll\n"
+    "for (int g = 0; g < HEADS; g++) {\n"
+    "out[g][c][0] += score[g][j] * v.x;\n"
+    "out[g][c][1] += score[g][j] * v.y;\n"
+    "}\n"
+    "}\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int g = 0; g < HEADS; g++) {\n"
+    "const int h = warp * HEADS + g;\n"
+    "if (h >= heads.count)\n"
+    "continue;\n"
+    "W *const result = heads.found(p, h, split);\n"
+    "T *const final = heads.out(p) + (long long)h * LATENT;\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < VALUES; c++)\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 2; i++) {\n"
+    "const int d = 2 * lane + 64 * c + i;\n"
+    "if (d >= LATENT)\n"
+    "continue;\n"
+    "if (splits.count == 1)\n"
+    "final[d] = T(out[g][c][i] / sum[g]);\n"
+    "else\n"
+    "result[2 + d] = out[g][c][i];\n"
+    "}\n";
+static const char ignis__text_attention_latent_cu_1[] =
+    "if (splits.count > 1 && lane == 0) {\n"
+    "result[0] = top[g];\n"
+    "result[1] = sum[g];\n"
+    "}\n"
+    "}\n"
+    "}\n"
+    "if (splits.count > 1)\n"
+    "combine_by_the_last(p, heads, splits.count);\n"
+    "}\n";
+static const char *const ignis__text_attention_latent_cu[] = {
+    ignis__text_attention_latent_cu_0,
+    ignis__text_attention_latent_cu_1,
+};
 
 static const char ignis__text_attention_paged_cu_0[] =
     "\n\n\n\n\n\n\n"
@@ -2797,16 +2953,44 @@ static const char ignis__text_experts_cu_0[] =
     "taken |= 1u << best / 32;\n"
     "return best;\n"
     "}\n\n\n\n\n"
+    "template <bool TWO> __device__ inline void leave_groups(const ignis__expert_choice &p, Wide *scores, Wide *sums)\n"
+    "{\n"
+    "const int lane = threadIdx.x, size = p.experts / p.groups;\n"
+    "uint32_t used = 0;\n"
+    "Wide value;\n"
+    "__syncwarp();\n"
+    "for (int group = lane; group < p.groups; group += 32) {\n"
+    "Wide first = -ignis_infinity<Wide>(), second = first;\n"
+    "for (int i = group * size; i < group * size + size; i++) {\n"
+    "second = scores[i] > first ? first : scores[i] > second ? scores[i] : second;\n"
+    "first = scores[i] > first ? scores[i] : first;\n"
+    "}\n"
+    "sums[group] = TWO ? first + second : first;\n"
+    "}\n"
+    "__syncwarp();\n"
+    "for (int i = 0; i < p.used_groups; i++)\n"
+    "take_largest(sums, p.groups, used, value);\n"
+    "for (int group = lane, j = 0; group < p.groups; group += 32, j++)\n"
+    "for (int i = 0; i < (used >> j & 1 ? 0 : size); i++)\n"
+    "scores[group * size + i] = -ignis_infinity<Wide>();\n"
+    "__syncwarp();\n"
+    "}\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(32) ignis_experts_choose(ignis__expert_choice p)\n"
     "{\n"
+    "__shared__ Wide scores[1024], sums[1024];\n"
     "const int lane = threadIdx.x;\n"
     "const Wide *const row = p.logits + (long long)blockIdx.x * p.experts;\n"
     "uint32_t taken = 0;\n"
     "int own_expert = 0;\n"
     "Wide own = 0, first = 0, sum = 0, value;\n"
     "ignis_grid_dependency();\n"
+    "if (p.used_groups < p.groups) {\n"
+    "for (int i = lane; i < p.experts; i += 32)\n"
+    "scores[i] = row[i];\n"
+    "leave_groups<false>(p, scores, sums);\n"
+    "}\n"
     "for (int slot = 0; slot < p.slot_count; slot++) {\n"
-    "const int best = take_largest(row, p.experts, taken, value);\n"
+    "const int best = take_largest(p.used_groups < p.groups ? scores : row, p.experts, taken, value);\n"
     "first = slot == 0 ? value : first;\n"
     "if (slot == lane) {\n"
     "own_expert = best;\n"
@@ -2821,38 +3005,24 @@ static const char ignis__text_experts_cu_0[] =
     "sum = ignis_warp_sum(sum);\n"
     "if (lane < p.slot_count) {\n"
     "p.chosen[blockIdx.x * p.slot_count + lane] = own_expert;\n"
-    "p.shares[blockIdx.x * p.slot_count + lane] = own / sum;\n"
+    "p.shares[blockIdx.x * p.slot_count + lane] = own / sum * Wide(p.scale);\n"
     "}\n"
-    "}\n\n\n\n\n"
+    "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(32) ignis_experts_choose_sigmoid(ignis__expert_choice p)\n"
     "{\n"
     "__shared__ Wide scores[1024], sums[512];\n"
-    "const int lane = threadIdx.x, size = p.experts / p.groups;\n"
+    "const int lane = threadIdx.x;\n"
     "const Wide *const row = p.logits + (long long)blockIdx.x * p.experts;\n"
-    "uint32_t taken = 0, used = 0;\n"
-    "int own_expert = 0;\n"
+    "uint32_t taken = 0;\n"
+    "int own_expert = 0;\n";
+static const char ignis__text_experts_cu_1[] =
     "Wide own = 0, value;\n"
     "ignis_grid_dependency();\n"
     "for (int i = lane; i < p.experts; i += 32)\n"
     "scores[i] = sigmoid(row[i]) + p.bias[i];\n"
     "__syncwarp();\n"
-    "if (p.used_groups < p.groups) {\n"
-    "for (int group = lane; group < p.groups; group += 32) {\n"
-    "Wide first = -ignis_infinity<Wide>(), second = first;\n"
-    "for (int i = group * size; i < group * size + size; i++) {\n"
-    "second = scores[i] > first ? first : scores[i] > second ? scores[i] : second;\n"
-    "first = scores[i] > first ? scores[i] : first;\n"
-    "}\n"
-    "sums[group] = first + second;\n"
-    "}\n"
-    "__syncwarp();\n"
-    "for (int i = 0; i < p.used_groups; i++)\n"
-    "take_largest(sums, p.groups, used, value);\n"
-    "for (int group = lane, j = 0; group < p.groups; group += 32, j++)\n"
-    "for (int i = 0; i < (used >> j & 1 ? 0 : size); i++)\n"
-    "scores[group * size + i] = -ignis_infinity<Wide>();\n"
-    "__syncwarp();\n"
-    "}\n"
+    "if (p.used_groups < p.groups)\n"
+    "leave_groups<true>(p, scores, sums);\n"
     "for (int slot = 0; slot < p.slot_count; slot++) {\n"
     "const int best = take_largest(scores, p.experts, taken, value);\n"
     "if (slot == lane) {\n"
@@ -2861,8 +3031,7 @@ static const char ignis__text_experts_cu_0[] =
     "}\n"
     "}\n"
     "if (p.normalises)\n"
-    "own /= ignis_warp_sum(own) + Wide(1e-20);\n";
-static const char ignis__text_experts_cu_1[] =
+    "own /= ignis_warp_sum(own) + Wide(1e-20);\n"
     "if (lane < p.slot_count) {\n"
     "p.chosen[blockIdx.x * p.slot_count + lane] = own_expert;\n"
     "p.shares[blockIdx.x * p.slot_count + lane] = own * Wide(p.scale);\n"
@@ -6822,6 +6991,125 @@ static const char *const ignis__text_generate_step_dense_cuh[] = {
     ignis__text_generate_step_dense_cuh_1,
 };
 
+static const char ignis__text_latent_cu_0[] =
+    "\n\n\n\n\n\n\n\n\n"
+    "#include \"ignis.cuh\"\n"
+    "#include \"generate.cuh\"\n"
+    "#include \"rope.cuh\"\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n"
+    "typedef ignis_wide<T> W, Wide;\n"
+    "#include \"shared/models/latent.h\"\n\n"
+    "constexpr int THREADS = 256, TOGETHER = 8;\n\n\n"
+    "__device__ inline void norm_row(T *to, const T *from, const T *weight, int n, W eps)\n"
+    "{\n"
+    "W sum = 0;\n"
+    "for (int i = threadIdx.x; i < n; i += THREADS)\n"
+    "sum += W(from[i]) * W(from[i]);\n"
+    "const W factor = W(1) / sqrt(ignis_block_sum(sum) / W(n) + eps);\n"
+    "for (int i = threadIdx.x; i < n; i += THREADS)\n"
+    "to[i] = T(W(from[i]) * factor * W(weight[i]));\n"
+    "}\n\n\n"
+    "__device__ inline void rotate_pair(T *to, const T *from, int half, W sine, W cosine, W factor)\n"
+    "{\n"
+    "const W x = W(from[0]), y = W(from[half]);\n"
+    "to[0] = T(factor * rotated(x, y, -sine, cosine));\n"
+    "to[half] = T(factor * rotated(y, x, sine, cosine));\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_latent_rows(ignis__latent p, const __grid_constant__ frequency_table<W> frequencies)\n"
+    "{\n"
+    "const ignis__generate_row &row = p.rows[blockIdx.x];\n"
+    "const T *const from = p.qkv + blockIdx.x * p.qkv_row, *const latent = from + p.latent_at;\n"
+    "ignis_grid_dependency();\n"
+    "if (p.q_rank)\n"
+    "norm_row(p.q_normed + (long long)blockIdx.x * p.q_rank, from, p.q_weight, p.q_rank, W(p.eps));\n"
+    "if (row.position < 0)\n"
+    "return;\n"
+    "const generate_cache<T> cache = {p.cache, 1, p.latent + p.rotary};\n"
+    "T *const to = cache.at(row.pages + p.table, row.position, 0);\n"
+    "norm_row(to, latent, p.latent_weight, p.latent, W(p.eps));\n"
+    "for (int i = threadIdx.x; i < p.rotary / 2; i += THREADS) {\n"
+    "W sine, cosine;\n"
+    "sine_cosine(W(row.position), frequencies.at[i], sine, cosine);\n"
+    "rotate_pair(to + p.latent + i, latent + p.latent + i, p.rotary / 2, sine, cosine, W(p.factor));\n"
+    "}\n"
+    "}\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_latent_query(ignis__latent p, const __grid_constant__ frequency_table<W> frequencies)\n"
+    "{\n"
+    "constexpr int PLAIN = 256;\n"
+    "__shared__ W q[TOGETHER][PLAIN];\n"
+    "const int head = blockIdx.y, first = blockIdx.z * TOGETHER, live = min(TOGETHER, p.count - first),\n"
+    "head_dim = p.plain + p.rotary, width = p.latent + p.rotary,\n"
+    "column = 2 * (blockIdx.x * THREADS + threadIdx.x);\n"
+    "const T *const from = p.q + first * p.q_row + head * head_dim;\n"
+    "T *const to = p.query + ((long long)first * p.heads + head) * width;\n"
+    "const long long step = (long long)p.heads * width;\n"
+    "ignis_grid_dependency();\n"
+    "for (int i = threadIdx.x; i < TOGETHER * p.plain; i += THREADS)\n"
+    "q[i / p.plain][i % p.plain] = i / p.plain < live ? W(from[i / p.plain * p.q_row + i % p.plain]) : W(0);\n"
+    "for (int i = threadIdx.x; blockIdx.x == 0 && i < live * (p.rotary / 2); i += THREADS) {\n"
+    "const int r = i / (p.rotary / 2), pair = i % (p.rotary / 2);\n"
+    "W sine, cosine;\n"
+    "sine_cosine(W(max(p.rows[first + r].position, 0)), frequencies.at[pair], sine, cosine);\n"
+    "rotate_pair(to + r * step + p.latent + pair, from + r * p.q_row + p.plain + pair, p.rotary / 2, sine, cosine,\n"
+    "W(p.factor));\n"
+    "}\n"
+    "__syncthreads();\n"
+    "if (column >= p.latent)\n"
+    "return;\n"
+    "const T *const weights = p.kv_b + (long long)head * p.plain * p.latent + column;\n"
+    "W sum[TOGETHER][2] = {};\n"
+    "#pragma unroll 8\n"
+    "for (int d = 0; d < p.plain; d++) {\n"
+    "const ignis_pack<T, 2> w = ignis_load<2>(weights + (long long)d * p.latent);\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < TOGETHER; r++) {\n"
+    "sum[r][0] += q[r][d] * W(w[0]);\n"
+    "sum[r][1] += q[r][d] * W(w[1]);\n"
+    "}\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < TOGETHER; r++)\n"
+    "if (r < live)\n"
+    "ignis_store(to + r * step + column, ignis_pack_round<T>(sum[r]));\n"
+    "}\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_latent_values(ignis__latent p)\n"
+    "{\n"
+    "constexpr int N = 16 / sizeof(T);\n"
+    "const int head = blockIdx.y, first = blockIdx.z * TOGETHER, live = min(TOGETHER, p.count - first),\n"
+    "column = blockIdx.x * (THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;\n"
+    "const long long step = (long long)p.heads * p.latent;\n"
+    "const T *const from = p.attended + first * step + (long long)head * p.latent;\n"
+    "ignis_grid_dependency();\n"
+    "if (column >= p.value_dim)\n"
+    "return;\n"
+    "const T *const weights =\n";
+static const char ignis__text_latent_cu_1[] =
+    "p.kv_b + ((long long)p.heads * p.plain + (long long)head * p.value_dim + column) * p.latent;\n"
+    "W sum[TOGETHER] = {};\n"
+    "for (int at = lane * N; at < p.latent; at += 32 * N) {\n"
+    "const auto w = ignis_load<N>(weights + at);\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < TOGETHER; r++) {\n"
+    "const auto x = ignis_load<N>(from + min(r, live - 1) * step + at);\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < N; i++)\n"
+    "sum[r] += W(w[i]) * W(x[i]);\n"
+    "}\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < TOGETHER; r++) {\n"
+    "sum[r] = ignis_warp_sum(sum[r]);\n"
+    "if (r < live && lane == 0)\n"
+    "p.out[(long long)(first + r) * p.heads * p.value_dim + head * p.value_dim + column] = T(sum[r]);\n"
+    "}\n"
+    "}\n";
+static const char *const ignis__text_latent_cu[] = {
+    ignis__text_latent_cu_0,
+    ignis__text_latent_cu_1,
+};
+
 static const char ignis__text_lora_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
@@ -7236,6 +7524,31 @@ static const char ignis__text_shared_models_kv_cache_h_0[] =
     "IGNIS__ASSERT_SIZE(ignis__paged, 120);\n";
 static const char *const ignis__text_shared_models_kv_cache_h[] = {
     ignis__text_shared_models_kv_cache_h_0,
+};
+
+static const char ignis__text_shared_models_latent_h_0[] =
+    "#pragma once\n\n"
+    "typedef struct ignis__latent {\n\n"
+    "IGNIS__POINTER(const T) qkv;\n"
+    "IGNIS__POINTER(T) q_normed;\n"
+    "IGNIS__POINTER(const T) q_weight, latent_weight;\n"
+    "IGNIS__POINTER(T) cache;\n"
+    "IGNIS__POINTER(const T) q;\n"
+    "IGNIS__POINTER(T) query;\n\n"
+    "IGNIS__POINTER(const T) kv_b;\n"
+    "IGNIS__POINTER(const T) attended;\n"
+    "IGNIS__POINTER(T) out;\n"
+    "IGNIS__POINTER(const ignis__generate_row) rows;\n"
+    "long long qkv_row, q_row;\n"
+    "double eps, factor;\n"
+    "int count;\n"
+    "int heads, q_rank, latent_at, latent, rotary, plain, value_dim;\n"
+    "int table;\n"
+    "int unused;\n"
+    "} ignis__latent;\n"
+    "IGNIS__ASSERT_SIZE(ignis__latent, 160);\n";
+static const char *const ignis__text_shared_models_latent_h[] = {
+    ignis__text_shared_models_latent_h_0,
 };
 
 static const char ignis__text_shared_models_lora_h_0[] =
@@ -7779,18 +8092,18 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0xe344c714bfce94b7ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 31};
+    "shared/models/generate.h", 0xe344c714bfce94b7ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 33};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_generate_cuh = {
-    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 19};
+    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 20};
 
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0xbc37ef8cfddcf6bcULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 32};
+    "shared/models/kv_cache.h", 0xbc37ef8cfddcf6bcULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 34};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7802,7 +8115,20 @@ static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_cuh = {
-    "attention_paged.cuh", 0x40c58fb06d4a1c32ULL, IGNIS__PIECES(attention_paged_cuh), ignis__includes_attention_paged_cuh, 1};
+    "attention_paged.cuh", 0x40c58fb06d4a1c32ULL, IGNIS__PIECES(attention_paged_cuh), ignis__includes_attention_paged_cuh, 2};
+
+static const ignis__source *const ignis__includes_attention_latent_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_attention_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_shared_attention_h,
+    &ignis__source_attention_paged_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_kv_cache_h,
+    NULL};
+static const ignis__source ignis__source_attention_latent_cu = {
+    "attention_latent.cu", 0x8941fdf4e3b41f3dULL, IGNIS__PIECES(attention_latent_cu), ignis__includes_attention_latent_cu, 0};
 
 static const ignis__source *const ignis__includes_attention_paged_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7815,7 +8141,7 @@ static const ignis__source *const ignis__includes_attention_paged_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_cu = {
-    "attention_paged.cu", 0xe5a60fed4bf5951dULL, IGNIS__PIECES(attention_paged_cu), ignis__includes_attention_paged_cu, 0};
+    "attention_paged.cu", 0xe5a60fed4bf5951dULL, IGNIS__PIECES(attention_paged_cu), ignis__includes_attention_paged_cu, 1};
 
 static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7831,7 +8157,7 @@ static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_many_cu = {
-    "attention_paged_many.cu", 0x50569fdcd04a8382ULL, IGNIS__PIECES(attention_paged_many_cu), ignis__includes_attention_paged_many_cu, 2};
+    "attention_paged_many.cu", 0x50569fdcd04a8382ULL, IGNIS__PIECES(attention_paged_many_cu), ignis__includes_attention_paged_many_cu, 3};
 
 static const ignis__source *const ignis__includes_attention_paged_team_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7847,7 +8173,7 @@ static const ignis__source *const ignis__includes_attention_paged_team_cuh[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_team_cuh = {
-    "attention_paged_team.cuh", 0x681e08bd3803499dULL, IGNIS__PIECES(attention_paged_team_cuh), ignis__includes_attention_paged_team_cuh, 4};
+    "attention_paged_team.cuh", 0x681e08bd3803499dULL, IGNIS__PIECES(attention_paged_team_cuh), ignis__includes_attention_paged_team_cuh, 5};
 
 static const ignis__source *const ignis__includes_attention_paged_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7864,18 +8190,18 @@ static const ignis__source *const ignis__includes_attention_paged_mma_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_mma_cu = {
-    "attention_paged_mma.cu", 0xcd16d77d27846b10ULL, IGNIS__PIECES(attention_paged_mma_cu), ignis__includes_attention_paged_mma_cu, 3};
+    "attention_paged_mma.cu", 0xcd16d77d27846b10ULL, IGNIS__PIECES(attention_paged_mma_cu), ignis__includes_attention_paged_mma_cu, 4};
 
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_weights_h = {
-    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 35};
+    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 38};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_blocks_cuh = {
-    "blocks.cuh", 0x44ac01d4ef5fae71ULL, IGNIS__PIECES(blocks_cuh), ignis__includes_blocks_cuh, 6};
+    "blocks.cuh", 0x44ac01d4ef5fae71ULL, IGNIS__PIECES(blocks_cuh), ignis__includes_blocks_cuh, 7};
 
 static const ignis__source *const ignis__includes_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7886,12 +8212,12 @@ static const ignis__source *const ignis__includes_blocks_cu[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_blocks_cu = {
-    "blocks.cu", 0xdd84da279470fc4cULL, IGNIS__PIECES(blocks_cu), ignis__includes_blocks_cu, 5};
+    "blocks.cu", 0xdd84da279470fc4cULL, IGNIS__PIECES(blocks_cu), ignis__includes_blocks_cu, 6};
 
 static const ignis__source *const ignis__includes_shared_models_expert_choice_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_expert_choice_h = {
-    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 26};
+    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 28};
 
 static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7900,17 +8226,17 @@ static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_shared_models_expert_choice_h,
     NULL};
 static const ignis__source ignis__source_experts_cu = {
-    "experts.cu", 0xaf4949015144396fULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 7};
+    "experts.cu", 0x1993004ee4eee559ULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 8};
 
 static const ignis__source *const ignis__includes_experts_cuh[] = {
     NULL};
 static const ignis__source ignis__source_experts_cuh = {
-    "experts.cuh", 0x0044387b5a8d8eafULL, IGNIS__PIECES(experts_cuh), ignis__includes_experts_cuh, 8};
+    "experts.cuh", 0x0044387b5a8d8eafULL, IGNIS__PIECES(experts_cuh), ignis__includes_experts_cuh, 9};
 
 static const ignis__source *const ignis__includes_shared_models_experts_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_h = {
-    "shared/models/experts.h", 0x5bfb161ff9a7b236ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 27};
+    "shared/models/experts.h", 0x5bfb161ff9a7b236ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 29};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -7918,7 +8244,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 37};
+    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 40};
 
 static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7932,12 +8258,12 @@ static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_experts_product_cu = {
-    "experts_product.cu", 0x9005a89b5c1e5135ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 9};
+    "experts_product.cu", 0x9005a89b5c1e5135ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 10};
 
 static const ignis__source *const ignis__includes_shared_models_experts_sorted_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_sorted_h = {
-    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 28};
+    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 30};
 
 static const ignis__source *const ignis__includes_experts_sorted_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7947,12 +8273,12 @@ static const ignis__source *const ignis__includes_experts_sorted_cu[] = {
     &ignis__source_shared_models_experts_sorted_h,
     NULL};
 static const ignis__source ignis__source_experts_sorted_cu = {
-    "experts_sorted.cu", 0xcacd6fef6a251449ULL, IGNIS__PIECES(experts_sorted_cu), ignis__includes_experts_sorted_cu, 10};
+    "experts_sorted.cu", 0xcacd6fef6a251449ULL, IGNIS__PIECES(experts_sorted_cu), ignis__includes_experts_sorted_cu, 11};
 
 static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_gemv_h = {
-    "shared/models/gemv.h", 0xdfd86c37d120f017ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 30};
+    "shared/models/gemv.h", 0xdfd86c37d120f017ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 32};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7961,7 +8287,7 @@ static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_shared_models_gemv_h,
     NULL};
 static const ignis__source ignis__source_gemv_cu = {
-    "gemv.cu", 0xbbe6ec14797044ceULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 11};
+    "gemv.cu", 0xbbe6ec14797044ceULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 12};
 
 static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -7974,7 +8300,7 @@ static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cuh = {
-    "gemv.cuh", 0x99d5abdb93cebcbcULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 12};
+    "gemv.cuh", 0x99d5abdb93cebcbcULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 13};
 
 static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -7994,7 +8320,7 @@ static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_blocks_cu = {
-    "gemv_blocks.cu", 0x1b650c5f8a9ce9bbULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 13};
+    "gemv_blocks.cu", 0x1b650c5f8a9ce9bbULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 14};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8010,13 +8336,13 @@ static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cuh = {
-    "gemv_cluster.cuh", 0x1b35210efa0f56a8ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 15};
+    "gemv_cluster.cuh", 0x1b35210efa0f56a8ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 16};
 
 static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
     NULL};
 static const ignis__source ignis__source_weights_cuh = {
-    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 36};
+    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 39};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8035,7 +8361,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cu = {
-    "gemv_cluster.cu", 0xa7fb6a8578c87a26ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 14};
+    "gemv_cluster.cu", 0xa7fb6a8578c87a26ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 15};
 
 static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8056,7 +8382,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_blocks_cu = {
-    "gemv_cluster_blocks.cu", 0xfdf8981c5789b01bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 16};
+    "gemv_cluster_blocks.cu", 0xfdf8981c5789b01bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 17};
 
 static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8074,7 +8400,7 @@ static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_mma_cu = {
-    "gemv_mma.cu", 0xc41d7eefe8bfa140ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 17};
+    "gemv_mma.cu", 0xc41d7eefe8bfa140ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 18};
 
 static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8087,12 +8413,12 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0xee2e1a0d40c80349ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 18};
+    "generate.cu", 0xee2e1a0d40c80349ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 19};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_sampling_h = {
-    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 34};
+    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 37};
 
 static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8102,12 +8428,12 @@ static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_shared_models_sampling_h,
     NULL};
 static const ignis__source ignis__source_generate_draw_cu = {
-    "generate_draw.cu", 0x2cbec1655596f0c5ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 20};
+    "generate_draw.cu", 0x2cbec1655596f0c5ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 21};
 
 static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_fused_step_h = {
-    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 29};
+    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 31};
 
 static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8125,7 +8451,7 @@ static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_generate_step_cuh = {
-    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 22};
+    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 23};
 
 static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8147,7 +8473,7 @@ static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_blocks_cuh = {
-    "generate_step_blocks.cuh", 0x8dc483a31b0e143bULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 23};
+    "generate_step_blocks.cuh", 0x8dc483a31b0e143bULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 24};
 
 static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8168,7 +8494,7 @@ static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_dense_cuh = {
-    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 24};
+    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 25};
 
 static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8198,12 +8524,29 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_cu = {
-    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 21};
+    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 22};
+
+static const ignis__source *const ignis__includes_shared_models_latent_h[] = {
+    NULL};
+static const ignis__source ignis__source_shared_models_latent_h = {
+    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 35};
+
+static const ignis__source *const ignis__includes_latent_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_rope_cuh,
+    &ignis__source_shared_rope_h,
+    &ignis__source_generate_cuh,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_latent_h,
+    NULL};
+static const ignis__source ignis__source_latent_cu = {
+    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 26};
 
 static const ignis__source *const ignis__includes_shared_models_lora_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_lora_h = {
-    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 33};
+    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 36};
 
 static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8213,13 +8556,14 @@ static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_shared_models_lora_h,
     NULL};
 static const ignis__source ignis__source_lora_cu = {
-    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 25};
+    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 27};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
 __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source *const ignis__model_kernel_sources[] = {
+    &ignis__source_attention_latent_cu,
     &ignis__source_attention_paged_cu,
     &ignis__source_attention_paged_cuh,
     &ignis__source_attention_paged_many_cu,
@@ -8245,6 +8589,7 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_generate_step_cuh,
     &ignis__source_generate_step_blocks_cuh,
     &ignis__source_generate_step_dense_cuh,
+    &ignis__source_latent_cu,
     &ignis__source_lora_cu,
     &ignis__source_shared_models_expert_choice_h,
     &ignis__source_shared_models_experts_h,
@@ -8253,6 +8598,7 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_shared_models_gemv_h,
     &ignis__source_shared_models_generate_h,
     &ignis__source_shared_models_kv_cache_h,
+    &ignis__source_shared_models_latent_h,
     &ignis__source_shared_models_lora_h,
     &ignis__source_shared_models_sampling_h,
     &ignis__source_shared_models_weights_h,
@@ -8271,6 +8617,7 @@ static const ignis__kernel_part ignis__model_kernel_parts[] = {
     IGNIS__PART(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_64, "ignis_gemv_blocks_rows"),
     IGNIS__PART(GEMV_MMA_NORM, GEMV_MMA_8, "ignis_gemv_mma_norm"),
     IGNIS__PART(GEMV_MMA_16, GEMV_MMA_64, "ignis_gemv_mma_16"),
+    IGNIS__PART(LATENT_ROWS, LATENT_VALUES, "ignis_latent_rows"),
     IGNIS__PART(EXPERTS_ROUTER, EXPERTS_SHARED, "ignis_experts_router"),
     IGNIS__PART(EXPERTS_SORT, EXPERTS_COMBINE, "ignis_experts_sort"),
     IGNIS__PART(PAGED_1, PAGED_2, "ignis_attention_paged_1"),
@@ -24277,6 +24624,9 @@ typedef struct ignis__layer {
     ignis_tensor attn_norm, attn_norm_bias;
     ignis_tensor qkv, qkv_bias; /* rows of q, k and v */
     ignis_tensor q_norm, k_norm;
+    /* Of latent attention. qkv has the rows of q, or of q's low rank, then those of the latent and of the elements of
+       keys that rotate. kv_b: for each head the rows of keys that do not rotate, then for each head those of values. */
+    ignis_tensor q_a_norm, q_b, kv_a_norm, kv_b;
     ignis_tensor o, o_bias;
     ignis_tensor mlp_norm, mlp_norm_bias;
     ignis_tensor up, up_bias; /* gated: the rows of gate, then those of up */
@@ -24322,8 +24672,13 @@ typedef struct ignis__model {
     int shared_inner;                  /* of the expert for all tokens; 0: inner */
     int more_layers;                   /* in the files after the model's own, to predict further tokens; unused */
     ignis_model_parallel parallel;     /* size: at least 1 */
-    double attention_scale;            /* without the factor of scaled frequencies, which not all layers have */
-    bool rms, rope, gelu;              /* otherwise: layer norms, learned positions, an MLP with a gate */
+    /* Of latent attention (DeepSeek-V2, 2024, section 2.1). latent: elements of a token's latent, 0: none; q_rank: of
+       the low rank of q, 0: q is a product of its own. There is one row of keys for all heads: kv_heads is 1. Of
+       head_dim elements the last `rotary` ones rotate. */
+    int latent, q_rank;
+    int value_dim;          /* of the heads of values; without latent attention head_dim */
+    double attention_scale; /* without the factor of scaled frequencies, which not all layers have */
+    bool rms, rope, gelu;   /* otherwise: layer norms, learned positions, an MLP with a gate */
     /* exact_gelu: gelu is by erf; gelu_gate: the gate is gelu, not silu; parallel_blocks: attention and MLP have the
        same input; wide_norms: the norms of q and k are over all heads; head_layer_norms: they are layer norms, with
        weights of each head */
@@ -24350,6 +24705,7 @@ typedef struct ignis__model {
     int type_count, class_count, first_position, pooling;
     ignis__layer *layer;
     double eps, theta, attention_factor;
+    double softmax_factor; /* yarn in DeepSeek: all scores are multiplied by its square */
     ignis__rope_scaling rope_scaling;
     double factor, low, high, original; /* llama3: low_freq_factor and the like; yarn: beta_fast, beta_slow */
     bool uncut;                         /* yarn: the ends of the slope are not rounded to integers */
@@ -24513,6 +24869,10 @@ enum {
        follow each other. */
     IGNIS__MODEL_FIRST_HALF = 1048576,
     IGNIS__MODEL_SECOND_HALF = 524288,
+    IGNIS__MODEL_LOW_RANK = 33554432, /* only if q is made through a low rank */
+    IGNIS__MODEL_DIRECT = 67108864,   /* only if it is not */
+    /* in GGUF files [heads, rows, columns], for rows 'U' with rows and columns exchanged */
+    IGNIS__MODEL_OF_HEADS = 16777216,
     IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
 };
 
@@ -24520,7 +24880,8 @@ enum {
     same member. # is the layer. Letters of sizes: V vocabulary, P positions, H hidden, Q and K heads of
     queries and keys, D a head, I inner, 3 three times hidden, F queries, keys and values, G twice inner,
     E experts, X the inner elements of an expert, S those
-    of an expert for all tokens, T types of tokens, C classes. hf or gguf
+    of an expert for all tokens, T types of tokens, C classes. Of latent attention: A the low rank of q, L the latent,
+    M the latent and what rotates, U the rows of keys in kv_b, W those of values, B both. hf or gguf
     is NULL if such files do not have the tensor. */
 typedef struct ignis__model_row {
     bool in_layer;
@@ -24567,8 +24928,16 @@ typedef enum ignis__number {
     IGNIS__NUMBER_DENSE_LAYERS,
     IGNIS__NUMBER_MORE_LAYERS, /* GGUF files count them with the layers */
     IGNIS__NUMBER_NORMS,       /* of a layer with parallel blocks */
-    IGNIS__NUMBER_TYPES,       /* of tokens */
-    IGNIS__NUMBER_POOLING,     /* as llama.cpp numbers them */
+    IGNIS__NUMBER_LATENT,      /* elements of latents; missing: no latent attention */
+    IGNIS__NUMBER_Q_RANK,
+    IGNIS__NUMBER_PLAIN_DIM, /* elements of heads of keys that do not rotate */
+    IGNIS__NUMBER_VALUE_DIM,
+    IGNIS__NUMBER_CACHED_KEY, /* elements of the cached row, and of those in it that values are made of; GGUF files
+                                 without the sizes of heads have these sizes instead */
+    IGNIS__NUMBER_CACHED_VALUE,
+    IGNIS__NUMBER_YARN_LOG, /* softmax_factor is 1 + this ln(factor) */
+    IGNIS__NUMBER_TYPES,    /* of tokens */
+    IGNIS__NUMBER_POOLING,  /* as llama.cpp numbers them */
     IGNIS__NUMBERS
 } ignis__number;
 
@@ -24637,7 +25006,8 @@ typedef struct ignis__model_part {
     bool by_heads, grouped;
     bool moved; /* the file has elements of heads in another order: see ignis__model_moves_rows */
     int heads, kv_heads, rank, ranks;
-    int blocks; /* an ignis__gguf_type, its type on the device; 0 if it is not quantised */
+    int plain, value_dim; /* of a part with rows 'B': rows of keys, and of values, of a head in the file */
+    int blocks;           /* an ignis__gguf_type, its type on the device; 0 if it is not quantised */
     const ignis__model_source *from;
     ignis_tensor *to;
 } ignis__model_part;
@@ -25493,7 +25863,25 @@ static const ignis__model_row ignis__gpt_oss_rows[] = {
     IGNIS__NAMED_ROW(down_experts_bias, 'H', 0, IGNIS__TOGETHER, "mlp.experts.down_proj_bias", "ffn_down_exps.bias"),
 };
 
-/* --- GLM-4.5, Granite-MoE ----------------------------------------------------------------------------------------- */
+/* --- GLM-4.5 ---------------------------------------------------------------------------------------------------- */
+
+/*  The first layers have an MLP, the others experts, and one for all tokens. */
+#define IGNIS__ROWS_OF_SHARED_EXPERTS                                                                                  \
+    IGNIS__PART_ROW(up, 'I', 'H', IGNIS__MODEL_LEADING, "mlp.gate_proj.weight", "ffn_gate.weight",                     \
+                    "mlp.gate_up_proj.weight"),                                                                        \
+        IGNIS__PART_ROW(up, 'I', 'H', IGNIS__MODEL_LEADING, "mlp.up_proj.weight", "ffn_up.weight",                     \
+                        "mlp.gate_up_proj.weight"),                                                                    \
+        IGNIS__NAMED_ROW(down, 'H', 'I', IGNIS__MODEL_LEADING, "mlp.down_proj.weight", "ffn_down.weight"),             \
+        IGNIS__ROWS_OF_EXPERTS,                                                                                        \
+        IGNIS__PART_ROW(up, 'S', 'H', IGNIS__MODEL_SPARSE, "mlp.shared_experts.gate_proj.weight",                      \
+                        "ffn_gate_shexp.weight", "mlp.shared_experts.gate_up_proj.weight"),                            \
+        IGNIS__PART_ROW(up, 'S', 'H', IGNIS__MODEL_SPARSE, "mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight", \
+                        "mlp.shared_experts.gate_up_proj.weight"),                                                     \
+        IGNIS__NAMED_ROW(down, 'H', 'S', IGNIS__MODEL_SPARSE, "mlp.shared_experts.down_proj.weight",                   \
+                         "ffn_down_shexp.weight")
+#define IGNIS__ROW_OF_CHOICE_BIAS                                                                                      \
+    IGNIS__NAMED_ROW(choice_bias, 'E', 0, IGNIS__MODEL_SPARSE | IGNIS__MODEL_WIDE, "mlp.gate.e_score_correction_bias", \
+                     "exp_probs_b.bias")
 
 #define IGNIS__GLM_NORM (IGNIS__MODEL_PAIRS | IGNIS__MODEL_OPTIONAL | IGNIS__MODEL_SAID)
 
@@ -25506,21 +25894,79 @@ static const ignis__model_row ignis__glm4_moe_rows[] = {
     IGNIS__NAMED_ROW(k_norm, 'D', 0, IGNIS__GLM_NORM, "self_attn.k_norm.weight", "attn_k_norm.weight"),
     IGNIS__ROWS_OF_O,
     IGNIS__NAMED_ROW(mlp_norm, 'H', 0, 0, "post_attention_layernorm.weight", "post_attention_norm.weight"),
-    IGNIS__PART_ROW(up, 'I', 'H', IGNIS__MODEL_LEADING, "mlp.gate_proj.weight", "ffn_gate.weight",
-                    "mlp.gate_up_proj.weight"),
-    IGNIS__PART_ROW(up, 'I', 'H', IGNIS__MODEL_LEADING, "mlp.up_proj.weight", "ffn_up.weight",
-                    "mlp.gate_up_proj.weight"),
-    IGNIS__NAMED_ROW(down, 'H', 'I', IGNIS__MODEL_LEADING, "mlp.down_proj.weight", "ffn_down.weight"),
-    IGNIS__ROWS_OF_EXPERTS,
-    IGNIS__NAMED_ROW(choice_bias, 'E', 0, IGNIS__MODEL_SPARSE | IGNIS__MODEL_WIDE, "mlp.gate.e_score_correction_bias",
-                     "exp_probs_b.bias"),
-    IGNIS__PART_ROW(up, 'S', 'H', IGNIS__MODEL_SPARSE, "mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight",
-                    "mlp.shared_experts.gate_up_proj.weight"),
-    IGNIS__PART_ROW(up, 'S', 'H', IGNIS__MODEL_SPARSE, "mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight",
-                    "mlp.shared_experts.gate_up_proj.weight"),
-    IGNIS__NAMED_ROW(down, 'H', 'S', IGNIS__MODEL_SPARSE, "mlp.shared_experts.down_proj.weight",
-                     "ffn_down_shexp.weight"),
+    IGNIS__ROWS_OF_SHARED_EXPERTS,
+    IGNIS__ROW_OF_CHOICE_BIAS,
 };
+
+/* --- DeepSeek-V2, V2-Lite, V3, R1, Kimi-K2 ------------------------------------------------------------------------ */
+
+static const ignis__number_key ignis__deepseek_keys[] = {
+    {IGNIS__NUMBER_LATENT, 'W', "kv_lora_rank", "attention.kv_lora_rank", 0, 65536},
+    {IGNIS__NUMBER_Q_RANK, 'w', "q_lora_rank", "attention.q_lora_rank", 0, 1 << 24},
+    {IGNIS__NUMBER_PLAIN_DIM, 'w', "qk_nope_head_dim", NULL, 0, 65536},
+    {IGNIS__NUMBER_ROTARY, 'W', "qk_rope_head_dim", "rope.dimension_count", 0, 65536},
+    {IGNIS__NUMBER_HEAD_DIM, 'w', "qk_head_dim", "attention.key_length_mla", 0, 65536},
+    {IGNIS__NUMBER_VALUE_DIM, 'w', "v_head_dim", "attention.value_length_mla", 0, 65536},
+    {IGNIS__NUMBER_CACHED_KEY, 'w', NULL, "attention.key_length", 0, 1 << 24},
+    {IGNIS__NUMBER_CACHED_VALUE, 'w', NULL, "attention.value_length", 0, 1 << 24},
+    {IGNIS__NUMBER_YARN_LOG, 'p', NULL, "rope.scaling.yarn_log_multiplier", 0, 0},
+    {IGNIS__NUMBER_EXPERTS, 'W', "n_routed_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
+    {IGNIS__NUMBER_EXPERT_INNER, 'W', "moe_intermediate_size", "expert_feed_forward_length", 0, 1 << 26},
+    {IGNIS__NUMBER_SHARED_COUNT, 'W', "n_shared_experts", "expert_shared_count", 0, 1024},
+    {IGNIS__NUMBER_GROUPS, 'w', "n_group", "expert_group_count", 1, 1024},
+    {IGNIS__NUMBER_USED_GROUPS, 'w', "topk_group", "expert_group_used_count", 1, 1024},
+    {IGNIS__NUMBER_ROUTED_SCALE, 'r', "routed_scaling_factor", "expert_weights_scale", 1, 0},
+    {IGNIS__NUMBER_DENSE_LAYERS, 'p', "first_k_dense_replace", "leading_dense_block_count", 0, 0},
+    {IGNIS__NUMBER_MORE_LAYERS, 'p', "num_nextn_predict_layers", "nextn_predict_layers", 0, 0},
+};
+
+static const ignis__json_must ignis__deepseek2_musts[] = {
+    {"topk_method", 't', 0, {"greedy", "group_limited_greedy", NULL}},
+    {"scoring_func", 't', 0, {"softmax", NULL, NULL}},
+    IGNIS__MUST_BE("norm_topk_prob", 'b', 0), /* transformers ignores it, the original scales nothing then */
+    IGNIS__MUST_BE("moe_layer_freq", 'n', 1),
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const ignis__json_must ignis__deepseek3_musts[] = {
+    {"topk_method", 't', 0, {"noaux_tc", NULL, NULL}},
+    {"scoring_func", 't', 0, {"sigmoid", NULL, NULL}},
+    IGNIS__MUST_BE("rope_interleave", 'b', 1),
+    IGNIS__MUST_BE("moe_layer_freq", 'n', 1),
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const char *const ignis__deepseek_harmless[] = {"aux_loss_alpha", "ep_size", "head_dim",
+                                                       "norm_topk_prob", "seq_aux", NULL};
+
+#define IGNIS__QKV_ROW(rows, how, hf, gguf) \
+    IGNIS__PART_ROW(qkv, rows, 'H', how, hf, gguf, "self_attn.qkv_a_proj.weight")
+#define IGNIS__LATENT_ROW(rows, how, hf, gguf)                                        \
+    {                                                                                 \
+        IGNIS__ROW_LAYER(kv_b), rows, 'L', IGNIS__MODEL_DENSE | (how), hf, gguf, NULL \
+    }
+#define IGNIS__ROWS_OF_LATENT_ATTENTION                                                                            \
+    IGNIS__ROWS_OF_MODEL, IGNIS__ROW_OF_ATTN_NORM,                                                                 \
+        IGNIS__QKV_ROW('A', IGNIS__MODEL_LOW_RANK, "self_attn.q_a_proj.weight", "attn_q_a.weight"),                \
+        IGNIS__QKV_ROW('Q', IGNIS__MODEL_DIRECT | IGNIS__MODEL_PAIRS, "self_attn.q_proj.weight", "attn_q.weight"), \
+        IGNIS__QKV_ROW('M', IGNIS__MODEL_PAIRS, "self_attn.kv_a_proj_with_mqa.weight", "attn_kv_a_mqa.weight"),    \
+        IGNIS__NAMED_ROW(q_a_norm, 'A', 0, IGNIS__MODEL_LOW_RANK, "self_attn.q_a_layernorm.weight",                \
+                         "attn_q_a_norm.weight"),                                                                  \
+        IGNIS__NAMED_ROW(q_b, 'Q', 'A', IGNIS__MODEL_LOW_RANK | IGNIS__MODEL_PAIRS, "self_attn.q_b_proj.weight",   \
+                         "attn_q_b.weight"),                                                                       \
+        IGNIS__NAMED_ROW(kv_a_norm, 'L', 0, 0, "self_attn.kv_a_layernorm.weight", "attn_kv_a_norm.weight"),        \
+        IGNIS__LATENT_ROW('B', 0, "model.layers.#.self_attn.kv_b_proj.weight", NULL),                              \
+        IGNIS__LATENT_ROW('B', IGNIS__MODEL_FUSED, NULL, "blk.#.attn_kv_b.weight"),                                \
+        IGNIS__LATENT_ROW('U', IGNIS__MODEL_APART | IGNIS__MODEL_OF_HEADS, NULL, "blk.#.attn_k_b.weight"),         \
+        IGNIS__LATENT_ROW('W', IGNIS__MODEL_APART | IGNIS__MODEL_OF_HEADS, NULL, "blk.#.attn_v_b.weight"),         \
+        IGNIS__NAMED_ROW(o, 'H', 'W', 0, "self_attn.o_proj.weight", "attn_output.weight"), IGNIS__ROW_OF_MLP_NORM, \
+        IGNIS__ROWS_OF_SHARED_EXPERTS
+
+static const ignis__model_row ignis__deepseek2_rows[] = {IGNIS__ROWS_OF_LATENT_ATTENTION};
+static const ignis__model_row ignis__deepseek3_rows[] = {IGNIS__ROWS_OF_LATENT_ATTENTION, IGNIS__ROW_OF_CHOICE_BIAS};
+
+/* --- Granite-MoE ---------------------------------------------------------------------------------------------- */
 
 #define IGNIS__GRANITE_ROW(member, rows, columns, how, hf, gguf)                                  \
     IGNIS__NAMED_ROW(member, rows, columns, IGNIS__MODEL_EXPERTS | IGNIS__MODEL_TOGETHER | (how), \
@@ -25725,6 +26171,7 @@ static const ignis__model_row ignis__nomic_rows[] = {
 #define IGNIS__NO_KEYS NULL, 0
 #define IGNIS__GEMMA (IGNIS__ONE_PLUS | IGNIS__GELU_GATE | IGNIS__SQUARE_ROOT_SCALE)
 #define IGNIS__BERT (IGNIS__ENCODER | IGNIS__LAYER_NORMS | IGNIS__POSITIONS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU)
+#define IGNIS__DEEPSEEK3 (IGNIS__SIGMOID | IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS)
 #define IGNIS__COHERE (IGNIS__LAYER_NORMS | IGNIS__PARALLEL_BLOCKS | IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS)
 
 IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
@@ -25803,6 +26250,13 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
      IGNIS__KEYS(ignis__granite_moe_keys), ignis__no_musts, ignis__experts_harmless, ignis__rotary_unused},
     {"glm4_moe", "glm4moe", "Glm4MoeForCausalLM", NULL, IGNIS__SIGMOID, IGNIS__ROWS(ignis__glm4_moe_rows),
      IGNIS__KEYS(ignis__glm4_moe_keys), ignis__no_musts, ignis__glm4_moe_harmless, ignis__rotary_unused},
+    {"deepseek_v2", "deepseek2", "DeepseekV2ForCausalLM", NULL, IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS,
+     IGNIS__ROWS(ignis__deepseek2_rows), IGNIS__KEYS(ignis__deepseek_keys), ignis__deepseek2_musts,
+     ignis__deepseek_harmless, ignis__rotary_unused},
+    {"deepseek_v3", "deepseek2", "DeepseekV3ForCausalLM", NULL, IGNIS__DEEPSEEK3, IGNIS__ROWS(ignis__deepseek3_rows),
+     IGNIS__KEYS(ignis__deepseek_keys), ignis__deepseek3_musts, ignis__deepseek_harmless, ignis__rotary_unused},
+    {"kimi_k2", NULL, "DeepseekV3ForCausalLM", NULL, IGNIS__DEEPSEEK3, IGNIS__ROWS(ignis__deepseek3_rows),
+     IGNIS__KEYS(ignis__deepseek_keys), ignis__deepseek3_musts, ignis__deepseek_harmless, ignis__rotary_unused},
     {"bert", "bert", "BertModel", "bert.", IGNIS__BERT, IGNIS__ROWS(ignis__bert_rows), IGNIS__KEYS(ignis__bert_keys),
      ignis__bert_musts, ignis__bert_harmless, ignis__bert_unused},
     {"nomic_bert", "nomic-bert", "NomicBertModel", NULL, IGNIS__ENCODER | IGNIS__LAYER_NORMS,
@@ -26710,7 +27164,7 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *fi
 
 /*  Returns the natural logarithm of a positive number, by the series of atanh: the C library's would have to
     be linked. */
-static double ignis__ln(double x)
+IGNIS__PRIVATE double ignis__ln(double x)
 {
     const double ln2 = 0.69314718055994530942;
     double power, square, sum = 0;
@@ -26811,6 +27265,8 @@ static bool ignis__model_read_yarn_factor(ignis__model_files *files, ignis__mode
     snprintf(name, sizeof name, "%s.mscale_all_dim", group);
     if (ignis__model_read_number(files, name, NULL, &all) == IGNIS__GGUF_BAD)
         return false;
+    if (model->latent && all > 0) /* without its own rotation, too */
+        model->softmax_factor = 1 + all * log_factor;
     snprintf(name, sizeof name, "%s.attention_factor", group);
     return ignis__model_read_real(
         files, name, NULL, scale != 0 && all != 0 ? (scale * log_factor + 1) / (all * log_factor + 1) : log_factor + 1,
@@ -26912,7 +27368,7 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
         usual = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
         if (!ignis__model_read_real(files, NULL, "rope.scaling.attn_factor", 1, &model->attention_factor))
             return false;
-        model->attention_factor *= usual;
+        model->attention_factor *= model->latent ? 1 : usual; /* llama.cpp divides by it in DeepSeek */
         model->uncut = ignis__families[files->family].features & IGNIS__UNCUT_YARN;
         return true;
     }
@@ -27112,8 +27568,31 @@ static int64_t ignis__model_size_of_letter(const ignis__model *model, char lette
     case 'N': return model->heads;
     case 'X': return model->expert_inner;
     case 'S': return model->shared_inner ? model->shared_inner : model->inner;
+    case 'A': return model->q_rank;
+    case 'L': return model->latent;
+    case 'M': return (int64_t)model->latent + model->rotary;
+    case 'U': return (int64_t)model->heads * (model->head_dim - model->rotary);
+    case 'W': return (int64_t)model->heads * model->value_dim;
+    case 'B': return (int64_t)model->heads * (model->head_dim - model->rotary + model->value_dim);
     default: return 1;
     }
+}
+
+/*  Returns the rows of the first product of attention. */
+IGNIS__PRIVATE int64_t ignis__model_qkv_rows(const ignis__model *model)
+{
+    if (!model->latent)
+        return ignis__model_size_of_letter(model, 'F');
+    return ignis__model_size_of_letter(model, model->q_rank ? 'A' : 'Q') + ignis__model_size_of_letter(model, 'M');
+}
+
+/*  Returns the greatest common divisor. */
+static int64_t ignis__model_divisor_of(int64_t a, int64_t b) { return b ? ignis__model_divisor_of(b, a % b) : a; }
+
+/*  Tells whether a part has columns of the file's matrices of heads as rows. */
+IGNIS__PRIVATE bool ignis__part_is_transposed(const ignis__model_part *part)
+{
+    return part->row->how & IGNIS__MODEL_OF_HEADS && part->row->rows == 'U';
 }
 
 /*  Returns the dtype of a part that is not quantised. */
@@ -27157,6 +27636,12 @@ static void ignis__model_select_share(const ignis__model_files *files, const ign
         part->heads = model->heads, part->kv_heads = model->kv_heads;
         part->rank = (int)rank, part->ranks = (int)ranks;
     }
+    if (row->rows == 'B') { /* in the files each head has its rows of keys, then those of values */
+        part->grouped = true;
+        part->plain = model->head_dim - model->rotary, part->value_dim = model->value_dim;
+        part->heads = model->heads;
+        part->run = ignis__model_divisor_of(part->plain, part->value_dim);
+    }
     if (row->how & IGNIS__MODEL_ODD)
         part->skip_rows = part->every - 1;
     part->stride = part->run * ranks;
@@ -27177,6 +27662,10 @@ IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int6
 {
     int64_t head = row / part->run, heads = (int64_t)part->heads * part->ranks, kv_heads = part->kv_heads,
             group = part->by_heads ? part->heads / part->kv_heads : 0, which, kv;
+    const int64_t plain = part->plain, values = part->value_dim, of_values = row - part->heads * plain;
+    if (plain)
+        return of_values < 0 ? row / plain * (plain + values) + row % plain
+                             : of_values / values * (plain + values) + plain + of_values % values;
     if (!part->by_heads)
         return part->skip_rows + head * part->stride + row % part->run * part->every;
     if (head < part->heads) { /* of q; then of k and v */
@@ -27188,6 +27677,12 @@ IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int6
         head = part->grouped ? kv * (group + 2) + group + which : heads + which * kv_heads * part->ranks + kv;
     }
     return head * part->run + row % part->run;
+}
+
+/*  Returns the rows within which the order may differ in the file: those of a head, or of all keys of latents. */
+IGNIS__PRIVATE int64_t ignis__model_move_unit(const ignis__model *model, const ignis__model_part *part)
+{
+    return !(part->row->how & IGNIS__MODEL_PAIRS) ? 1 : part->row->rows == 'M' ? part->rows : model->head_dim;
 }
 
 /*  Tells whether elements of heads have another order in the file: those that rotate together are adjacent there, or
@@ -27208,7 +27703,11 @@ IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, co
     unsigned pairs =
         ignis__families[model->family].features & (files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS);
     int64_t half = model->head_dim / 2, turning = model->rotary / 2, inside = row % model->head_dim;
-    int64_t i = inside % half, second = inside / half;
+    int64_t i = inside % half, second = inside / half, unit = ignis__model_move_unit(model, part), at;
+    if (model->latent) { /* the last elements rotate */
+        at = row % unit - (unit - model->rotary);
+        return at < 0 || !pairs ? row : row - at + 2 * (at % turning) + at / turning;
+    }
     if (part->row->rows == 'F' && row >= (int64_t)(model->heads + model->kv_heads) * model->head_dim)
         return row;
     if (i >= turning) /* does not rotate */
@@ -27285,6 +27784,8 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
         return !model->parallel_blocks;
     if (row->how & IGNIS__MODEL_HEAD_NORM)
         return model->head_layer_norms;
+    if (row->how & (model->q_rank ? IGNIS__MODEL_DIRECT : IGNIS__MODEL_LOW_RANK))
+        return false;
     if (row->how & (IGNIS__MODEL_ONE_NORM | IGNIS__MODEL_TWO_NORMS) &&
         model->two_norms != ((row->how & IGNIS__MODEL_TWO_NORMS) != 0))
         return false;
@@ -27455,11 +27956,48 @@ static bool ignis__model_read_special_tokens(ignis__model_files *files, ignis__m
     return true;
 }
 
+/*  Reads the sizes of latent attention. GGUF files of older converters have the sizes of heads under the names for the
+    cached row. False, and reported, if they contradict each other. */
+static bool ignis__model_read_latent(ignis__model_files *files, ignis__model *model, const double *numbers)
+{
+    const int cached = (int)numbers[IGNIS__NUMBER_CACHED_KEY], values = (int)numbers[IGNIS__NUMBER_CACHED_VALUE],
+              plain = (int)numbers[IGNIS__NUMBER_PLAIN_DIM];
+    model->heads = (int)numbers[IGNIS__NUMBER_HEADS];
+    model->kv_heads = 1;
+    model->latent = (int)numbers[IGNIS__NUMBER_LATENT];
+    model->q_rank = (int)numbers[IGNIS__NUMBER_Q_RANK];
+    model->rotary = (int)numbers[IGNIS__NUMBER_ROTARY];
+    model->head_dim = numbers[IGNIS__NUMBER_HEAD_DIM] > 0 ? (int)numbers[IGNIS__NUMBER_HEAD_DIM]
+                      : plain                             ? plain + model->rotary
+                                                          : cached;
+    model->value_dim = numbers[IGNIS__NUMBER_VALUE_DIM] > 0 ? (int)numbers[IGNIS__NUMBER_VALUE_DIM] : values;
+    if (model->rotary % 2 != 0 || model->head_dim <= model->rotary || model->value_dim < 1 ||
+        (!files->is_gguf && model->head_dim != plain + model->rotary))
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' contradicts itself: %d elements of heads of %d rotate, %d do "
+                                 "not, and heads of values have %d",
+                                 files->path, model->rotary, model->head_dim,
+                                 files->is_gguf ? model->head_dim - model->rotary : plain, model->value_dim);
+    if (numbers[IGNIS__NUMBER_HEAD_DIM] > 0 && cached && cached != model->latent + model->rotary)
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' contradicts itself: keys of the cache have %d elements, "
+                                 "latents %d, and %d rotate",
+                                 files->path, cached, model->latent, model->rotary);
+    if (model->head_dim > 2 * IGNIS__MODEL_HALF || model->value_dim > model->head_dim)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, files->call,
+                                 "heads of '%s' have %d elements, those of values %d; up to %d, and no more of values "
+                                 "than of keys, are supported",
+                                 files->path, model->head_dim, model->value_dim, 2 * IGNIS__MODEL_HALF);
+    return true;
+}
+
 /*  Computes the sizes of heads from the numbers of the description. False, and reported, if they contradict each
     other. */
 static bool ignis__model_read_heads(ignis__model_files *files, ignis__model *model, const double *numbers)
 {
     double share;
+    if (numbers[IGNIS__NUMBER_LATENT] > 0)
+        return ignis__model_read_latent(files, model, numbers);
     model->heads = (int)numbers[IGNIS__NUMBER_HEADS];
     model->kv_heads = numbers[IGNIS__NUMBER_KV_HEADS] > 0 ? (int)numbers[IGNIS__NUMBER_KV_HEADS] : model->heads;
     model->head_dim = (int)numbers[IGNIS__NUMBER_HEAD_DIM];
@@ -27483,7 +28021,7 @@ static bool ignis__model_read_heads(ignis__model_files *files, ignis__model *mod
                     2 * IGNIS__MODEL_HALF);
         return false;
     }
-    model->rotary = model->head_dim;
+    model->rotary = model->value_dim = model->head_dim;
     share = numbers[IGNIS__NUMBER_ROTARY_SHARE];
     if (share > 0 && !files->is_gguf &&
         ignis__model_read_number(files, "rope_parameters.partial_rotary_factor", NULL, &share) == IGNIS__GGUF_BAD)
@@ -27654,10 +28192,11 @@ static const ignis__config_item *ignis__model_list_item(const ignis__config *con
 }
 
 /*  Sets the scale of a layer's scores. The factor of scaled frequencies is for what they rotate: in layers that rotate
-    otherwise it is 1, and elements that do not rotate are divided by it before the scores are scaled. */
+    otherwise it is 1, and elements that do not rotate are divided by it before the scores are scaled. Latent attention
+    multiplies the rotated elements themselves by the factor. */
 static void ignis__layer_set_scale(const ignis__model *model, ignis__layer *layer)
 {
-    const double factor = layer->rope == IGNIS__ROPE_COMMON ? model->attention_factor : 1;
+    const double factor = layer->rope == IGNIS__ROPE_COMMON && !model->latent ? model->attention_factor : 1;
     layer->attention_scale = model->attention_scale * factor * factor;
     layer->rest_scale = model->rotary < model->head_dim && factor != 1 ? 1 / factor : 0;
 }
@@ -27720,6 +28259,10 @@ static void ignis__model_set_attention_scale(const ignis__model_files *files, ig
     model->attention_scale = numbers[IGNIS__NUMBER_ATTENTION_SCALE] > 0
                                  ? numbers[IGNIS__NUMBER_ATTENTION_SCALE]
                                  : 1 / ignis__square_root(scalar > 0 ? scalar : model->head_dim);
+    if (files->is_gguf && numbers[IGNIS__NUMBER_YARN_LOG] > 0 && model->factor > 1)
+        model->softmax_factor = 1 + numbers[IGNIS__NUMBER_YARN_LOG] * ignis__ln(model->factor);
+    if (model->softmax_factor > 0)
+        model->attention_scale *= model->softmax_factor * model->softmax_factor;
 }
 
 /*  Tells whether the experts of a layer are separate tensors in the files. */
@@ -27764,6 +28307,9 @@ static bool ignis__model_read_shares(ignis__model_files *files, ignis__model *mo
     if (files->is_gguf && ignis__gguf_find_bool(&files->gguf, name, &model->normalises) == IGNIS__GGUF_BAD)
         return false;
     model->routed_scale = numbers[IGNIS__NUMBER_ROUTED_SCALE];
+    item = ignis__config_find(&files->config, "topk_method");
+    if (item && item->kind == 't' && strcmp(item->text, "greedy") == 0) /* whatever the numbers of groups are */
+        return true;
     model->groups = (int)numbers[IGNIS__NUMBER_GROUPS];
     model->used_groups = (int)numbers[IGNIS__NUMBER_USED_GROUPS];
     if (!model->groups)
@@ -27811,16 +28357,21 @@ static bool ignis__model_read_experts(ignis__model_files *files, ignis__model *m
     return ignis__model_read_shares(files, model, numbers);
 }
 
-/*  Sets the family of a GGUF file of Llama with experts, which is Mixtral. */
-static bool ignis__model_find_mixtral(ignis__model_files *files)
+/*  Sets the family of a GGUF file whose architecture has two: a Llama with experts is Mixtral, a DeepSeek whose shares
+    are sigmoids (2) is V3. */
+static bool ignis__model_find_family(ignis__model_files *files)
 {
-    double experts = 0;
-    if (!files->is_gguf || files->family != IGNIS_MODEL_LLAMA)
+    const bool llama = files->family == IGNIS_MODEL_LLAMA;
+    double number = 0;
+    if (!files->is_gguf || (!llama && files->family != IGNIS_MODEL_DEEPSEEK_V2))
         return true;
-    if (ignis__model_read_number(files, NULL, "expert_count", &experts) == IGNIS__GGUF_BAD)
+    if (ignis__model_read_number(files, NULL, llama ? "expert_count" : "expert_gating_func", &number) ==
+        IGNIS__GGUF_BAD)
         return false;
-    if (experts > 0)
+    if (llama && number > 0)
         files->family = IGNIS_MODEL_MIXTRAL;
+    if (!llama && number == 2)
+        files->family = IGNIS_MODEL_DEEPSEEK_V3;
     return true;
 }
 
@@ -27890,7 +28441,7 @@ static bool ignis__model_read_choices(ignis__model_files *files, ignis__model *m
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model)
 {
     double numbers[IGNIS__NUMBERS], theta;
-    if (!ignis__model_find_mixtral(files))
+    if (!ignis__model_find_family(files))
         return false;
     model->family = files->family;
     model->rope = !(ignis__families[files->family].features & IGNIS__POSITIONS);
@@ -28575,6 +29126,48 @@ static bool ignis__model_check_unused(const ignis__model_files *files, const ign
     return true;
 }
 
+/*  Returns the shape that the tensor of a part has in the files. */
+static ignis_shape ignis__model_wanted_shape(const ignis__model_files *files, const ignis__model *model,
+                                             const ignis__model_part *part, const ignis__model_source *source)
+{
+    ignis_shape wanted;
+    memset(&wanted, 0, sizeof wanted);
+    wanted.ndim = part->row->columns ? 2 : 1;
+    wanted.dim[0] = part->file_rows;
+    if (wanted.ndim == 2)
+        wanted.dim[1] = part->file_columns;
+    if (files->is_gguf && wanted.ndim == 2 && wanted.dim[0] == 1 && source && source->shape.ndim == 1) {
+        wanted.ndim = 1; /* ggml does not keep dimensions of 1 */
+        wanted.dim[0] = wanted.dim[1];
+    }
+    if (part->row->how & IGNIS__MODEL_HEAD_NORM && part->row->rows != 'D') {
+        wanted.ndim = 2;
+        wanted.dim[0] = part->file_rows / model->head_dim;
+        wanted.dim[1] = model->head_dim;
+    }
+    if (part->row->how & IGNIS__MODEL_OF_HEADS) {
+        wanted.ndim = 3;
+        wanted.dim[0] = model->heads;
+        wanted.dim[1] = part->rows / model->heads;
+        wanted.dim[2] = part->columns;
+    }
+    if (ignis__part_is_transposed(part)) {
+        wanted.dim[1] = part->columns;
+        wanted.dim[2] = part->rows / model->heads;
+    }
+    if (part->row->how & IGNIS__MODEL_EXPERTS && (files->is_gguf || part->row->how & IGNIS__MODEL_TOGETHER)) {
+        wanted.ndim++;
+        wanted.dim[2] = wanted.dim[1];
+        wanted.dim[1] = part->file_rows / model->experts;
+        wanted.dim[0] = model->experts;
+    }
+    if (!files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
+        wanted.dim[0] = part->file_columns;
+        wanted.dim[1] = part->file_rows;
+    }
+    return wanted;
+}
+
 /*  Finds the tensor of every part, and checks its shape and type. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *files, ignis__model *model,
                                                            ignis__model_part *parts, int count)
@@ -28586,30 +29179,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
         ignis__model_name name = ignis__model_weight_name(files, model, part->row, part->layer, part->expert);
         ignis__model_source *source = ignis__model_source_find(files, name.text);
         ignis_shape wanted;
-        memset(&wanted, 0, sizeof wanted);
-        wanted.ndim = part->row->columns ? 2 : 1;
-        wanted.dim[0] = part->file_rows;
-        if (wanted.ndim == 2)
-            wanted.dim[1] = part->file_columns;
-        if (files->is_gguf && wanted.ndim == 2 && wanted.dim[0] == 1 && source && source->shape.ndim == 1) {
-            wanted.ndim = 1; /* ggml does not keep dimensions of 1 */
-            wanted.dim[0] = wanted.dim[1];
-        }
-        if (part->row->how & IGNIS__MODEL_HEAD_NORM && part->row->rows != 'D') {
-            wanted.ndim = 2;
-            wanted.dim[0] = part->file_rows / model->head_dim;
-            wanted.dim[1] = model->head_dim;
-        }
-        if (part->row->how & IGNIS__MODEL_EXPERTS && (files->is_gguf || part->row->how & IGNIS__MODEL_TOGETHER)) {
-            wanted.ndim++;
-            wanted.dim[2] = wanted.dim[1];
-            wanted.dim[1] = part->file_rows / model->experts;
-            wanted.dim[0] = model->experts;
-        }
-        if (!files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
-            wanted.dim[0] = part->file_columns;
-            wanted.dim[1] = part->file_rows;
-        }
+        wanted = ignis__model_wanted_shape(files, model, part, source);
         if (!source) {
             ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
                         "'%s' has no tensor %s, %s, which its description asks for", files->path,
@@ -28626,6 +29196,13 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
             ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor %s of '%s' is %s; its description makes it %s",
                         ignis__name_write(name.text).text, files->path, ignis__shape_write(&source->shape).text,
                         ignis__shape_write(&wanted).text);
+            return false;
+        }
+        if (ignis__part_is_transposed(part) && part->rows / model->heads % source->elements != 0) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                        "tensor %s of '%s' is %s, in blocks of %d elements, and %d elements of a head do not rotate",
+                        ignis__name_write(name.text).text, files->path, source->type, source->elements,
+                        model->head_dim - model->rotary);
             return false;
         }
         if (source->quant && !part->row->columns) {
@@ -29770,6 +30347,28 @@ static bool ignis__model_fill_transposed(ignis__model_loading *loading, ignis__m
     return true;
 }
 
+/*  Reads and converts a chunk of matrices of heads that the file has transposed, one head after the other. */
+static bool ignis__model_fill_heads(ignis__model_loading *loading, ignis__model_reader *reader,
+                                    const ignis__model_chunk *chunk, char *to, ignis_dtype dtype)
+{
+    const ignis__model_part *part = &loading->parts[chunk->part];
+    const ignis__model_source *source = part->from;
+    const int64_t size = ignis__dtypes[dtype].size, rows = part->rows / loading->model->heads, columns = part->columns;
+    const int64_t line = rows / source->elements * source->bytes;
+    int64_t first, k;
+    for (first = 0; first < chunk->rows; first += rows) {
+        if (!ignis__model_read_at(loading, reader, source->file,
+                                  source->begin + (chunk->first + first) / rows * columns * line, reader->bytes,
+                                  columns * line))
+            return false;
+        for (k = 0; k < columns; k++)
+            ignis__model_source_row(source, reader->bytes + k * line, rows, reader->transposed + k * rows * size,
+                                    dtype);
+        ignis__model_transpose(to + first * columns * size, columns, reader->transposed, rows, columns, size);
+    }
+    return true;
+}
+
 /*  Reads a region's parts, one after the other. */
 static bool ignis__model_read_region(ignis__model_loading *loading, ignis__model_reader *reader,
                                      const ignis__packed_region *region, unsigned char *to)
@@ -29837,6 +30436,8 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
             ignis__model_pack_rows(part, NULL, reader->values + row * part->columns, reader, row, chunk->rows, out);
         return true;
     }
+    if (ignis__part_is_transposed(part))
+        return ignis__model_fill_heads(loading, reader, chunk, out, dtype);
     direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs && !larger && !source->packed &&
              part->every == 1;
     read = direct ? (unsigned char *)out : source->packed ? reader->unpacked : reader->bytes;
@@ -29950,7 +30551,8 @@ static int64_t ignis__model_list_chunks(ignis__model_loading *loading, int count
         bool transposed = !loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT;
         int64_t size = ignis__dtypes[ignis__model_part_dtype(loading->model, part)].size;
         int64_t row = part->columns * size, rows = IGNIS__CONVERT_CHUNK / row,
-                unit = part->row->how & IGNIS__MODEL_PAIRS ? loading->model->head_dim : 1;
+                unit = ignis__part_is_transposed(part) ? part->rows / loading->model->heads
+                                                       : ignis__model_move_unit(loading->model, part);
         int64_t first, bytes, packed, values, columns, here;
         unit *= part->blocks || part->from->packed ? 8 : 1; /* rows of one record, or of one word */
         /* a packed weight is read in pieces of one row of words each: fewer pieces if they are long */
@@ -29975,7 +30577,9 @@ static int64_t ignis__model_list_chunks(ignis__model_loading *loading, int count
             loading->source_bytes = bytes > loading->source_bytes ? bytes : loading->source_bytes;
             loading->staging_bytes = packed > loading->staging_bytes ? packed : loading->staging_bytes;
             loading->value_bytes = values > loading->value_bytes ? values : loading->value_bytes;
-            columns = transposed ? IGNIS__MODEL_TRANSPOSED * here * (part->blocks ? 4 : size) : 0;
+            columns = transposed                        ? IGNIS__MODEL_TRANSPOSED * here * (part->blocks ? 4 : size)
+                      : ignis__part_is_transposed(part) ? unit * row
+                                                        : 0;
             loading->transposed_bytes = columns > loading->transposed_bytes ? columns : loading->transposed_bytes;
             if (!chunks)
                 continue;
@@ -30341,7 +30945,7 @@ static bool ignis__model_check_ranks(const char *call, const ignis__model *model
 {
     const ignis__family *family = &ignis__families[model->family];
     bool apart = model->wide_norms || model->head_layer_norms || model->residual_scale > 0 || model->experts > 0 ||
-                 model->encoder;
+                 model->encoder || model->latent > 0;
     int i;
     for (i = 0; i < family->row_count; i++)
         apart |= family->rows[i].in_layer && (family->rows[i].member == offsetof(ignis__layer, attn_norm_behind) ||
@@ -30369,13 +30973,14 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     model->weights = desc->requires_grad || model->parallel.size > 1 ? IGNIS_WEIGHTS_NUMBERS : desc->weights;
     if ((ignis__path_is_special(desc->path) ? ignis__model_open_folder(files) && ignis__packed_join(files)
                                             : ignis__model_open_gguf(files)) &&
-        ignis__model_read_hyperparameters(files, model) && ignis__model_divide_sizes(call, model)) {
+        ignis__model_read_hyperparameters(files, model) && ignis__model_check_ranks(call, model) &&
+        ignis__model_divide_sizes(call, model)) {
         if (desc->context > model->context)
             ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->context is %d, above the model's %d", desc->context,
                         model->context);
         else if ((model->layer = (ignis__layer *)ignis__alloc((size_t)model->layers * sizeof *model->layer)) == NULL)
             ignis__fail_host_memory(call, (size_t)model->layers * sizeof *model->layer);
-        else if (ignis__model_read_layers(files, model) && ignis__model_check_ranks(call, model))
+        else if (ignis__model_read_layers(files, model))
             parts = ignis__model_parts_make(call, files, model, count);
     }
     if (parts && !ignis__model_match_tensors(files, model, parts, *count)) {
@@ -30415,6 +31020,12 @@ IGNIS__PRIVATE int64_t ignis__model_window_tokens(const ignis__model *model, int
     return tokens;
 }
 
+/*  Returns the elements of a token in the KV cache of a layer. */
+IGNIS__PRIVATE int64_t ignis__model_cache_elements(const ignis__model *model)
+{
+    return model->latent ? (int64_t)model->latent + model->rotary : (int64_t)2 * model->kv_heads * model->head_dim;
+}
+
 /*  Returns the 16-bit elements that hold the rows of a step as integers, with a scale and a sum for each
     block of 32: see kernels/models/gemv_blocks.cu. */
 IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
@@ -30443,15 +31054,16 @@ IGNIS__PRIVATE int ignis__model_experts_at_once(const ignis__model *model)
     the dtype, or for the rows of a step. 0 if no weight is quantised. */
 IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
 {
-    int64_t heads = (int64_t)model->heads * model->head_dim,
-            qkv = heads + (int64_t)2 * model->kv_heads * model->head_dim;
+    int64_t heads = (int64_t)model->heads * model->head_dim, own = ignis__model_qkv_rows(model),
+            qkv = model->q_rank && heads > own ? heads : own; /* also that of q_b, whose columns are q_rank */
     int64_t inner = ignis__model_widest_inner(model), up = (model->gelu ? 1 : 2) * inner, rows = qkv > up ? qkv : up,
             k = heads > model->hidden ? heads : model->hidden;
-    int64_t scratch = ignis__blocks_scratch_elements(inner > k ? inner : k),
+    const int64_t widest = model->q_rank > k ? model->q_rank : k;
+    int64_t scratch = ignis__blocks_scratch_elements(inner > widest ? inner : widest),
             experts =
                 model->experts ? (int64_t)ignis__model_experts_at_once(model) * model->hidden * model->expert_inner : 0;
     scratch = scratch > experts ? scratch : experts;
-    return !model->quantised ? 0 : rows * k > scratch ? rows * k : scratch;
+    return !model->quantised ? 0 : rows * widest > scratch ? rows * widest : scratch;
 }
 
 /*  Tells whether the family has norms of q and k. */
@@ -30467,8 +31079,7 @@ static bool ignis__model_has_head_norms(const ignis__model *model)
 
 static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
 {
-    int64_t rows = model->max_tokens < 512 ? model->max_tokens : 512,
-            qkv = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim, windowed;
+    int64_t rows = model->max_tokens < 512 ? model->max_tokens : 512, qkv = ignis__model_qkv_rows(model), windowed;
     int layers;
     memset(info, 0, sizeof *info);
     info->family = model->family;
@@ -30485,7 +31096,7 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->parameters = model->parameters, info->quantised = model->quantised, info->file_bytes = model->file_bytes,
     info->weight_bytes = model->weight_bytes;
     info->cache_bytes_of_token =
-        (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
+        model->layers * ignis__model_cache_elements(model) * ignis__dtypes[model->cache_dtype].size;
     info->cache_bytes =
         (int64_t)model->max_tokens * model->sequences; /* counted in tokens; may exceed 64 bits in bytes */
     windowed = ignis__model_window_tokens(model, NULL, &layers);
@@ -30493,6 +31104,8 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
                             ? INT64_MAX
                             : info->cache_bytes_of_token / model->layers *
                                   (info->cache_bytes * (model->layers - layers) + windowed * layers);
+    if (model->latent) /* q, and keys and values of all heads as wide as q */
+        qkv += (int64_t)5 * model->heads * model->head_dim;
     /* a residual, its norm, qkv and its parts (again with norms of heads), gate and up together and apart; rows of
        experts; the last logits */
     info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (ignis__model_has_head_norms(model) ? 5 : 2) * qkv +
@@ -30868,6 +31481,7 @@ typedef struct ignis__lora_list {
 enum {
     IGNIS__BIASES = 512,        /* logit biases of a row */
     IGNIS__SPARE_MASKS = 64,    /* masks on the device besides those of a step's rows */
+    IGNIS__LATENT_WIDTH = 1024, /* the longest rows of attention_latent.cu */
     IGNIS__MANY_HEAD_DIM = 128, /* the largest heads of attention_paged_many.cu */
     IGNIS__DRAW_BLOCKS = 32,    /* the largest number of blocks that filter a row */
     IGNIS__DRAW_VOCAB = 1 << 19
@@ -31105,9 +31719,9 @@ typedef struct ignis__expert_choice {
     IGNIS__POINTER(Wide) shares;       /* the same */
     IGNIS__POINTER(const Wide) logits; /* [rows, experts] */
     IGNIS__POINTER(const Wide) bias;   /* [experts], with sigmoids */
-    double scale;                      /* of shares that are sigmoids */
+    double scale;                      /* of shares */
     int experts, slot_count, normalises;
-    int groups, used_groups; /* with sigmoids */
+    int groups, used_groups; /* a token has experts of `used_groups` groups; equal, or 0: of any */
     int unused;
 } ignis__expert_choice;
 IGNIS__ASSERT_SIZE(ignis__expert_choice, 64);
@@ -31220,6 +31834,29 @@ typedef struct ignis__lora_step {
 } ignis__lora_step;
 IGNIS__ASSERT_SIZE(ignis__lora_step, 72);
 
+/*  Params of the kernels of latent attention besides attention itself. Kernels define T, the type of elements. */
+typedef struct ignis__latent {
+    /* [rows, qkv_row]: q through its low rank, or q, then from latent_at on the latent and what rotates of the keys */
+    IGNIS__POINTER(const T) qkv;
+    IGNIS__POINTER(T) q_normed;                      /* [rows, q_rank] */
+    IGNIS__POINTER(const T) q_weight, latent_weight; /* of norms */
+    IGNIS__POINTER(T) cache;                         /* [pages, IGNIS__PAGE, latent + rotary] */
+    IGNIS__POINTER(const T) q;                       /* [rows, q_row]: heads of plain + rotary elements */
+    IGNIS__POINTER(T) query;                         /* [rows, heads, latent + rotary] */
+    /* [heads * plain + heads * value_dim, latent]: rows of keys of all heads, then those of values */
+    IGNIS__POINTER(const T) kv_b;
+    IGNIS__POINTER(const T) attended; /* [rows, heads, latent] */
+    IGNIS__POINTER(T) out;            /* [rows, heads * value_dim] */
+    IGNIS__POINTER(const ignis__generate_row) rows;
+    long long qkv_row, q_row;
+    double eps, factor; /* factor: of rotated elements */
+    int count;          /* rows */
+    int heads, q_rank, latent_at, latent, rotary, plain, value_dim;
+    int table; /* see ignis__generate_row */
+    int unused;
+} ignis__latent;
+IGNIS__ASSERT_SIZE(ignis__latent, 160);
+
 /*  The kinds of sampling of a step: none; a token for each row; the same where top k, top p or min p filter some
     rows. */
 typedef enum ignis__sampling_kind {
@@ -31256,7 +31893,7 @@ typedef struct ignis__engine_layer {
     ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias,
         *up, *up_bias, *down, *down_bias, *attn_norm_behind, *mlp_norm_behind, *router, *gate_experts, *up_experts,
         *down_experts, *shared_gate, *choice_bias, *router_bias, *gate_experts_bias, *up_experts_bias,
-        *down_experts_bias, *sinks;
+        *down_experts_bias, *sinks, *q_a_norm, *q_b, *kv_a_norm, *kv_b;
 } ignis__engine_layer;
 
 typedef struct ignis__sequence ignis__sequence;
@@ -31331,11 +31968,13 @@ typedef struct ignis__engine {
        inner elements; else NULL. expert_order, expert_rows, expert_up: of the rows of a chunk, sorted by expert: this
        order, rows of x or of results, and one of the two products of a gate; else NULL. shared_inner: of the expert for
        all tokens, if it differs from `inner`; else NULL.
+       q_normed to latents: of latent attention, see latent.c, else NULL; q_normed and q also if q has no low rank.
        shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. */
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
         *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner,
-        *expert_order, *expert_rows, *expert_up, *shared_inner, *shrunk, *delta, *agreement;
+        *expert_order, *expert_rows, *expert_up, *shared_inner, *shrunk, *delta, *q_normed, *q, *query, *latents,
+        *agreement;
     int context, step_rows, splits, step_types;
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
@@ -31413,6 +32052,104 @@ typedef struct ignis__text_output {
     bool cancelled;
 } ignis__text_output;
 
+
+/*  models/generate/latent_forward.c - latent attention (DeepSeek-V2, 2024, section 2.1) of whole texts, by public
+    operations
+
+    The first product of a layer, qkv, gives q, or its low rank, which has a norm and a second product; the latent of
+    the token, which has a norm; and the elements of its key that rotate, which all heads share. kv_b makes of a latent
+    the other elements of each head's key, and its value. Keys and values of each head go to ignis_sdpa, so there are
+    gradients.
+    May use: >>lora by the declaration below; the weights of the model. Locks: none. */
+
+IGNIS__PRIVATE ignis_tensor ignis__lora_add(const struct ignis__lora *lora, const ignis__layer *layer, size_t member,
+                                            ignis_tensor x, ignis_tensor y);
+
+/*  Rotates heads of x [batch, tokens, heads, rotary], after one another in a row, and scales them. */
+static ignis_tensor ignis__latent_rotate(const ignis__model *model, ignis_tensor x, int64_t tokens, int heads)
+{
+    ignis_rope_desc rope;
+    memset(&rope, 0, sizeof rope);
+    rope.num_heads = heads;
+    rope.inv_freq_f64 = model->frequencies;
+    rope.inv_freq_count = model->rotary / 2;
+    x = ignis_rope(ignis_reshape(x, IGNIS_SHAPE(-1, tokens, (int64_t)heads * model->rotary)), &rope);
+    if (model->attention_factor != 1)
+        x = ignis_scale(x, model->attention_factor);
+    return ignis_reshape(x, IGNIS_SHAPE(-1, tokens, heads, model->rotary));
+}
+
+/*  Returns the queries of all heads, of the rows of q in qkv. */
+static ignis_tensor ignis__latent_queries(const ignis__model *model, const ignis__layer *layer, ignis_tensor q,
+                                          int64_t tokens)
+{
+    const int64_t sizes[] = {model->head_dim - model->rotary, model->rotary};
+    ignis_tensor part[2];
+    if (model->q_rank)
+        q = ignis__model_linear(model, ignis_rms_norm(q, layer->q_a_norm, model->eps), layer->q_b, ignis__no_tensor());
+    q = ignis_reshape(q, IGNIS_SHAPE(-1, tokens, model->heads, model->head_dim));
+    if (ignis_split(q, -1, 2, sizes, part) != IGNIS_OK)
+        return ignis__no_tensor();
+    part[1] = ignis__latent_rotate(model, part[1], tokens, model->heads);
+    return ignis_reshape(ignis_concat(part, 2, -1), IGNIS_SHAPE(-1, tokens, (int64_t)model->heads * model->head_dim));
+}
+
+/*  Computes keys of all heads, and their values, filled up with zeros to the size of keys. */
+static bool ignis__latent_keys(const ignis__model *model, const ignis__layer *layer, ignis_tensor latent,
+                               ignis_tensor turning, int64_t tokens, ignis_tensor of[2])
+{
+    const int64_t plain = model->head_dim - model->rotary, heads = model->heads, before[4] = {0},
+                  after[4] = {0, 0, 0, model->head_dim - model->value_dim},
+                  sizes[] = {heads * plain, heads * model->value_dim};
+    ignis_tensor part[2], key[2];
+    ignis_shape shape;
+    latent = ignis_rms_norm(latent, layer->kv_a_norm, model->eps);
+    if (ignis_split(ignis_linear(latent, layer->kv_b, ignis__no_tensor()), -1, 2, sizes, part) != IGNIS_OK)
+        return false;
+    key[0] = ignis_reshape(part[0], IGNIS_SHAPE(-1, tokens, heads, plain));
+    key[1] = ignis__latent_rotate(model, turning, tokens, 1);
+    shape = ignis_tensor_shape(key[1]);
+    shape.dim[2] = heads;
+    key[1] = ignis_expand(key[1], shape);
+    of[0] = ignis_reshape(ignis_concat(key, 2, -1), IGNIS_SHAPE(-1, tokens, heads * model->head_dim));
+    of[1] = ignis_reshape(part[1], IGNIS_SHAPE(-1, tokens, heads, model->value_dim));
+    if (model->value_dim < model->head_dim)
+        of[1] = ignis_pad(of[1], before, after, 4, 0);
+    of[1] = ignis_reshape(of[1], IGNIS_SHAPE(-1, tokens, heads * model->head_dim));
+    return of[1].id != 0;
+}
+
+/*  Computes attention of a layer for whole texts, as ignis__model_attention does for other families. */
+IGNIS__PRIVATE ignis_tensor ignis__model_latent_attention(const ignis__model *model, const struct ignis__lora *lora,
+                                                          const ignis__layer *layer, ignis_tensor h,
+                                                          ignis_tensor lengths)
+{
+    const int64_t q = model->q_rank ? model->q_rank : (int64_t)model->heads * model->head_dim,
+                  sizes[] = {q, model->latent, model->rotary};
+    ignis_shape shape = ignis_tensor_shape(h);
+    const int64_t tokens = shape.ndim > 1 ? shape.dim[shape.ndim - 2] : 1;
+    ignis_sdpa_desc attention;
+    ignis_tensor part[3], of[2];
+    h = ignis__lora_add(lora, layer, offsetof(ignis__layer, qkv), h,
+                        ignis__model_linear(model, h, layer->qkv, ignis__no_tensor()));
+    if (ignis_split(h, -1, 3, sizes, part) != IGNIS_OK ||
+        !ignis__latent_keys(model, layer, part[1], part[2], tokens, of))
+        return ignis__no_tensor();
+    memset(&attention, 0, sizeof attention);
+    attention.num_heads = attention.num_kv_heads = model->heads;
+    attention.scale = layer->attention_scale;
+    attention.mask = IGNIS_MASK_CAUSAL;
+    attention.lengths = lengths;
+    h = ignis_sdpa(ignis__latent_queries(model, layer, part[0], tokens), of[0], of[1], &attention);
+    if (model->value_dim < model->head_dim) {
+        h = ignis_reshape(h, IGNIS_SHAPE(-1, tokens, model->heads, model->head_dim));
+        h = ignis_slice(h, 3, 0, model->value_dim);
+    }
+    shape.dim[shape.ndim - 1] = (int64_t)model->heads * model->value_dim;
+    h = ignis_reshape(h, shape);
+    return ignis__lora_add(lora, layer, offsetof(ignis__layer, o), h,
+                           ignis__model_linear(model, h, layer->o, ignis__no_tensor()));
+}
 
 /*  models/generate/forward.c - ignis_model_forward and _hidden: whole texts, by public operations
 
@@ -31505,11 +32242,14 @@ static ignis_tensor ignis__model_rest(const ignis__model *model, const ignis__la
 static ignis_tensor ignis__model_attention(const ignis__model *model, const struct ignis__lora *lora,
                                            const ignis__layer *layer, ignis_tensor h, ignis_tensor lengths)
 {
-    ignis_tensor qkv = IGNIS__MODEL_LINEAR(h, layer, qkv), part[3];
-    ignis_sdpa_desc attention;
     const bool turns = model->rope && layer->rope != IGNIS__ROPE_NONE;
+    ignis_sdpa_desc attention;
+    ignis_tensor qkv, part[3];
     ignis_rope_desc rope;
     int64_t sizes[3];
+    if (model->latent)
+        return ignis__model_latent_attention(model, lora, layer, h, lengths);
+    qkv = IGNIS__MODEL_LINEAR(h, layer, qkv);
     memset(&attention, 0, sizeof attention);
     memset(&rope, 0, sizeof rope);
     attention.num_heads = model->heads;
@@ -31604,11 +32344,12 @@ static ignis_tensor ignis__model_clamped_gate(const ignis__model *model, ignis_t
     return ignis_map(formula, IGNIS_INPUTS(gate, up));
 }
 
-/*  Returns which groups of experts a token has, [rows, groups, 1]: above 0. choice: [rows, groups, experts of one]. */
+/*  Returns which groups of experts a token has, [rows, groups, 1]: above 0. A group counts by the sum of its two
+    largest sigmoids, or by its largest share of the softmax. choice: [rows, groups, experts of one]. */
 static ignis_tensor ignis__model_used_groups(const ignis__model *model, ignis_tensor choice)
 {
     ignis_tensor ids, found, group = ignis__model_numbers(model, model->groups);
-    ignis_tensor sums = ignis_sum_dim(ignis_topk(choice, 2, 2, true, &ids), 2);
+    ignis_tensor sums = ignis_sum_dim(ignis_topk(choice, model->sigmoid ? 2 : 1, 2, true, &ids), 2);
     (void)ignis_topk(sums, model->used_groups, 1, true, &found);
     found = ignis_reshape(found, IGNIS_SHAPE(-1, 1, model->used_groups));
     group = ignis_reshape(group, IGNIS_SHAPE(model->groups, 1));
@@ -31646,12 +32387,19 @@ static ignis_tensor ignis__model_choose_softmax(const ignis__model *model, const
                                                 ignis_tensor *ids)
 {
     static const ignis_reduce_desc rows = {{-1}, 1, true};
-    ignis_tensor shares = ignis_softmax(ignis_linear(x, layer->router, layer->router_bias)), total;
+    ignis_tensor shares = ignis_softmax(ignis_linear(x, layer->router, layer->router_bias)), total, used;
+    if (model->used_groups < model->groups) {
+        shares = ignis_reshape(shares, IGNIS_SHAPE(-1, model->groups, model->experts / model->groups));
+        used = ignis__model_used_groups(model, shares);
+        shares = ignis_map("used > 0 ? shares : -1", IGNIS_INPUTS(used, shares));
+        shares = ignis_reshape(shares, IGNIS_SHAPE(-1, model->experts));
+    }
     shares = ignis_topk(shares, model->chosen, 1, true, ids);
-    if (!model->normalises)
-        return shares;
-    total = ignis_map_reduce(IGNIS_REDUCE_SUM, "shares", IGNIS_INPUTS(shares), &rows);
-    return ignis_map("shares/total", IGNIS_INPUTS(shares, total));
+    if (model->normalises) {
+        total = ignis_map_reduce(IGNIS_REDUCE_SUM, "shares", IGNIS_INPUTS(shares), &rows);
+        shares = ignis_map("shares/total", IGNIS_INPUTS(shares, total));
+    }
+    return model->routed_scale > 0 && model->routed_scale != 1 ? ignis_scale(shares, model->routed_scale) : shares;
 }
 
 /*  Computes a mixture of experts. A token is in as many rows as it has experts, and rows are sorted by expert. */
@@ -33886,9 +34634,12 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
 IGNIS__PRIVATE ignis__pool ignis__sequences =
     IGNIS__POOL(ignis__sequence, IGNIS__KIND_SEQUENCE, "sequence", IGNIS_DIAG_SEQUENCE_FREED);
 
+/*  Returns the slabs of a layer in the cache: of keys and of values, or of latents. */
+IGNIS__PRIVATE int ignis__engine_slabs(const ignis__engine *engine) { return engine->model->latent ? 1 : 2; }
+
 IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *engine)
 {
-    return (int64_t)IGNIS__PAGE * engine->model->kv_heads * engine->model->head_dim;
+    return IGNIS__PAGE * ignis__model_cache_elements(engine->model) / ignis__engine_slabs(engine);
 }
 
 IGNIS__PRIVATE int ignis__engine_context_pages(const ignis__engine *engine)
@@ -34031,6 +34782,10 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_hold_weights(const char *call, ign
         to->up_experts_bias = ignis__engine_hold_weight(call, from->up_experts_bias, &ok);
         to->down_experts_bias = ignis__engine_hold_weight(call, from->down_experts_bias, &ok);
         to->sinks = ignis__engine_hold_weight(call, from->sinks, &ok);
+        to->q_a_norm = ignis__engine_hold_weight(call, from->q_a_norm, &ok);
+        to->q_b = ignis__engine_hold_weight(call, from->q_b, &ok);
+        to->kv_a_norm = ignis__engine_hold_weight(call, from->kv_a_norm, &ok);
+        to->kv_b = ignis__engine_hold_weight(call, from->kv_b, &ok);
         to->attn_norm_behind = ignis__engine_hold_weight(call, from->attn_norm_behind, &ok);
         to->mlp_norm_behind = ignis__engine_hold_weight(call, from->mlp_norm_behind, &ok);
     }
@@ -34365,7 +35120,7 @@ IGNIS__PRIVATE int64_t ignis__single_launch_min_bytes = 16 << 20;
 IGNIS__COLD static bool ignis__engine_is_plain(const ignis__engine *engine)
 {
     const ignis__model *model = engine->model;
-    bool plain = !engine->result && !model->experts && !model->gelu_gate && !model->exact_gelu &&
+    bool plain = !engine->result && !model->latent && !model->experts && !model->gelu_gate && !model->exact_gelu &&
                  !model->parallel_blocks && !model->wide_norms && !model->head_layer_norms &&
                  !(model->norm_offset > 0) && !(model->embedding_scale > 0) && !(model->logit_scale > 0) &&
                  !(model->softcap > 0) && !(model->logit_softcap > 0);
@@ -34551,7 +35306,7 @@ static void ignis__experts_choose(ignis__op *op, ignis__engine *engine, const ig
     p.shares = ignis__op_write(op, engine->shares);
     p.logits = ignis__op_write(op, engine->router_logits);
     p.bias = layer->choice_bias ? ignis__op_read(op, layer->choice_bias) : 0;
-    p.scale = model->routed_scale;
+    p.scale = model->routed_scale > 0 ? model->routed_scale : 1;
     p.experts = model->experts;
     p.slot_count = model->chosen;
     p.normalises = model->normalises;
@@ -34680,6 +35435,128 @@ IGNIS__PRIVATE void ignis__experts_run_shared_gate(ignis__op *op, ignis__engine 
                          params);
 }
 
+/*  models/generate/latent.c - latent attention (DeepSeek-V2, 2024, section 2.1) over the KV cache
+
+    latent_forward.c has the same for whole texts. The cache keeps one row of a token for all heads: the latent, after
+    its norm, and the rotated elements. Layers have no slab of values; pages, forks and windows are as in other models.
+    A head's key is a product of the latent, so q is multiplied with the keys' half of kv_b instead, and attends to the
+    latents themselves. The result is multiplied with the values' half. So a step reads the cache once. Rows of a
+    prompt are computed in the same way. A row has the same bits alone, in any batch and in any chunk.
+    qkv, q_b and o are products as those of other families, and may be quantised; kv_b is in the model's dtype.
+    May use: engine.c; kernels/models/latent.cu, attention_latent.cu. Locks: the caller holds the engine's lock. */
+
+/*  Allocates the buffers of latent attention. Allocates nothing if the model has none. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_latent(const char *call, ignis__engine *engine, int64_t rows)
+{
+    const ignis__model *model = engine->model;
+    const int64_t heads = model->heads;
+    return !model->latent ||
+           ((!model->q_rank ||
+             (ignis__engine_alloc(call, engine, &engine->q_normed, rows, model->q_rank, model->dtype) &&
+              ignis__engine_alloc(call, engine, &engine->q, rows, heads * model->head_dim, model->dtype))) &&
+            ignis__engine_alloc(call, engine, &engine->query, engine->step_rows,
+                                heads * (model->latent + model->rotary), model->dtype) &&
+            ignis__engine_alloc(call, engine, &engine->latents, engine->step_rows, heads * model->latent,
+                                model->dtype));
+}
+
+/*  Launches a kernel of latent.cu that needs frequencies. */
+static void ignis__latent_launch(ignis__op *op, ignis__builtin builtin, const ignis__engine *engine, ignis__latent *p,
+                                 ignis__launch_shape shape)
+{
+    const double *table = engine->frequencies[0];
+    float floats[IGNIS__ROPE_HALF];
+    void *params[2];
+    params[0] = p;
+    params[1] =
+        engine->model->dtype == IGNIS_F64 ? (void *)(uintptr_t)table : ignis__rope_round_frequencies(floats, table);
+    ignis__op_launch(op, builtin, engine->model->dtype, NULL, shape, params);
+}
+
+/*  Describes a layer and the rows of a pass. */
+static ignis__latent ignis__latent_describe(ignis__op *op, const ignis__engine *engine,
+                                            const ignis__engine_layer *layer, const ignis__paged *paged, int count)
+{
+    const ignis__model *model = engine->model;
+    ignis__array *q = model->q_rank ? engine->q : engine->qkv;
+    ignis__latent p;
+    memset(&p, 0, sizeof p);
+    p.qkv = ignis__op_write(op, engine->qkv);
+    p.qkv_row = engine->qkv->shape.dim[1];
+    p.q_normed = model->q_rank ? ignis__op_write(op, engine->q_normed) : 0;
+    p.q_weight = model->q_rank ? ignis__op_read(op, layer->q_a_norm) : 0;
+    p.latent_weight = ignis__op_read(op, layer->kv_a_norm);
+    p.cache = paged->k;
+    p.q = ignis__op_write(op, q);
+    p.q_row = q->shape.dim[1];
+    p.query = ignis__op_write(op, engine->query);
+    p.kv_b = ignis__op_read(op, layer->kv_b);
+    p.attended = ignis__op_write(op, engine->latents);
+    p.out = ignis__op_write(op, engine->attended);
+    p.rows = paged->rows;
+    p.eps = model->eps;
+    p.factor = model->attention_factor;
+    p.count = count;
+    p.heads = model->heads;
+    p.q_rank = model->q_rank;
+    p.latent_at = model->q_rank ? model->q_rank : model->heads * model->head_dim;
+    p.latent = model->latent;
+    p.rotary = model->rotary;
+    p.plain = model->head_dim - model->rotary;
+    p.value_dim = model->value_dim;
+    p.table = paged->table;
+    return p;
+}
+
+/*  Normalises the low rank of q, and writes latents and rotated elements to the cache. paged: of the layer. */
+IGNIS__PRIVATE void ignis__latent_write(ignis__op *op, const ignis__engine *engine, const ignis__engine_layer *layer,
+                                        const ignis__paged *paged, int count)
+{
+    ignis__latent p = ignis__latent_describe(op, engine, layer, paged, count);
+    ignis__latent_launch(op, IGNIS__BUILTIN(LATENT_ROWS), engine, &p, ignis__launch_row(count, 256, 0));
+}
+
+/*  Computes attention of rows whose q and whose rows of the cache are there: q becomes that of latents, attends to the
+    cache, and what it finds becomes values. The buffers have room for engine->step_rows rows at a time. */
+IGNIS__PRIVATE void ignis__latent_attend(ignis__op *op, const ignis__engine *engine, const ignis__engine_layer *layer,
+                                         const ignis__paged *paged, int count)
+{
+    /* latent.cu has the same: THREADS, columns of a thread, rows of a block; attention_latent.cu: heads of a block */
+    enum { THREADS = 256, COLUMNS = 2 * THREADS, ROWS = 8, HEADS = 16 };
+    const ignis__model *model = engine->model;
+    const int64_t size = ignis__dtypes[model->dtype].size, sms = op->work.device->info.multiprocessors,
+                  groups = ignis__ceil_div(model->heads, HEADS);
+    ignis__latent p = ignis__latent_describe(op, engine, layer, paged, count);
+    ignis__paged at = *paged;
+    void *of_values[] = {&p}, *of_attention[] = {&at};
+    char define[64];
+    int rows;
+    at.q = p.query;
+    at.q_row = (int64_t)model->heads * (model->latent + model->rotary);
+    at.out = p.attended;
+    at.kv_heads = 1;
+    at.head_dim = model->latent;
+    snprintf(define, sizeof define, "-DIGNIS_LATENT=%d -DIGNIS_ROTARY=%d", model->latent, model->rotary);
+    for (; op->ok && count > 0; count -= rows) {
+        rows = count < engine->step_rows ? count : engine->step_rows;
+        p.count = at.count = rows;
+        ignis__latent_launch(op, IGNIS__BUILTIN(LATENT_QUERY), engine, &p,
+                             ignis__launch_grid(ignis__ceil_div(model->latent, COLUMNS), model->heads,
+                                                ignis__ceil_div(rows, ROWS), THREADS, 1, 0));
+        ignis__op_launch(
+            op, IGNIS__BUILTIN(ATTENTION_LATENT), model->dtype, define,
+            ignis__launch_grid(ignis__clamp(2 * sms / (groups * rows), 1, at.splits), groups, rows, THREADS, 1, 0),
+            of_attention);
+        ignis__op_launch(op, IGNIS__BUILTIN(LATENT_VALUES), model->dtype, NULL,
+                         ignis__launch_grid(ignis__ceil_div(model->value_dim, THREADS / 32), model->heads,
+                                            ignis__ceil_div(rows, ROWS), THREADS, 1, 0),
+                         of_values);
+        p.q += (ignis__address)((int64_t)rows * p.q_row * size);
+        p.out += (ignis__address)((int64_t)rows * model->heads * model->value_dim * size);
+        p.rows = at.rows += sizeof(ignis__generate_row) * (ignis__address)rows;
+    }
+}
+
 /*  models/generate/engine_create.c - the making of an engine: checks, KV cache, buffers, free list of pages
 
     Every size is fixed here, so decode steps never allocate. The cache has enough pages for desc.sequences
@@ -34701,6 +35578,12 @@ IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engin
                                  "heads have %d elements, the vocabulary %d tokens; multiples of 8 up to 256, and up "
                                  "to %d tokens, can be generated with",
                                  model->head_dim, model->vocab, (int)IGNIS__DRAW_VOCAB);
+    if (model->latent &&
+        (model->latent % 8 != 0 || model->rotary % 8 != 0 || model->latent + model->rotary > IGNIS__LATENT_WIDTH))
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "latents have %d elements, and %d rotate; multiples of 8, up to %d together, can be "
+                                 "generated with",
+                                 model->latent, model->rotary, (int)IGNIS__LATENT_WIDTH);
     if (model->cache_dtype != model->dtype)
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                                  "the cache is to be %s and the model is %s; a cache has the dtype of its model",
@@ -34731,7 +35614,7 @@ IGNIS__COLD static bool ignis__engine_alloc_caches(const char *call, ignis__engi
     for (g = 0; ok && g < IGNIS__PAGE_GROUPS; g++) {
         const ignis__page_group *group = &engine->groups[g];
         ok = !group->layers ||
-             ignis__engine_alloc(call, engine, &engine->caches[g], (int64_t)2 * group->layers,
+             ignis__engine_alloc(call, engine, &engine->caches[g], (int64_t)ignis__engine_slabs(engine) * group->layers,
                                  group->pages * ignis__engine_page_elements(engine), engine->model->dtype);
     }
     return ok;
@@ -34765,8 +35648,7 @@ IGNIS__COLD static bool ignis__engine_adds_results(const ignis__engine *engine)
 IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, const ignis__model *model)
 {
     ignis__engine *engine = (ignis__engine *)ignis__alloc(sizeof *engine);
-    int64_t chunk = IGNIS__CHUNK, width = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim,
-            ranks = model->parallel.size;
+    int64_t chunk = IGNIS__CHUNK, width = ignis__model_qkv_rows(model), ranks = model->parallel.size;
     int64_t pages = ignis__ceil_div(model->max_tokens, IGNIS__PAGE) * model->sequences, page_bytes;
     int64_t stride = ignis__ceil_div(model->vocab + (ranks > 1 ? ranks : 0), 4) * 4;
     const int64_t inner = ignis__model_widest_inner(model);
@@ -34789,7 +35671,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
         engine->step_rows *= 2;
     engine->mask_count = engine->step_rows + IGNIS__SPARE_MASKS;
     engine->splits = (int)ignis__clamp(ignis__ceil_div(engine->context, IGNIS__SPLIT), 1, IGNIS__SPLITS);
-    page_bytes = 2 * model->layers * ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size;
+    page_bytes = IGNIS__PAGE * model->layers * ignis__model_cache_elements(model) * ignis__dtypes[model->dtype].size;
     ok = ignis__engine_check(call, engine, pages, page_bytes);
     for (i = 0; ok && model->rope && i < model->head_dim / 2; i++) {
         engine->frequencies[0][i] = model->frequencies[i];
@@ -34801,7 +35683,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     ignis__engine_divide_layers(engine, pages);
     memset(&paged, 0, sizeof paged);
     paged.heads = model->heads;
-    paged.head_dim = model->head_dim;
+    paged.head_dim = model->latent ? model->latent : model->head_dim;
     paged.splits = engine->splits;
     ok = ok && ignis__engine_hold_weights(call, engine) && ignis__engine_alloc_dequantised(call, engine) &&
          ignis__engine_alloc_caches(call, engine) &&
@@ -34809,7 +35691,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          ignis__engine_alloc(call, engine, &engine->sum, chunk, model->hidden, wide) &&
          ignis__engine_alloc(call, engine, &engine->normed, chunk, model->hidden, model->dtype) &&
          ignis__engine_alloc(call, engine, &engine->qkv, chunk, width, model->dtype) &&
-         ignis__engine_alloc(call, engine, &engine->attended, chunk, (int64_t)model->heads * model->head_dim,
+         ignis__engine_alloc(call, engine, &engine->attended, chunk, (int64_t)model->heads * model->value_dim,
                              model->dtype) &&
          ignis__engine_alloc(call, engine, &engine->inner, chunk, model->inner, model->dtype) &&
          ignis__engine_alloc(call, engine, &engine->gate_up, chunk,
@@ -34822,15 +35704,16 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          ignis__engine_alloc(call, engine, &engine->biases, engine->step_rows,
                              IGNIS__BIASES * (int64_t)sizeof(ignis__generate_bias), IGNIS_U8) &&
          ignis__engine_alloc(call, engine, &engine->masks, engine->mask_count, (model->vocab + 31) / 32, IGNIS_I32) &&
-         ignis__engine_alloc(call, engine, &engine->gathered, 2,
-                             (int64_t)engine->context * model->kv_heads * model->head_dim, model->dtype) &&
+         (model->latent ||
+          ignis__engine_alloc(call, engine, &engine->gathered, 2,
+                              (int64_t)engine->context * model->kv_heads * model->head_dim, model->dtype)) &&
          ignis__engine_alloc(call, engine, &engine->parts, engine->step_rows,
                              (int64_t)IGNIS__DRAW_PARTS * IGNIS__DRAW_PART, IGNIS_U8) &&
          ignis__engine_alloc(call, engine, &engine->bins, engine->step_rows, IGNIS__DRAW_BINS, IGNIS_U8) &&
          ignis__engine_alloc(call, engine, &engine->rope_table, 2, IGNIS__ROPE_HALF, IGNIS_I32) &&
          (!ignis__engine_adds_results(engine) ||
           ignis__engine_alloc(call, engine, &engine->result, chunk, model->hidden, model->dtype)) &&
-         ignis__engine_alloc_experts(call, engine, chunk) &&
+         ignis__engine_alloc_experts(call, engine, chunk) && ignis__engine_alloc_latent(call, engine, chunk) &&
          ignis__engine_alloc(call, engine, &engine->block_counts, engine->step_rows, model->heads, IGNIS_I32) &&
          ignis__op_begin_on_device(&op, call, engine->device);
     if (ok) {
@@ -35013,7 +35896,7 @@ static void ignis__layers_pass_begin(ignis__layers_pass *pass, ignis__op *op, ig
     pass->count = count;
     pass->end = end;
     pass->is_chunk = is_chunk;
-    if (is_chunk) {
+    if (engine->gathered && is_chunk) {
         cache->k_too = ignis__op_write(op, engine->gathered);
         cache->v_too = cache->k_too + (ignis__address)(engine->gathered->numel / 2 * ignis__dtypes[model->dtype].size);
     }
@@ -35085,8 +35968,8 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
     ignis__layers_adapt(pass, IGNIS__LORA_QKV, desc);
     pass->direct.frequencies =
         turns ? ignis__op_write(op, engine->rope_table) + (rope == IGNIS__ROPE_LOCAL ? 4 * IGNIS__ROPE_HALF : 0) : 0;
-    if (!pass->is_chunk && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 && !(cache->rest_scale > 0) &&
-        ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
+    if (!pass->is_chunk && !model->latent && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 &&
+        !(cache->rest_scale > 0) && ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
         desc->kind = IGNIS__GEMV_CACHE;
         desc->cache = &pass->direct;
         desc->dequantised = engine->dequantised;
@@ -35100,12 +35983,32 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
     ignis__engine_multiply(op, engine, pass->is_chunk, desc);
     if (pass->is_chunk)
         ignis__layers_add_adapters(pass, IGNIS__LORA_QKV, desc->x, desc->out);
+    if (model->latent)
+        return;
     cache->q_weight = layer->q_norm && !apart ? ignis__op_read(op, layer->q_norm) : 0;
     cache->k_weight = layer->k_norm && !apart ? ignis__op_read(op, layer->k_norm) : 0;
     if (apart)
         ignis__layers_norms_apart(pass, layer);
     ignis__kv_cache_append(op, pass->count, model->dtype, cache,
                            turns ? engine->frequencies[rope == IGNIS__ROPE_LOCAL] : NULL);
+}
+
+/*  Computes latent attention of a layer, after its qkv: see latent.c. */
+static void ignis__layers_attend_to_latents(ignis__layers_pass *pass, const ignis__engine_layer *layer)
+{
+    ignis__engine *engine = pass->engine;
+    ignis__gemv_desc *desc = &pass->desc;
+    ignis__latent_write(pass->op, engine, layer, &pass->paged, pass->count);
+    if (layer->q_b) {
+        desc->x = engine->q_normed;
+        desc->out = engine->q;
+        desc->weights = layer->q_b;
+        desc->bias = NULL;
+        desc->norm = NULL;
+        desc->delta = NULL;
+        ignis__engine_multiply(pass->op, engine, pass->is_chunk, desc);
+    }
+    ignis__latent_attend(pass->op, engine, layer, &pass->paged, pass->count);
 }
 
 /*  Returns the buffer for the inner elements of a layer's dense MLP, which may be the expert for all tokens. */
@@ -35195,7 +36098,7 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
                                                                                          : IGNIS__PAGES_OF_ALL;
         pass.keys = at[g];
         pass.values = pass.keys + (ignis__address)(engine->groups[g].pages * page);
-        at[g] = pass.values + (ignis__address)(engine->groups[g].pages * page);
+        at[g] = pass.keys + (ignis__address)(ignis__engine_slabs(engine) * engine->groups[g].pages * page);
         pass.cache.table = pass.direct.table = pass.paged.table = g * ignis__engine_context_pages(engine);
         pass.paged.window = model->layer[i].window;
         pass.paged.sinks = layer->sinks ? ignis__op_read(op, layer->sinks) : 0;
@@ -35203,7 +36106,9 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
         norm->bias = layer->attn_norm_bias;
         ignis__layers_project(&pass, i);
         norm->other = NULL; /* it has been added */
-        if (is_chunk)
+        if (model->latent)
+            ignis__layers_attend_to_latents(&pass, layer);
+        else if (is_chunk)
             ignis__chunk_attention(op, count, end, &pass.paged, engine->gathered);
         else
             ignis__paged_attention(op, count, engine->step_rows, model->dtype, &pass.paged);
@@ -36153,8 +37058,8 @@ static void ignis__sequence_take_group(ignis__op *op, ignis__sequence *sequence,
         to_page = group->free_pages[group->free_count - 1];
         if (!fresh) {
             from_page = table->page[number];
-            ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_COPY), engine->model->dtype, 2 * (int64_t)group->layers,
-                                 256, params);
+            ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_COPY), engine->model->dtype,
+                                 (int64_t)ignis__engine_slabs(engine) * group->layers, 256, params);
             if (!op->ok)
                 return;
             ignis__page_drop(group, from_page); /* others use it, too */

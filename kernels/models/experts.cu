@@ -72,19 +72,51 @@ __device__ inline int take_largest(const Wide *row, int n, uint32_t &taken, Wide
     return best;
 }
 
+/*  Leaves a token the groups of experts that count most: by the sum of their two largest scores, or by the largest one
+    (DeepSeek-V2 and V3, 2024, sections 2.1.2). Scores of other groups become -infinity. With TWO a group has two
+    experts or more. All lanes have written the scores. */
+template <bool TWO> __device__ inline void leave_groups(const ignis__expert_choice &p, Wide *scores, Wide *sums)
+{
+    const int lane = threadIdx.x, size = p.experts / p.groups;
+    uint32_t used = 0;
+    Wide value;
+    __syncwarp();
+    for (int group = lane; group < p.groups; group += 32) {
+        Wide first = -ignis_infinity<Wide>(), second = first;
+        for (int i = group * size; i < group * size + size; i++) {
+            second = scores[i] > first ? first : scores[i] > second ? scores[i] : second;
+            first = scores[i] > first ? scores[i] : first;
+        }
+        sums[group] = TWO ? first + second : first;
+    }
+    __syncwarp();
+    for (int i = 0; i < p.used_groups; i++)
+        take_largest(sums, p.groups, used, value);
+    for (int group = lane, j = 0; group < p.groups; group += 32, j++)
+        for (int i = 0; i < (used >> j & 1 ? 0 : size); i++)
+            scores[group * size + i] = -ignis_infinity<Wide>();
+    __syncwarp();
+}
+
 /*  Chooses the experts with the largest logits, of equal ones the first, and their shares: of the softmax over all
-    experts (Shazeer et al. 2017), or, if it normalises, over the chosen ones. A warp has a row; there are up to 1024
-    experts, and up to 32 slots. */
+    experts (Shazeer et al. 2017), or, if it normalises, over the chosen ones; times a scale. A warp has a row; there
+    are up to 1024 experts, and up to 32 slots. */
 extern "C" __global__ void __launch_bounds__(32) ignis_experts_choose(ignis__expert_choice p)
 {
+    __shared__ Wide scores[1024], sums[1024];
     const int lane = threadIdx.x;
     const Wide *const row = p.logits + (long long)blockIdx.x * p.experts;
     uint32_t taken = 0;
     int own_expert = 0;
     Wide own = 0, first = 0, sum = 0, value;
     ignis_grid_dependency();
+    if (p.used_groups < p.groups) {
+        for (int i = lane; i < p.experts; i += 32)
+            scores[i] = row[i];
+        leave_groups<false>(p, scores, sums);
+    }
     for (int slot = 0; slot < p.slot_count; slot++) {
-        const int best = take_largest(row, p.experts, taken, value);
+        const int best = take_largest(p.used_groups < p.groups ? scores : row, p.experts, taken, value);
         first = slot == 0 ? value : first;
         if (slot == lane) {
             own_expert = best;
@@ -99,42 +131,26 @@ extern "C" __global__ void __launch_bounds__(32) ignis_experts_choose(ignis__exp
     sum = ignis_warp_sum(sum);
     if (lane < p.slot_count) {
         p.chosen[blockIdx.x * p.slot_count + lane] = own_expert;
-        p.shares[blockIdx.x * p.slot_count + lane] = own / sum;
+        p.shares[blockIdx.x * p.slot_count + lane] = own / sum * Wide(p.scale);
     }
 }
 
-/*  As ignis_experts_choose, by the sigmoid of the logit plus a bias, in the groups whose two largest of these have the
-    largest sums (DeepSeek-V3, 2024, section 2.1.2). A share is the sigmoid; if it normalises, as a part of the sum of
-    the chosen ones'; times a scale. */
+/*  As ignis_experts_choose, by the sigmoid of the logit plus a bias. A share is the sigmoid; if it normalises, as a
+    part of the sum of the chosen ones'; times a scale. */
 extern "C" __global__ void __launch_bounds__(32) ignis_experts_choose_sigmoid(ignis__expert_choice p)
 {
     __shared__ Wide scores[1024], sums[512];
-    const int lane = threadIdx.x, size = p.experts / p.groups;
+    const int lane = threadIdx.x;
     const Wide *const row = p.logits + (long long)blockIdx.x * p.experts;
-    uint32_t taken = 0, used = 0;
+    uint32_t taken = 0;
     int own_expert = 0;
     Wide own = 0, value;
     ignis_grid_dependency();
     for (int i = lane; i < p.experts; i += 32)
         scores[i] = sigmoid(row[i]) + p.bias[i];
     __syncwarp();
-    if (p.used_groups < p.groups) { /* a group has two experts or more */
-        for (int group = lane; group < p.groups; group += 32) {
-            Wide first = -ignis_infinity<Wide>(), second = first;
-            for (int i = group * size; i < group * size + size; i++) {
-                second = scores[i] > first ? first : scores[i] > second ? scores[i] : second;
-                first = scores[i] > first ? scores[i] : first;
-            }
-            sums[group] = first + second;
-        }
-        __syncwarp();
-        for (int i = 0; i < p.used_groups; i++)
-            take_largest(sums, p.groups, used, value);
-        for (int group = lane, j = 0; group < p.groups; group += 32, j++)
-            for (int i = 0; i < (used >> j & 1 ? 0 : size); i++)
-                scores[group * size + i] = -ignis_infinity<Wide>();
-        __syncwarp();
-    }
+    if (p.used_groups < p.groups)
+        leave_groups<true>(p, scores, sums);
     for (int slot = 0; slot < p.slot_count; slot++) {
         const int best = take_largest(scores, p.experts, taken, value);
         if (slot == lane) {

@@ -17,6 +17,7 @@ static const ignis__kernel_part ignis__model_kernel_parts[] = {
     IGNIS__PART(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_64, "ignis_gemv_blocks_rows"),
     IGNIS__PART(GEMV_MMA_NORM, GEMV_MMA_8, "ignis_gemv_mma_norm"),
     IGNIS__PART(GEMV_MMA_16, GEMV_MMA_64, "ignis_gemv_mma_16"),
+    IGNIS__PART(LATENT_ROWS, LATENT_VALUES, "ignis_latent_rows"),
     IGNIS__PART(EXPERTS_ROUTER, EXPERTS_SHARED, "ignis_experts_router"),
     IGNIS__PART(EXPERTS_SORT, EXPERTS_COMBINE, "ignis_experts_sort"),
     IGNIS__PART(PAGED_1, PAGED_2, "ignis_attention_paged_1"),

@@ -53,6 +53,10 @@
     X(PAGED_2, attention_paged_cu, "ignis_attention_paged_2", WAITS)                   \
     X(PAGED_MMA, attention_paged_mma_cu, "ignis_attention_paged_mma", WAITS)           \
     X(PAGED_MANY, attention_paged_many_cu, "ignis_attention_paged_many", WAITS)        \
+    X(LATENT_ROWS, latent_cu, "ignis_latent_rows", WAITS)                              \
+    X(LATENT_QUERY, latent_cu, "ignis_latent_query", WAITS)                            \
+    X(LATENT_VALUES, latent_cu, "ignis_latent_values", WAITS)                          \
+    X(ATTENTION_LATENT, attention_latent_cu, "ignis_attention_latent", WAITS)          \
     X(EXPERTS_ROUTER, experts_cu, "ignis_experts_router", WAITS)                       \
     X(EXPERTS_CHOOSE, experts_cu, "ignis_experts_choose", WAITS)                       \
     X(EXPERTS_CHOOSE_SIGMOID, experts_cu, "ignis_experts_choose_sigmoid", WAITS)       \

@@ -10,9 +10,12 @@
 IGNIS__PRIVATE ignis__pool ignis__sequences =
     IGNIS__POOL(ignis__sequence, IGNIS__KIND_SEQUENCE, "sequence", IGNIS_DIAG_SEQUENCE_FREED);
 
+/*  Returns the slabs of a layer in the cache: of keys and of values, or of latents. */
+IGNIS__PRIVATE int ignis__engine_slabs(const ignis__engine *engine) { return engine->model->latent ? 1 : 2; }
+
 IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *engine)
 {
-    return (int64_t)IGNIS__PAGE * engine->model->kv_heads * engine->model->head_dim;
+    return IGNIS__PAGE * ignis__model_cache_elements(engine->model) / ignis__engine_slabs(engine);
 }
 
 IGNIS__PRIVATE int ignis__engine_context_pages(const ignis__engine *engine)
@@ -155,6 +158,10 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_hold_weights(const char *call, ign
         to->up_experts_bias = ignis__engine_hold_weight(call, from->up_experts_bias, &ok);
         to->down_experts_bias = ignis__engine_hold_weight(call, from->down_experts_bias, &ok);
         to->sinks = ignis__engine_hold_weight(call, from->sinks, &ok);
+        to->q_a_norm = ignis__engine_hold_weight(call, from->q_a_norm, &ok);
+        to->q_b = ignis__engine_hold_weight(call, from->q_b, &ok);
+        to->kv_a_norm = ignis__engine_hold_weight(call, from->kv_a_norm, &ok);
+        to->kv_b = ignis__engine_hold_weight(call, from->kv_b, &ok);
         to->attn_norm_behind = ignis__engine_hold_weight(call, from->attn_norm_behind, &ok);
         to->mlp_norm_behind = ignis__engine_hold_weight(call, from->mlp_norm_behind, &ok);
     }

@@ -21,6 +21,12 @@ IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engin
                                  "heads have %d elements, the vocabulary %d tokens; multiples of 8 up to 256, and up "
                                  "to %d tokens, can be generated with",
                                  model->head_dim, model->vocab, (int)IGNIS__DRAW_VOCAB);
+    if (model->latent &&
+        (model->latent % 8 != 0 || model->rotary % 8 != 0 || model->latent + model->rotary > IGNIS__LATENT_WIDTH))
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "latents have %d elements, and %d rotate; multiples of 8, up to %d together, can be "
+                                 "generated with",
+                                 model->latent, model->rotary, (int)IGNIS__LATENT_WIDTH);
     if (model->cache_dtype != model->dtype)
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                                  "the cache is to be %s and the model is %s; a cache has the dtype of its model",
@@ -51,7 +57,7 @@ IGNIS__COLD static bool ignis__engine_alloc_caches(const char *call, ignis__engi
     for (g = 0; ok && g < IGNIS__PAGE_GROUPS; g++) {
         const ignis__page_group *group = &engine->groups[g];
         ok = !group->layers ||
-             ignis__engine_alloc(call, engine, &engine->caches[g], (int64_t)2 * group->layers,
+             ignis__engine_alloc(call, engine, &engine->caches[g], (int64_t)ignis__engine_slabs(engine) * group->layers,
                                  group->pages * ignis__engine_page_elements(engine), engine->model->dtype);
     }
     return ok;
@@ -85,8 +91,7 @@ IGNIS__COLD static bool ignis__engine_adds_results(const ignis__engine *engine)
 IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, const ignis__model *model)
 {
     ignis__engine *engine = (ignis__engine *)ignis__alloc(sizeof *engine);
-    int64_t chunk = IGNIS__CHUNK, width = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim,
-            ranks = model->parallel.size;
+    int64_t chunk = IGNIS__CHUNK, width = ignis__model_qkv_rows(model), ranks = model->parallel.size;
     int64_t pages = ignis__ceil_div(model->max_tokens, IGNIS__PAGE) * model->sequences, page_bytes;
     int64_t stride = ignis__ceil_div(model->vocab + (ranks > 1 ? ranks : 0), 4) * 4;
     const int64_t inner = ignis__model_widest_inner(model);
@@ -109,7 +114,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
         engine->step_rows *= 2;
     engine->mask_count = engine->step_rows + IGNIS__SPARE_MASKS;
     engine->splits = (int)ignis__clamp(ignis__ceil_div(engine->context, IGNIS__SPLIT), 1, IGNIS__SPLITS);
-    page_bytes = 2 * model->layers * ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size;
+    page_bytes = IGNIS__PAGE * model->layers * ignis__model_cache_elements(model) * ignis__dtypes[model->dtype].size;
     ok = ignis__engine_check(call, engine, pages, page_bytes);
     for (i = 0; ok && model->rope && i < model->head_dim / 2; i++) {
         engine->frequencies[0][i] = model->frequencies[i];
@@ -121,7 +126,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     ignis__engine_divide_layers(engine, pages);
     memset(&paged, 0, sizeof paged);
     paged.heads = model->heads;
-    paged.head_dim = model->head_dim;
+    paged.head_dim = model->latent ? model->latent : model->head_dim;
     paged.splits = engine->splits;
     ok = ok && ignis__engine_hold_weights(call, engine) && ignis__engine_alloc_dequantised(call, engine) &&
          ignis__engine_alloc_caches(call, engine) &&
@@ -129,7 +134,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          ignis__engine_alloc(call, engine, &engine->sum, chunk, model->hidden, wide) &&
          ignis__engine_alloc(call, engine, &engine->normed, chunk, model->hidden, model->dtype) &&
          ignis__engine_alloc(call, engine, &engine->qkv, chunk, width, model->dtype) &&
-         ignis__engine_alloc(call, engine, &engine->attended, chunk, (int64_t)model->heads * model->head_dim,
+         ignis__engine_alloc(call, engine, &engine->attended, chunk, (int64_t)model->heads * model->value_dim,
                              model->dtype) &&
          ignis__engine_alloc(call, engine, &engine->inner, chunk, model->inner, model->dtype) &&
          ignis__engine_alloc(call, engine, &engine->gate_up, chunk,
@@ -142,15 +147,16 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          ignis__engine_alloc(call, engine, &engine->biases, engine->step_rows,
                              IGNIS__BIASES * (int64_t)sizeof(ignis__generate_bias), IGNIS_U8) &&
          ignis__engine_alloc(call, engine, &engine->masks, engine->mask_count, (model->vocab + 31) / 32, IGNIS_I32) &&
-         ignis__engine_alloc(call, engine, &engine->gathered, 2,
-                             (int64_t)engine->context * model->kv_heads * model->head_dim, model->dtype) &&
+         (model->latent ||
+          ignis__engine_alloc(call, engine, &engine->gathered, 2,
+                              (int64_t)engine->context * model->kv_heads * model->head_dim, model->dtype)) &&
          ignis__engine_alloc(call, engine, &engine->parts, engine->step_rows,
                              (int64_t)IGNIS__DRAW_PARTS * IGNIS__DRAW_PART, IGNIS_U8) &&
          ignis__engine_alloc(call, engine, &engine->bins, engine->step_rows, IGNIS__DRAW_BINS, IGNIS_U8) &&
          ignis__engine_alloc(call, engine, &engine->rope_table, 2, IGNIS__ROPE_HALF, IGNIS_I32) &&
          (!ignis__engine_adds_results(engine) ||
           ignis__engine_alloc(call, engine, &engine->result, chunk, model->hidden, model->dtype)) &&
-         ignis__engine_alloc_experts(call, engine, chunk) &&
+         ignis__engine_alloc_experts(call, engine, chunk) && ignis__engine_alloc_latent(call, engine, chunk) &&
          ignis__engine_alloc(call, engine, &engine->block_counts, engine->step_rows, model->heads, IGNIS_I32) &&
          ignis__op_begin_on_device(&op, call, engine->device);
     if (ok) {

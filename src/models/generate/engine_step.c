@@ -152,7 +152,7 @@ static void ignis__layers_pass_begin(ignis__layers_pass *pass, ignis__op *op, ig
     pass->count = count;
     pass->end = end;
     pass->is_chunk = is_chunk;
-    if (is_chunk) {
+    if (engine->gathered && is_chunk) {
         cache->k_too = ignis__op_write(op, engine->gathered);
         cache->v_too = cache->k_too + (ignis__address)(engine->gathered->numel / 2 * ignis__dtypes[model->dtype].size);
     }
@@ -224,8 +224,8 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
     ignis__layers_adapt(pass, IGNIS__LORA_QKV, desc);
     pass->direct.frequencies =
         turns ? ignis__op_write(op, engine->rope_table) + (rope == IGNIS__ROPE_LOCAL ? 4 * IGNIS__ROPE_HALF : 0) : 0;
-    if (!pass->is_chunk && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 && !(cache->rest_scale > 0) &&
-        ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
+    if (!pass->is_chunk && !model->latent && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 &&
+        !(cache->rest_scale > 0) && ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
         desc->kind = IGNIS__GEMV_CACHE;
         desc->cache = &pass->direct;
         desc->dequantised = engine->dequantised;
@@ -239,12 +239,32 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
     ignis__engine_multiply(op, engine, pass->is_chunk, desc);
     if (pass->is_chunk)
         ignis__layers_add_adapters(pass, IGNIS__LORA_QKV, desc->x, desc->out);
+    if (model->latent)
+        return;
     cache->q_weight = layer->q_norm && !apart ? ignis__op_read(op, layer->q_norm) : 0;
     cache->k_weight = layer->k_norm && !apart ? ignis__op_read(op, layer->k_norm) : 0;
     if (apart)
         ignis__layers_norms_apart(pass, layer);
     ignis__kv_cache_append(op, pass->count, model->dtype, cache,
                            turns ? engine->frequencies[rope == IGNIS__ROPE_LOCAL] : NULL);
+}
+
+/*  Computes latent attention of a layer, after its qkv: see latent.c. */
+static void ignis__layers_attend_to_latents(ignis__layers_pass *pass, const ignis__engine_layer *layer)
+{
+    ignis__engine *engine = pass->engine;
+    ignis__gemv_desc *desc = &pass->desc;
+    ignis__latent_write(pass->op, engine, layer, &pass->paged, pass->count);
+    if (layer->q_b) {
+        desc->x = engine->q_normed;
+        desc->out = engine->q;
+        desc->weights = layer->q_b;
+        desc->bias = NULL;
+        desc->norm = NULL;
+        desc->delta = NULL;
+        ignis__engine_multiply(pass->op, engine, pass->is_chunk, desc);
+    }
+    ignis__latent_attend(pass->op, engine, layer, &pass->paged, pass->count);
 }
 
 /*  Returns the buffer for the inner elements of a layer's dense MLP, which may be the expert for all tokens. */
@@ -334,7 +354,7 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
                                                                                          : IGNIS__PAGES_OF_ALL;
         pass.keys = at[g];
         pass.values = pass.keys + (ignis__address)(engine->groups[g].pages * page);
-        at[g] = pass.values + (ignis__address)(engine->groups[g].pages * page);
+        at[g] = pass.keys + (ignis__address)(ignis__engine_slabs(engine) * engine->groups[g].pages * page);
         pass.cache.table = pass.direct.table = pass.paged.table = g * ignis__engine_context_pages(engine);
         pass.paged.window = model->layer[i].window;
         pass.paged.sinks = layer->sinks ? ignis__op_read(op, layer->sinks) : 0;
@@ -342,7 +362,9 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
         norm->bias = layer->attn_norm_bias;
         ignis__layers_project(&pass, i);
         norm->other = NULL; /* it has been added */
-        if (is_chunk)
+        if (model->latent)
+            ignis__layers_attend_to_latents(&pass, layer);
+        else if (is_chunk)
             ignis__chunk_attention(op, count, end, &pass.paged, engine->gathered);
         else
             ignis__paged_attention(op, count, engine->step_rows, model->dtype, &pass.paged);

@@ -72,7 +72,7 @@ static void ignis__experts_choose(ignis__op *op, ignis__engine *engine, const ig
     p.shares = ignis__op_write(op, engine->shares);
     p.logits = ignis__op_write(op, engine->router_logits);
     p.bias = layer->choice_bias ? ignis__op_read(op, layer->choice_bias) : 0;
-    p.scale = model->routed_scale;
+    p.scale = model->routed_scale > 0 ? model->routed_scale : 1;
     p.experts = model->experts;
     p.slot_count = model->chosen;
     p.normalises = model->normalises;

@@ -91,11 +91,14 @@ static ignis_tensor ignis__model_rest(const ignis__model *model, const ignis__la
 static ignis_tensor ignis__model_attention(const ignis__model *model, const struct ignis__lora *lora,
                                            const ignis__layer *layer, ignis_tensor h, ignis_tensor lengths)
 {
-    ignis_tensor qkv = IGNIS__MODEL_LINEAR(h, layer, qkv), part[3];
-    ignis_sdpa_desc attention;
     const bool turns = model->rope && layer->rope != IGNIS__ROPE_NONE;
+    ignis_sdpa_desc attention;
+    ignis_tensor qkv, part[3];
     ignis_rope_desc rope;
     int64_t sizes[3];
+    if (model->latent)
+        return ignis__model_latent_attention(model, lora, layer, h, lengths);
+    qkv = IGNIS__MODEL_LINEAR(h, layer, qkv);
     memset(&attention, 0, sizeof attention);
     memset(&rope, 0, sizeof rope);
     attention.num_heads = model->heads;
@@ -190,11 +193,12 @@ static ignis_tensor ignis__model_clamped_gate(const ignis__model *model, ignis_t
     return ignis_map(formula, IGNIS_INPUTS(gate, up));
 }
 
-/*  Returns which groups of experts a token has, [rows, groups, 1]: above 0. choice: [rows, groups, experts of one]. */
+/*  Returns which groups of experts a token has, [rows, groups, 1]: above 0. A group counts by the sum of its two
+    largest sigmoids, or by its largest share of the softmax. choice: [rows, groups, experts of one]. */
 static ignis_tensor ignis__model_used_groups(const ignis__model *model, ignis_tensor choice)
 {
     ignis_tensor ids, found, group = ignis__model_numbers(model, model->groups);
-    ignis_tensor sums = ignis_sum_dim(ignis_topk(choice, 2, 2, true, &ids), 2);
+    ignis_tensor sums = ignis_sum_dim(ignis_topk(choice, model->sigmoid ? 2 : 1, 2, true, &ids), 2);
     (void)ignis_topk(sums, model->used_groups, 1, true, &found);
     found = ignis_reshape(found, IGNIS_SHAPE(-1, 1, model->used_groups));
     group = ignis_reshape(group, IGNIS_SHAPE(model->groups, 1));
@@ -232,12 +236,19 @@ static ignis_tensor ignis__model_choose_softmax(const ignis__model *model, const
                                                 ignis_tensor *ids)
 {
     static const ignis_reduce_desc rows = {{-1}, 1, true};
-    ignis_tensor shares = ignis_softmax(ignis_linear(x, layer->router, layer->router_bias)), total;
+    ignis_tensor shares = ignis_softmax(ignis_linear(x, layer->router, layer->router_bias)), total, used;
+    if (model->used_groups < model->groups) {
+        shares = ignis_reshape(shares, IGNIS_SHAPE(-1, model->groups, model->experts / model->groups));
+        used = ignis__model_used_groups(model, shares);
+        shares = ignis_map("used > 0 ? shares : -1", IGNIS_INPUTS(used, shares));
+        shares = ignis_reshape(shares, IGNIS_SHAPE(-1, model->experts));
+    }
     shares = ignis_topk(shares, model->chosen, 1, true, ids);
-    if (!model->normalises)
-        return shares;
-    total = ignis_map_reduce(IGNIS_REDUCE_SUM, "shares", IGNIS_INPUTS(shares), &rows);
-    return ignis_map("shares/total", IGNIS_INPUTS(shares, total));
+    if (model->normalises) {
+        total = ignis_map_reduce(IGNIS_REDUCE_SUM, "shares", IGNIS_INPUTS(shares), &rows);
+        shares = ignis_map("shares/total", IGNIS_INPUTS(shares, total));
+    }
+    return model->routed_scale > 0 && model->routed_scale != 1 ? ignis_scale(shares, model->routed_scale) : shares;
 }
 
 /*  Computes a mixture of experts. A token is in as many rows as it has experts, and rows are sorted by expert. */

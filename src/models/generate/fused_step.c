@@ -90,7 +90,7 @@ IGNIS__PRIVATE int64_t ignis__single_launch_min_bytes = 16 << 20;
 IGNIS__COLD static bool ignis__engine_is_plain(const ignis__engine *engine)
 {
     const ignis__model *model = engine->model;
-    bool plain = !engine->result && !model->experts && !model->gelu_gate && !model->exact_gelu &&
+    bool plain = !engine->result && !model->latent && !model->experts && !model->gelu_gate && !model->exact_gelu &&
                  !model->parallel_blocks && !model->wide_norms && !model->head_layer_norms &&
                  !(model->norm_offset > 0) && !(model->embedding_scale > 0) && !(model->logit_scale > 0) &&
                  !(model->softcap > 0) && !(model->logit_softcap > 0);

@@ -78,8 +78,8 @@ static void ignis__sequence_take_group(ignis__op *op, ignis__sequence *sequence,
         to_page = group->free_pages[group->free_count - 1];
         if (!fresh) {
             from_page = table->page[number];
-            ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_COPY), engine->model->dtype, 2 * (int64_t)group->layers,
-                                 256, params);
+            ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_COPY), engine->model->dtype,
+                                 (int64_t)ignis__engine_slabs(engine) * group->layers, 256, params);
             if (!op->ok)
                 return;
             ignis__page_drop(group, from_page); /* others use it, too */

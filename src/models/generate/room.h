@@ -20,6 +20,7 @@
 enum {
     IGNIS__BIASES = 512,        /* logit biases of a row */
     IGNIS__SPARE_MASKS = 64,    /* masks on the device besides those of a step's rows */
+    IGNIS__LATENT_WIDTH = 1024, /* the longest rows of attention_latent.cu */
     IGNIS__MANY_HEAD_DIM = 128, /* the largest heads of attention_paged_many.cu */
     IGNIS__DRAW_BLOCKS = 32,    /* the largest number of blocks that filter a row */
     IGNIS__DRAW_VOCAB = 1 << 19
@@ -34,6 +35,7 @@ enum {
 #include "../../shared/models/expert_choice.h"
 #include "../../shared/models/fused_step.h"
 #include "../../shared/models/lora.h"
+#include "../../shared/models/latent.h"
 
 /*  The kinds of sampling of a step: none; a token for each row; the same where top k, top p or min p filter some
     rows. */
@@ -71,7 +73,7 @@ typedef struct ignis__engine_layer {
     ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias,
         *up, *up_bias, *down, *down_bias, *attn_norm_behind, *mlp_norm_behind, *router, *gate_experts, *up_experts,
         *down_experts, *shared_gate, *choice_bias, *router_bias, *gate_experts_bias, *up_experts_bias,
-        *down_experts_bias, *sinks;
+        *down_experts_bias, *sinks, *q_a_norm, *q_b, *kv_a_norm, *kv_b;
 } ignis__engine_layer;
 
 typedef struct ignis__sequence ignis__sequence;
@@ -146,11 +148,13 @@ typedef struct ignis__engine {
        inner elements; else NULL. expert_order, expert_rows, expert_up: of the rows of a chunk, sorted by expert: this
        order, rows of x or of results, and one of the two products of a gate; else NULL. shared_inner: of the expert for
        all tokens, if it differs from `inner`; else NULL.
+       q_normed to latents: of latent attention, see latent.c, else NULL; q_normed and q also if q has no low rank.
        shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. */
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
         *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner,
-        *expert_order, *expert_rows, *expert_up, *shared_inner, *shrunk, *delta, *agreement;
+        *expert_order, *expert_rows, *expert_up, *shared_inner, *shrunk, *delta, *q_normed, *q, *query, *latents,
+        *agreement;
     int context, step_rows, splits, step_types;
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
@@ -230,6 +234,11 @@ typedef struct ignis__text_output {
 
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
+/* latent_forward.c */
+IGNIS__PRIVATE ignis_tensor ignis__model_latent_attention(const ignis__model *model, const struct ignis__lora *lora,
+                                                          const ignis__layer *layer, ignis_tensor h,
+                                                          ignis_tensor lengths);
+
 /* forward.c */
 IGNIS__PRIVATE ignis_tensor ignis__model_hidden(const ignis__model *model, const struct ignis__lora *lora,
                                                 ignis_tensor ids, const ignis_hidden_desc *desc, int64_t seq);
@@ -279,6 +288,7 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
 /* engine.c */
 extern ignis__pool ignis__sequences;
 IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *engine);
+IGNIS__PRIVATE int ignis__engine_slabs(const ignis__engine *engine);
 IGNIS__PRIVATE int ignis__engine_context_pages(const ignis__engine *engine);
 IGNIS__COLD IGNIS__PRIVATE void ignis__kept_free(ignis__engine *engine);
 IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *engine);
@@ -294,6 +304,13 @@ extern int ignis__single_launch_stages;
 IGNIS__PRIVATE size_t ignis__engine_single_launch_shared(const ignis__engine *engine, ignis__decode_step *p);
 extern int64_t ignis__single_launch_min_bytes;
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ignis__engine *engine);
+
+/* latent.c */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_latent(const char *call, ignis__engine *engine, int64_t rows);
+IGNIS__PRIVATE void ignis__latent_write(ignis__op *op, const ignis__engine *engine, const ignis__engine_layer *layer,
+                                        const ignis__paged *paged, int count);
+IGNIS__PRIVATE void ignis__latent_attend(ignis__op *op, const ignis__engine *engine, const ignis__engine_layer *layer,
+                                         const ignis__paged *paged, int count);
 
 /* experts.c */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ignis__engine *engine, int64_t rows);

@@ -662,7 +662,25 @@ static const ignis__model_row ignis__gpt_oss_rows[] = {
     IGNIS__NAMED_ROW(down_experts_bias, 'H', 0, IGNIS__TOGETHER, "mlp.experts.down_proj_bias", "ffn_down_exps.bias"),
 };
 
-/* --- GLM-4.5, Granite-MoE ----------------------------------------------------------------------------------------- */
+/* --- GLM-4.5 ---------------------------------------------------------------------------------------------------- */
+
+/*  The first layers have an MLP, the others experts, and one for all tokens. */
+#define IGNIS__ROWS_OF_SHARED_EXPERTS                                                                                  \
+    IGNIS__PART_ROW(up, 'I', 'H', IGNIS__MODEL_LEADING, "mlp.gate_proj.weight", "ffn_gate.weight",                     \
+                    "mlp.gate_up_proj.weight"),                                                                        \
+        IGNIS__PART_ROW(up, 'I', 'H', IGNIS__MODEL_LEADING, "mlp.up_proj.weight", "ffn_up.weight",                     \
+                        "mlp.gate_up_proj.weight"),                                                                    \
+        IGNIS__NAMED_ROW(down, 'H', 'I', IGNIS__MODEL_LEADING, "mlp.down_proj.weight", "ffn_down.weight"),             \
+        IGNIS__ROWS_OF_EXPERTS,                                                                                        \
+        IGNIS__PART_ROW(up, 'S', 'H', IGNIS__MODEL_SPARSE, "mlp.shared_experts.gate_proj.weight",                      \
+                        "ffn_gate_shexp.weight", "mlp.shared_experts.gate_up_proj.weight"),                            \
+        IGNIS__PART_ROW(up, 'S', 'H', IGNIS__MODEL_SPARSE, "mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight", \
+                        "mlp.shared_experts.gate_up_proj.weight"),                                                     \
+        IGNIS__NAMED_ROW(down, 'H', 'S', IGNIS__MODEL_SPARSE, "mlp.shared_experts.down_proj.weight",                   \
+                         "ffn_down_shexp.weight")
+#define IGNIS__ROW_OF_CHOICE_BIAS                                                                                      \
+    IGNIS__NAMED_ROW(choice_bias, 'E', 0, IGNIS__MODEL_SPARSE | IGNIS__MODEL_WIDE, "mlp.gate.e_score_correction_bias", \
+                     "exp_probs_b.bias")
 
 #define IGNIS__GLM_NORM (IGNIS__MODEL_PAIRS | IGNIS__MODEL_OPTIONAL | IGNIS__MODEL_SAID)
 
@@ -675,21 +693,79 @@ static const ignis__model_row ignis__glm4_moe_rows[] = {
     IGNIS__NAMED_ROW(k_norm, 'D', 0, IGNIS__GLM_NORM, "self_attn.k_norm.weight", "attn_k_norm.weight"),
     IGNIS__ROWS_OF_O,
     IGNIS__NAMED_ROW(mlp_norm, 'H', 0, 0, "post_attention_layernorm.weight", "post_attention_norm.weight"),
-    IGNIS__PART_ROW(up, 'I', 'H', IGNIS__MODEL_LEADING, "mlp.gate_proj.weight", "ffn_gate.weight",
-                    "mlp.gate_up_proj.weight"),
-    IGNIS__PART_ROW(up, 'I', 'H', IGNIS__MODEL_LEADING, "mlp.up_proj.weight", "ffn_up.weight",
-                    "mlp.gate_up_proj.weight"),
-    IGNIS__NAMED_ROW(down, 'H', 'I', IGNIS__MODEL_LEADING, "mlp.down_proj.weight", "ffn_down.weight"),
-    IGNIS__ROWS_OF_EXPERTS,
-    IGNIS__NAMED_ROW(choice_bias, 'E', 0, IGNIS__MODEL_SPARSE | IGNIS__MODEL_WIDE, "mlp.gate.e_score_correction_bias",
-                     "exp_probs_b.bias"),
-    IGNIS__PART_ROW(up, 'S', 'H', IGNIS__MODEL_SPARSE, "mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight",
-                    "mlp.shared_experts.gate_up_proj.weight"),
-    IGNIS__PART_ROW(up, 'S', 'H', IGNIS__MODEL_SPARSE, "mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight",
-                    "mlp.shared_experts.gate_up_proj.weight"),
-    IGNIS__NAMED_ROW(down, 'H', 'S', IGNIS__MODEL_SPARSE, "mlp.shared_experts.down_proj.weight",
-                     "ffn_down_shexp.weight"),
+    IGNIS__ROWS_OF_SHARED_EXPERTS,
+    IGNIS__ROW_OF_CHOICE_BIAS,
 };
+
+/* --- DeepSeek-V2, V2-Lite, V3, R1, Kimi-K2 ------------------------------------------------------------------------ */
+
+static const ignis__number_key ignis__deepseek_keys[] = {
+    {IGNIS__NUMBER_LATENT, 'W', "kv_lora_rank", "attention.kv_lora_rank", 0, 65536},
+    {IGNIS__NUMBER_Q_RANK, 'w', "q_lora_rank", "attention.q_lora_rank", 0, 1 << 24},
+    {IGNIS__NUMBER_PLAIN_DIM, 'w', "qk_nope_head_dim", NULL, 0, 65536},
+    {IGNIS__NUMBER_ROTARY, 'W', "qk_rope_head_dim", "rope.dimension_count", 0, 65536},
+    {IGNIS__NUMBER_HEAD_DIM, 'w', "qk_head_dim", "attention.key_length_mla", 0, 65536},
+    {IGNIS__NUMBER_VALUE_DIM, 'w', "v_head_dim", "attention.value_length_mla", 0, 65536},
+    {IGNIS__NUMBER_CACHED_KEY, 'w', NULL, "attention.key_length", 0, 1 << 24},
+    {IGNIS__NUMBER_CACHED_VALUE, 'w', NULL, "attention.value_length", 0, 1 << 24},
+    {IGNIS__NUMBER_YARN_LOG, 'p', NULL, "rope.scaling.yarn_log_multiplier", 0, 0},
+    {IGNIS__NUMBER_EXPERTS, 'W', "n_routed_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
+    {IGNIS__NUMBER_EXPERT_INNER, 'W', "moe_intermediate_size", "expert_feed_forward_length", 0, 1 << 26},
+    {IGNIS__NUMBER_SHARED_COUNT, 'W', "n_shared_experts", "expert_shared_count", 0, 1024},
+    {IGNIS__NUMBER_GROUPS, 'w', "n_group", "expert_group_count", 1, 1024},
+    {IGNIS__NUMBER_USED_GROUPS, 'w', "topk_group", "expert_group_used_count", 1, 1024},
+    {IGNIS__NUMBER_ROUTED_SCALE, 'r', "routed_scaling_factor", "expert_weights_scale", 1, 0},
+    {IGNIS__NUMBER_DENSE_LAYERS, 'p', "first_k_dense_replace", "leading_dense_block_count", 0, 0},
+    {IGNIS__NUMBER_MORE_LAYERS, 'p', "num_nextn_predict_layers", "nextn_predict_layers", 0, 0},
+};
+
+static const ignis__json_must ignis__deepseek2_musts[] = {
+    {"topk_method", 't', 0, {"greedy", "group_limited_greedy", NULL}},
+    {"scoring_func", 't', 0, {"softmax", NULL, NULL}},
+    IGNIS__MUST_BE("norm_topk_prob", 'b', 0), /* transformers ignores it, the original scales nothing then */
+    IGNIS__MUST_BE("moe_layer_freq", 'n', 1),
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const ignis__json_must ignis__deepseek3_musts[] = {
+    {"topk_method", 't', 0, {"noaux_tc", NULL, NULL}},
+    {"scoring_func", 't', 0, {"sigmoid", NULL, NULL}},
+    IGNIS__MUST_BE("rope_interleave", 'b', 1),
+    IGNIS__MUST_BE("moe_layer_freq", 'n', 1),
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const char *const ignis__deepseek_harmless[] = {"aux_loss_alpha", "ep_size", "head_dim",
+                                                       "norm_topk_prob", "seq_aux", NULL};
+
+#define IGNIS__QKV_ROW(rows, how, hf, gguf) \
+    IGNIS__PART_ROW(qkv, rows, 'H', how, hf, gguf, "self_attn.qkv_a_proj.weight")
+#define IGNIS__LATENT_ROW(rows, how, hf, gguf)                                        \
+    {                                                                                 \
+        IGNIS__ROW_LAYER(kv_b), rows, 'L', IGNIS__MODEL_DENSE | (how), hf, gguf, NULL \
+    }
+#define IGNIS__ROWS_OF_LATENT_ATTENTION                                                                            \
+    IGNIS__ROWS_OF_MODEL, IGNIS__ROW_OF_ATTN_NORM,                                                                 \
+        IGNIS__QKV_ROW('A', IGNIS__MODEL_LOW_RANK, "self_attn.q_a_proj.weight", "attn_q_a.weight"),                \
+        IGNIS__QKV_ROW('Q', IGNIS__MODEL_DIRECT | IGNIS__MODEL_PAIRS, "self_attn.q_proj.weight", "attn_q.weight"), \
+        IGNIS__QKV_ROW('M', IGNIS__MODEL_PAIRS, "self_attn.kv_a_proj_with_mqa.weight", "attn_kv_a_mqa.weight"),    \
+        IGNIS__NAMED_ROW(q_a_norm, 'A', 0, IGNIS__MODEL_LOW_RANK, "self_attn.q_a_layernorm.weight",                \
+                         "attn_q_a_norm.weight"),                                                                  \
+        IGNIS__NAMED_ROW(q_b, 'Q', 'A', IGNIS__MODEL_LOW_RANK | IGNIS__MODEL_PAIRS, "self_attn.q_b_proj.weight",   \
+                         "attn_q_b.weight"),                                                                       \
+        IGNIS__NAMED_ROW(kv_a_norm, 'L', 0, 0, "self_attn.kv_a_layernorm.weight", "attn_kv_a_norm.weight"),        \
+        IGNIS__LATENT_ROW('B', 0, "model.layers.#.self_attn.kv_b_proj.weight", NULL),                              \
+        IGNIS__LATENT_ROW('B', IGNIS__MODEL_FUSED, NULL, "blk.#.attn_kv_b.weight"),                                \
+        IGNIS__LATENT_ROW('U', IGNIS__MODEL_APART | IGNIS__MODEL_OF_HEADS, NULL, "blk.#.attn_k_b.weight"),         \
+        IGNIS__LATENT_ROW('W', IGNIS__MODEL_APART | IGNIS__MODEL_OF_HEADS, NULL, "blk.#.attn_v_b.weight"),         \
+        IGNIS__NAMED_ROW(o, 'H', 'W', 0, "self_attn.o_proj.weight", "attn_output.weight"), IGNIS__ROW_OF_MLP_NORM, \
+        IGNIS__ROWS_OF_SHARED_EXPERTS
+
+static const ignis__model_row ignis__deepseek2_rows[] = {IGNIS__ROWS_OF_LATENT_ATTENTION};
+static const ignis__model_row ignis__deepseek3_rows[] = {IGNIS__ROWS_OF_LATENT_ATTENTION, IGNIS__ROW_OF_CHOICE_BIAS};
+
+/* --- Granite-MoE ---------------------------------------------------------------------------------------------- */
 
 #define IGNIS__GRANITE_ROW(member, rows, columns, how, hf, gguf)                                  \
     IGNIS__NAMED_ROW(member, rows, columns, IGNIS__MODEL_EXPERTS | IGNIS__MODEL_TOGETHER | (how), \
@@ -894,6 +970,7 @@ static const ignis__model_row ignis__nomic_rows[] = {
 #define IGNIS__NO_KEYS NULL, 0
 #define IGNIS__GEMMA (IGNIS__ONE_PLUS | IGNIS__GELU_GATE | IGNIS__SQUARE_ROOT_SCALE)
 #define IGNIS__BERT (IGNIS__ENCODER | IGNIS__LAYER_NORMS | IGNIS__POSITIONS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU)
+#define IGNIS__DEEPSEEK3 (IGNIS__SIGMOID | IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS)
 #define IGNIS__COHERE (IGNIS__LAYER_NORMS | IGNIS__PARALLEL_BLOCKS | IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS)
 
 IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
@@ -972,6 +1049,13 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
      IGNIS__KEYS(ignis__granite_moe_keys), ignis__no_musts, ignis__experts_harmless, ignis__rotary_unused},
     {"glm4_moe", "glm4moe", "Glm4MoeForCausalLM", NULL, IGNIS__SIGMOID, IGNIS__ROWS(ignis__glm4_moe_rows),
      IGNIS__KEYS(ignis__glm4_moe_keys), ignis__no_musts, ignis__glm4_moe_harmless, ignis__rotary_unused},
+    {"deepseek_v2", "deepseek2", "DeepseekV2ForCausalLM", NULL, IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS,
+     IGNIS__ROWS(ignis__deepseek2_rows), IGNIS__KEYS(ignis__deepseek_keys), ignis__deepseek2_musts,
+     ignis__deepseek_harmless, ignis__rotary_unused},
+    {"deepseek_v3", "deepseek2", "DeepseekV3ForCausalLM", NULL, IGNIS__DEEPSEEK3, IGNIS__ROWS(ignis__deepseek3_rows),
+     IGNIS__KEYS(ignis__deepseek_keys), ignis__deepseek3_musts, ignis__deepseek_harmless, ignis__rotary_unused},
+    {"kimi_k2", NULL, "DeepseekV3ForCausalLM", NULL, IGNIS__DEEPSEEK3, IGNIS__ROWS(ignis__deepseek3_rows),
+     IGNIS__KEYS(ignis__deepseek_keys), ignis__deepseek3_musts, ignis__deepseek_harmless, ignis__rotary_unused},
     {"bert", "bert", "BertModel", "bert.", IGNIS__BERT, IGNIS__ROWS(ignis__bert_rows), IGNIS__KEYS(ignis__bert_keys),
      ignis__bert_musts, ignis__bert_harmless, ignis__bert_unused},
     {"nomic_bert", "nomic-bert", "NomicBertModel", NULL, IGNIS__ENCODER | IGNIS__LAYER_NORMS,

@@ -82,11 +82,48 @@ static bool ignis__model_read_special_tokens(ignis__model_files *files, ignis__m
     return true;
 }
 
+/*  Reads the sizes of latent attention. GGUF files of older converters have the sizes of heads under the names for the
+    cached row. False, and reported, if they contradict each other. */
+static bool ignis__model_read_latent(ignis__model_files *files, ignis__model *model, const double *numbers)
+{
+    const int cached = (int)numbers[IGNIS__NUMBER_CACHED_KEY], values = (int)numbers[IGNIS__NUMBER_CACHED_VALUE],
+              plain = (int)numbers[IGNIS__NUMBER_PLAIN_DIM];
+    model->heads = (int)numbers[IGNIS__NUMBER_HEADS];
+    model->kv_heads = 1;
+    model->latent = (int)numbers[IGNIS__NUMBER_LATENT];
+    model->q_rank = (int)numbers[IGNIS__NUMBER_Q_RANK];
+    model->rotary = (int)numbers[IGNIS__NUMBER_ROTARY];
+    model->head_dim = numbers[IGNIS__NUMBER_HEAD_DIM] > 0 ? (int)numbers[IGNIS__NUMBER_HEAD_DIM]
+                      : plain                             ? plain + model->rotary
+                                                          : cached;
+    model->value_dim = numbers[IGNIS__NUMBER_VALUE_DIM] > 0 ? (int)numbers[IGNIS__NUMBER_VALUE_DIM] : values;
+    if (model->rotary % 2 != 0 || model->head_dim <= model->rotary || model->value_dim < 1 ||
+        (!files->is_gguf && model->head_dim != plain + model->rotary))
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' contradicts itself: %d elements of heads of %d rotate, %d do "
+                                 "not, and heads of values have %d",
+                                 files->path, model->rotary, model->head_dim,
+                                 files->is_gguf ? model->head_dim - model->rotary : plain, model->value_dim);
+    if (numbers[IGNIS__NUMBER_HEAD_DIM] > 0 && cached && cached != model->latent + model->rotary)
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' contradicts itself: keys of the cache have %d elements, "
+                                 "latents %d, and %d rotate",
+                                 files->path, cached, model->latent, model->rotary);
+    if (model->head_dim > 2 * IGNIS__MODEL_HALF || model->value_dim > model->head_dim)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, files->call,
+                                 "heads of '%s' have %d elements, those of values %d; up to %d, and no more of values "
+                                 "than of keys, are supported",
+                                 files->path, model->head_dim, model->value_dim, 2 * IGNIS__MODEL_HALF);
+    return true;
+}
+
 /*  Computes the sizes of heads from the numbers of the description. False, and reported, if they contradict each
     other. */
 static bool ignis__model_read_heads(ignis__model_files *files, ignis__model *model, const double *numbers)
 {
     double share;
+    if (numbers[IGNIS__NUMBER_LATENT] > 0)
+        return ignis__model_read_latent(files, model, numbers);
     model->heads = (int)numbers[IGNIS__NUMBER_HEADS];
     model->kv_heads = numbers[IGNIS__NUMBER_KV_HEADS] > 0 ? (int)numbers[IGNIS__NUMBER_KV_HEADS] : model->heads;
     model->head_dim = (int)numbers[IGNIS__NUMBER_HEAD_DIM];
@@ -110,7 +147,7 @@ static bool ignis__model_read_heads(ignis__model_files *files, ignis__model *mod
                     2 * IGNIS__MODEL_HALF);
         return false;
     }
-    model->rotary = model->head_dim;
+    model->rotary = model->value_dim = model->head_dim;
     share = numbers[IGNIS__NUMBER_ROTARY_SHARE];
     if (share > 0 && !files->is_gguf &&
         ignis__model_read_number(files, "rope_parameters.partial_rotary_factor", NULL, &share) == IGNIS__GGUF_BAD)
@@ -281,10 +318,11 @@ static const ignis__config_item *ignis__model_list_item(const ignis__config *con
 }
 
 /*  Sets the scale of a layer's scores. The factor of scaled frequencies is for what they rotate: in layers that rotate
-    otherwise it is 1, and elements that do not rotate are divided by it before the scores are scaled. */
+    otherwise it is 1, and elements that do not rotate are divided by it before the scores are scaled. Latent attention
+    multiplies the rotated elements themselves by the factor. */
 static void ignis__layer_set_scale(const ignis__model *model, ignis__layer *layer)
 {
-    const double factor = layer->rope == IGNIS__ROPE_COMMON ? model->attention_factor : 1;
+    const double factor = layer->rope == IGNIS__ROPE_COMMON && !model->latent ? model->attention_factor : 1;
     layer->attention_scale = model->attention_scale * factor * factor;
     layer->rest_scale = model->rotary < model->head_dim && factor != 1 ? 1 / factor : 0;
 }
@@ -347,6 +385,10 @@ static void ignis__model_set_attention_scale(const ignis__model_files *files, ig
     model->attention_scale = numbers[IGNIS__NUMBER_ATTENTION_SCALE] > 0
                                  ? numbers[IGNIS__NUMBER_ATTENTION_SCALE]
                                  : 1 / ignis__square_root(scalar > 0 ? scalar : model->head_dim);
+    if (files->is_gguf && numbers[IGNIS__NUMBER_YARN_LOG] > 0 && model->factor > 1)
+        model->softmax_factor = 1 + numbers[IGNIS__NUMBER_YARN_LOG] * ignis__ln(model->factor);
+    if (model->softmax_factor > 0)
+        model->attention_scale *= model->softmax_factor * model->softmax_factor;
 }
 
 /*  Tells whether the experts of a layer are separate tensors in the files. */
@@ -391,6 +433,9 @@ static bool ignis__model_read_shares(ignis__model_files *files, ignis__model *mo
     if (files->is_gguf && ignis__gguf_find_bool(&files->gguf, name, &model->normalises) == IGNIS__GGUF_BAD)
         return false;
     model->routed_scale = numbers[IGNIS__NUMBER_ROUTED_SCALE];
+    item = ignis__config_find(&files->config, "topk_method");
+    if (item && item->kind == 't' && strcmp(item->text, "greedy") == 0) /* whatever the numbers of groups are */
+        return true;
     model->groups = (int)numbers[IGNIS__NUMBER_GROUPS];
     model->used_groups = (int)numbers[IGNIS__NUMBER_USED_GROUPS];
     if (!model->groups)
@@ -438,16 +483,21 @@ static bool ignis__model_read_experts(ignis__model_files *files, ignis__model *m
     return ignis__model_read_shares(files, model, numbers);
 }
 
-/*  Sets the family of a GGUF file of Llama with experts, which is Mixtral. */
-static bool ignis__model_find_mixtral(ignis__model_files *files)
+/*  Sets the family of a GGUF file whose architecture has two: a Llama with experts is Mixtral, a DeepSeek whose shares
+    are sigmoids (2) is V3. */
+static bool ignis__model_find_family(ignis__model_files *files)
 {
-    double experts = 0;
-    if (!files->is_gguf || files->family != IGNIS_MODEL_LLAMA)
+    const bool llama = files->family == IGNIS_MODEL_LLAMA;
+    double number = 0;
+    if (!files->is_gguf || (!llama && files->family != IGNIS_MODEL_DEEPSEEK_V2))
         return true;
-    if (ignis__model_read_number(files, NULL, "expert_count", &experts) == IGNIS__GGUF_BAD)
+    if (ignis__model_read_number(files, NULL, llama ? "expert_count" : "expert_gating_func", &number) ==
+        IGNIS__GGUF_BAD)
         return false;
-    if (experts > 0)
+    if (llama && number > 0)
         files->family = IGNIS_MODEL_MIXTRAL;
+    if (!llama && number == 2)
+        files->family = IGNIS_MODEL_DEEPSEEK_V3;
     return true;
 }
 
@@ -517,7 +567,7 @@ static bool ignis__model_read_choices(ignis__model_files *files, ignis__model *m
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_files *files, ignis__model *model)
 {
     double numbers[IGNIS__NUMBERS], theta;
-    if (!ignis__model_find_mixtral(files))
+    if (!ignis__model_find_family(files))
         return false;
     model->family = files->family;
     model->rope = !(ignis__families[files->family].features & IGNIS__POSITIONS);

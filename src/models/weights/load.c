@@ -153,6 +153,28 @@ static bool ignis__model_fill_transposed(ignis__model_loading *loading, ignis__m
     return true;
 }
 
+/*  Reads and converts a chunk of matrices of heads that the file has transposed, one head after the other. */
+static bool ignis__model_fill_heads(ignis__model_loading *loading, ignis__model_reader *reader,
+                                    const ignis__model_chunk *chunk, char *to, ignis_dtype dtype)
+{
+    const ignis__model_part *part = &loading->parts[chunk->part];
+    const ignis__model_source *source = part->from;
+    const int64_t size = ignis__dtypes[dtype].size, rows = part->rows / loading->model->heads, columns = part->columns;
+    const int64_t line = rows / source->elements * source->bytes;
+    int64_t first, k;
+    for (first = 0; first < chunk->rows; first += rows) {
+        if (!ignis__model_read_at(loading, reader, source->file,
+                                  source->begin + (chunk->first + first) / rows * columns * line, reader->bytes,
+                                  columns * line))
+            return false;
+        for (k = 0; k < columns; k++)
+            ignis__model_source_row(source, reader->bytes + k * line, rows, reader->transposed + k * rows * size,
+                                    dtype);
+        ignis__model_transpose(to + first * columns * size, columns, reader->transposed, rows, columns, size);
+    }
+    return true;
+}
+
 /*  Reads a region's parts, one after the other. */
 static bool ignis__model_read_region(ignis__model_loading *loading, ignis__model_reader *reader,
                                      const ignis__packed_region *region, unsigned char *to)
@@ -220,6 +242,8 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
             ignis__model_pack_rows(part, NULL, reader->values + row * part->columns, reader, row, chunk->rows, out);
         return true;
     }
+    if (ignis__part_is_transposed(part))
+        return ignis__model_fill_heads(loading, reader, chunk, out, dtype);
     direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs && !larger && !source->packed &&
              part->every == 1;
     read = direct ? (unsigned char *)out : source->packed ? reader->unpacked : reader->bytes;
@@ -333,7 +357,8 @@ static int64_t ignis__model_list_chunks(ignis__model_loading *loading, int count
         bool transposed = !loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT;
         int64_t size = ignis__dtypes[ignis__model_part_dtype(loading->model, part)].size;
         int64_t row = part->columns * size, rows = IGNIS__CONVERT_CHUNK / row,
-                unit = part->row->how & IGNIS__MODEL_PAIRS ? loading->model->head_dim : 1;
+                unit = ignis__part_is_transposed(part) ? part->rows / loading->model->heads
+                                                       : ignis__model_move_unit(loading->model, part);
         int64_t first, bytes, packed, values, columns, here;
         unit *= part->blocks || part->from->packed ? 8 : 1; /* rows of one record, or of one word */
         /* a packed weight is read in pieces of one row of words each: fewer pieces if they are long */
@@ -358,7 +383,9 @@ static int64_t ignis__model_list_chunks(ignis__model_loading *loading, int count
             loading->source_bytes = bytes > loading->source_bytes ? bytes : loading->source_bytes;
             loading->staging_bytes = packed > loading->staging_bytes ? packed : loading->staging_bytes;
             loading->value_bytes = values > loading->value_bytes ? values : loading->value_bytes;
-            columns = transposed ? IGNIS__MODEL_TRANSPOSED * here * (part->blocks ? 4 : size) : 0;
+            columns = transposed                        ? IGNIS__MODEL_TRANSPOSED * here * (part->blocks ? 4 : size)
+                      : ignis__part_is_transposed(part) ? unit * row
+                                                        : 0;
             loading->transposed_bytes = columns > loading->transposed_bytes ? columns : loading->transposed_bytes;
             if (!chunks)
                 continue;

@@ -35,7 +35,10 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_QWEN2_MOE, /* and Qwen1.5-MoE */
     IGNIS_MODEL_GPT_OSS,
     IGNIS_MODEL_GRANITE_MOE,
-    IGNIS_MODEL_GLM4_MOE, /* GLM-4.5, GLM-4.6 */
+    IGNIS_MODEL_GLM4_MOE,    /* GLM-4.5, GLM-4.6 */
+    IGNIS_MODEL_DEEPSEEK_V2, /* and V2-Lite, V2.5 */
+    IGNIS_MODEL_DEEPSEEK_V3, /* and R1; GGUF files of Kimi-K2 */
+    IGNIS_MODEL_KIMI_K2,     /* of folders */
     /* encoders: their texts have hidden states and vectors, and no next token */
     IGNIS_MODEL_BERT, /* MiniLM, BGE, E5, cross-encoders */
     IGNIS_MODEL_NOMIC_BERT,

@@ -190,7 +190,7 @@ static bool ignis__model_check_ranks(const char *call, const ignis__model *model
 {
     const ignis__family *family = &ignis__families[model->family];
     bool apart = model->wide_norms || model->head_layer_norms || model->residual_scale > 0 || model->experts > 0 ||
-                 model->encoder;
+                 model->encoder || model->latent > 0;
     int i;
     for (i = 0; i < family->row_count; i++)
         apart |= family->rows[i].in_layer && (family->rows[i].member == offsetof(ignis__layer, attn_norm_behind) ||
@@ -218,13 +218,14 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     model->weights = desc->requires_grad || model->parallel.size > 1 ? IGNIS_WEIGHTS_NUMBERS : desc->weights;
     if ((ignis__path_is_special(desc->path) ? ignis__model_open_folder(files) && ignis__packed_join(files)
                                             : ignis__model_open_gguf(files)) &&
-        ignis__model_read_hyperparameters(files, model) && ignis__model_divide_sizes(call, model)) {
+        ignis__model_read_hyperparameters(files, model) && ignis__model_check_ranks(call, model) &&
+        ignis__model_divide_sizes(call, model)) {
         if (desc->context > model->context)
             ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->context is %d, above the model's %d", desc->context,
                         model->context);
         else if ((model->layer = (ignis__layer *)ignis__alloc((size_t)model->layers * sizeof *model->layer)) == NULL)
             ignis__fail_host_memory(call, (size_t)model->layers * sizeof *model->layer);
-        else if (ignis__model_read_layers(files, model) && ignis__model_check_ranks(call, model))
+        else if (ignis__model_read_layers(files, model))
             parts = ignis__model_parts_make(call, files, model, count);
     }
     if (parts && !ignis__model_match_tensors(files, model, parts, *count)) {
@@ -264,6 +265,12 @@ IGNIS__PRIVATE int64_t ignis__model_window_tokens(const ignis__model *model, int
     return tokens;
 }
 
+/*  Returns the elements of a token in the KV cache of a layer. */
+IGNIS__PRIVATE int64_t ignis__model_cache_elements(const ignis__model *model)
+{
+    return model->latent ? (int64_t)model->latent + model->rotary : (int64_t)2 * model->kv_heads * model->head_dim;
+}
+
 /*  Returns the 16-bit elements that hold the rows of a step as integers, with a scale and a sum for each
     block of 32: see kernels/models/gemv_blocks.cu. */
 IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
@@ -292,15 +299,16 @@ IGNIS__PRIVATE int ignis__model_experts_at_once(const ignis__model *model)
     the dtype, or for the rows of a step. 0 if no weight is quantised. */
 IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
 {
-    int64_t heads = (int64_t)model->heads * model->head_dim,
-            qkv = heads + (int64_t)2 * model->kv_heads * model->head_dim;
+    int64_t heads = (int64_t)model->heads * model->head_dim, own = ignis__model_qkv_rows(model),
+            qkv = model->q_rank && heads > own ? heads : own; /* also that of q_b, whose columns are q_rank */
     int64_t inner = ignis__model_widest_inner(model), up = (model->gelu ? 1 : 2) * inner, rows = qkv > up ? qkv : up,
             k = heads > model->hidden ? heads : model->hidden;
-    int64_t scratch = ignis__blocks_scratch_elements(inner > k ? inner : k),
+    const int64_t widest = model->q_rank > k ? model->q_rank : k;
+    int64_t scratch = ignis__blocks_scratch_elements(inner > widest ? inner : widest),
             experts =
                 model->experts ? (int64_t)ignis__model_experts_at_once(model) * model->hidden * model->expert_inner : 0;
     scratch = scratch > experts ? scratch : experts;
-    return !model->quantised ? 0 : rows * k > scratch ? rows * k : scratch;
+    return !model->quantised ? 0 : rows * widest > scratch ? rows * widest : scratch;
 }
 
 /*  Tells whether the family has norms of q and k. */
@@ -316,8 +324,7 @@ static bool ignis__model_has_head_norms(const ignis__model *model)
 
 static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
 {
-    int64_t rows = model->max_tokens < 512 ? model->max_tokens : 512,
-            qkv = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim, windowed;
+    int64_t rows = model->max_tokens < 512 ? model->max_tokens : 512, qkv = ignis__model_qkv_rows(model), windowed;
     int layers;
     memset(info, 0, sizeof *info);
     info->family = model->family;
@@ -334,7 +341,7 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->parameters = model->parameters, info->quantised = model->quantised, info->file_bytes = model->file_bytes,
     info->weight_bytes = model->weight_bytes;
     info->cache_bytes_of_token =
-        (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
+        model->layers * ignis__model_cache_elements(model) * ignis__dtypes[model->cache_dtype].size;
     info->cache_bytes =
         (int64_t)model->max_tokens * model->sequences; /* counted in tokens; may exceed 64 bits in bytes */
     windowed = ignis__model_window_tokens(model, NULL, &layers);
@@ -342,6 +349,8 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
                             ? INT64_MAX
                             : info->cache_bytes_of_token / model->layers *
                                   (info->cache_bytes * (model->layers - layers) + windowed * layers);
+    if (model->latent) /* q, and keys and values of all heads as wide as q */
+        qkv += (int64_t)5 * model->heads * model->head_dim;
     /* a residual, its norm, qkv and its parts (again with norms of heads), gate and up together and apart; rows of
        experts; the last logits */
     info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (ignis__model_has_head_norms(model) ? 5 : 2) * qkv +

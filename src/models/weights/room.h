@@ -25,6 +25,9 @@ typedef struct ignis__layer {
     ignis_tensor attn_norm, attn_norm_bias;
     ignis_tensor qkv, qkv_bias; /* rows of q, k and v */
     ignis_tensor q_norm, k_norm;
+    /* Of latent attention. qkv has the rows of q, or of q's low rank, then those of the latent and of the elements of
+       keys that rotate. kv_b: for each head the rows of keys that do not rotate, then for each head those of values. */
+    ignis_tensor q_a_norm, q_b, kv_a_norm, kv_b;
     ignis_tensor o, o_bias;
     ignis_tensor mlp_norm, mlp_norm_bias;
     ignis_tensor up, up_bias; /* gated: the rows of gate, then those of up */
@@ -70,8 +73,13 @@ typedef struct ignis__model {
     int shared_inner;                  /* of the expert for all tokens; 0: inner */
     int more_layers;                   /* in the files after the model's own, to predict further tokens; unused */
     ignis_model_parallel parallel;     /* size: at least 1 */
-    double attention_scale;            /* without the factor of scaled frequencies, which not all layers have */
-    bool rms, rope, gelu;              /* otherwise: layer norms, learned positions, an MLP with a gate */
+    /* Of latent attention (DeepSeek-V2, 2024, section 2.1). latent: elements of a token's latent, 0: none; q_rank: of
+       the low rank of q, 0: q is a product of its own. There is one row of keys for all heads: kv_heads is 1. Of
+       head_dim elements the last `rotary` ones rotate. */
+    int latent, q_rank;
+    int value_dim;          /* of the heads of values; without latent attention head_dim */
+    double attention_scale; /* without the factor of scaled frequencies, which not all layers have */
+    bool rms, rope, gelu;   /* otherwise: layer norms, learned positions, an MLP with a gate */
     /* exact_gelu: gelu is by erf; gelu_gate: the gate is gelu, not silu; parallel_blocks: attention and MLP have the
        same input; wide_norms: the norms of q and k are over all heads; head_layer_norms: they are layer norms, with
        weights of each head */
@@ -98,6 +106,7 @@ typedef struct ignis__model {
     int type_count, class_count, first_position, pooling;
     ignis__layer *layer;
     double eps, theta, attention_factor;
+    double softmax_factor; /* yarn in DeepSeek: all scores are multiplied by its square */
     ignis__rope_scaling rope_scaling;
     double factor, low, high, original; /* llama3: low_freq_factor and the like; yarn: beta_fast, beta_slow */
     bool uncut;                         /* yarn: the ends of the slope are not rounded to integers */
@@ -261,6 +270,10 @@ enum {
        follow each other. */
     IGNIS__MODEL_FIRST_HALF = 1048576,
     IGNIS__MODEL_SECOND_HALF = 524288,
+    IGNIS__MODEL_LOW_RANK = 33554432, /* only if q is made through a low rank */
+    IGNIS__MODEL_DIRECT = 67108864,   /* only if it is not */
+    /* in GGUF files [heads, rows, columns], for rows 'U' with rows and columns exchanged */
+    IGNIS__MODEL_OF_HEADS = 16777216,
     IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
 };
 
@@ -268,7 +281,8 @@ enum {
     same member. # is the layer. Letters of sizes: V vocabulary, P positions, H hidden, Q and K heads of
     queries and keys, D a head, I inner, 3 three times hidden, F queries, keys and values, G twice inner,
     E experts, X the inner elements of an expert, S those
-    of an expert for all tokens, T types of tokens, C classes. hf or gguf
+    of an expert for all tokens, T types of tokens, C classes. Of latent attention: A the low rank of q, L the latent,
+    M the latent and what rotates, U the rows of keys in kv_b, W those of values, B both. hf or gguf
     is NULL if such files do not have the tensor. */
 typedef struct ignis__model_row {
     bool in_layer;
@@ -315,8 +329,16 @@ typedef enum ignis__number {
     IGNIS__NUMBER_DENSE_LAYERS,
     IGNIS__NUMBER_MORE_LAYERS, /* GGUF files count them with the layers */
     IGNIS__NUMBER_NORMS,       /* of a layer with parallel blocks */
-    IGNIS__NUMBER_TYPES,       /* of tokens */
-    IGNIS__NUMBER_POOLING,     /* as llama.cpp numbers them */
+    IGNIS__NUMBER_LATENT,      /* elements of latents; missing: no latent attention */
+    IGNIS__NUMBER_Q_RANK,
+    IGNIS__NUMBER_PLAIN_DIM, /* elements of heads of keys that do not rotate */
+    IGNIS__NUMBER_VALUE_DIM,
+    IGNIS__NUMBER_CACHED_KEY, /* elements of the cached row, and of those in it that values are made of; GGUF files
+                                 without the sizes of heads have these sizes instead */
+    IGNIS__NUMBER_CACHED_VALUE,
+    IGNIS__NUMBER_YARN_LOG, /* softmax_factor is 1 + this ln(factor) */
+    IGNIS__NUMBER_TYPES,    /* of tokens */
+    IGNIS__NUMBER_POOLING,  /* as llama.cpp numbers them */
     IGNIS__NUMBERS
 } ignis__number;
 
@@ -385,7 +407,8 @@ typedef struct ignis__model_part {
     bool by_heads, grouped;
     bool moved; /* the file has elements of heads in another order: see ignis__model_moves_rows */
     int heads, kv_heads, rank, ranks;
-    int blocks; /* an ignis__gguf_type, its type on the device; 0 if it is not quantised */
+    int plain, value_dim; /* of a part with rows 'B': rows of keys, and of values, of a head in the file */
+    int blocks;           /* an ignis__gguf_type, its type on the device; 0 if it is not quantised */
     const ignis__model_source *from;
     ignis_tensor *to;
 } ignis__model_part;
@@ -459,6 +482,7 @@ IGNIS__PRIVATE bool ignis__model_refuse_unknown_keys(const ignis__model_files *f
 IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *files, const ignis__model *model);
 
 /* rope_scaling.c */
+IGNIS__PRIVATE double ignis__ln(double x);
 IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ignis__model *model);
 IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model);
 IGNIS__PRIVATE void ignis__model_plain_frequencies(const ignis__model *model, double theta, double *to);
@@ -473,6 +497,9 @@ IGNIS__PRIVATE ignis__model_name ignis__model_name_write(const char *prefix, con
 IGNIS__PRIVATE ignis_dtype ignis__model_part_dtype(const ignis__model *model, const ignis__model_part *part);
 IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model);
 IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row);
+IGNIS__PRIVATE bool ignis__part_is_transposed(const ignis__model_part *part);
+IGNIS__PRIVATE int64_t ignis__model_qkv_rows(const ignis__model *model);
+IGNIS__PRIVATE int64_t ignis__model_move_unit(const ignis__model *model, const ignis__model_part *part);
 IGNIS__PRIVATE bool ignis__model_moves_rows(const ignis__model_files *files, const ignis__model *model,
                                             const ignis__model_row *row);
 IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, const ignis__model *model,
@@ -552,6 +579,7 @@ IGNIS__PRIVATE void ignis__models_close(const char *call);
 IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis__model *model);
 extern bool ignis__model_keeps_windows;
 IGNIS__PRIVATE int64_t ignis__model_window_tokens(const ignis__model *model, int *window, int *layers);
+IGNIS__PRIVATE int64_t ignis__model_cache_elements(const ignis__model *model);
 IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns);
 IGNIS__PRIVATE int ignis__model_widest_inner(const ignis__model *model);
 extern int64_t ignis__expert_elements;

@@ -7,7 +7,7 @@
 
 /*  Returns the natural logarithm of a positive number, by the series of atanh: the C library's would have to
     be linked. */
-static double ignis__ln(double x)
+IGNIS__PRIVATE double ignis__ln(double x)
 {
     const double ln2 = 0.69314718055994530942;
     double power, square, sum = 0;
@@ -108,6 +108,8 @@ static bool ignis__model_read_yarn_factor(ignis__model_files *files, ignis__mode
     snprintf(name, sizeof name, "%s.mscale_all_dim", group);
     if (ignis__model_read_number(files, name, NULL, &all) == IGNIS__GGUF_BAD)
         return false;
+    if (model->latent && all > 0) /* without its own rotation, too */
+        model->softmax_factor = 1 + all * log_factor;
     snprintf(name, sizeof name, "%s.attention_factor", group);
     return ignis__model_read_real(
         files, name, NULL, scale != 0 && all != 0 ? (scale * log_factor + 1) / (all * log_factor + 1) : log_factor + 1,
@@ -209,7 +211,7 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
         usual = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
         if (!ignis__model_read_real(files, NULL, "rope.scaling.attn_factor", 1, &model->attention_factor))
             return false;
-        model->attention_factor *= usual;
+        model->attention_factor *= model->latent ? 1 : usual; /* llama.cpp divides by it in DeepSeek */
         model->uncut = ignis__families[files->family].features & IGNIS__UNCUT_YARN;
         return true;
     }

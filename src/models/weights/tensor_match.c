@@ -53,6 +53,48 @@ static bool ignis__model_check_unused(const ignis__model_files *files, const ign
     return true;
 }
 
+/*  Returns the shape that the tensor of a part has in the files. */
+static ignis_shape ignis__model_wanted_shape(const ignis__model_files *files, const ignis__model *model,
+                                             const ignis__model_part *part, const ignis__model_source *source)
+{
+    ignis_shape wanted;
+    memset(&wanted, 0, sizeof wanted);
+    wanted.ndim = part->row->columns ? 2 : 1;
+    wanted.dim[0] = part->file_rows;
+    if (wanted.ndim == 2)
+        wanted.dim[1] = part->file_columns;
+    if (files->is_gguf && wanted.ndim == 2 && wanted.dim[0] == 1 && source && source->shape.ndim == 1) {
+        wanted.ndim = 1; /* ggml does not keep dimensions of 1 */
+        wanted.dim[0] = wanted.dim[1];
+    }
+    if (part->row->how & IGNIS__MODEL_HEAD_NORM && part->row->rows != 'D') {
+        wanted.ndim = 2;
+        wanted.dim[0] = part->file_rows / model->head_dim;
+        wanted.dim[1] = model->head_dim;
+    }
+    if (part->row->how & IGNIS__MODEL_OF_HEADS) {
+        wanted.ndim = 3;
+        wanted.dim[0] = model->heads;
+        wanted.dim[1] = part->rows / model->heads;
+        wanted.dim[2] = part->columns;
+    }
+    if (ignis__part_is_transposed(part)) {
+        wanted.dim[1] = part->columns;
+        wanted.dim[2] = part->rows / model->heads;
+    }
+    if (part->row->how & IGNIS__MODEL_EXPERTS && (files->is_gguf || part->row->how & IGNIS__MODEL_TOGETHER)) {
+        wanted.ndim++;
+        wanted.dim[2] = wanted.dim[1];
+        wanted.dim[1] = part->file_rows / model->experts;
+        wanted.dim[0] = model->experts;
+    }
+    if (!files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
+        wanted.dim[0] = part->file_columns;
+        wanted.dim[1] = part->file_rows;
+    }
+    return wanted;
+}
+
 /*  Finds the tensor of every part, and checks its shape and type. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *files, ignis__model *model,
                                                            ignis__model_part *parts, int count)
@@ -64,30 +106,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
         ignis__model_name name = ignis__model_weight_name(files, model, part->row, part->layer, part->expert);
         ignis__model_source *source = ignis__model_source_find(files, name.text);
         ignis_shape wanted;
-        memset(&wanted, 0, sizeof wanted);
-        wanted.ndim = part->row->columns ? 2 : 1;
-        wanted.dim[0] = part->file_rows;
-        if (wanted.ndim == 2)
-            wanted.dim[1] = part->file_columns;
-        if (files->is_gguf && wanted.ndim == 2 && wanted.dim[0] == 1 && source && source->shape.ndim == 1) {
-            wanted.ndim = 1; /* ggml does not keep dimensions of 1 */
-            wanted.dim[0] = wanted.dim[1];
-        }
-        if (part->row->how & IGNIS__MODEL_HEAD_NORM && part->row->rows != 'D') {
-            wanted.ndim = 2;
-            wanted.dim[0] = part->file_rows / model->head_dim;
-            wanted.dim[1] = model->head_dim;
-        }
-        if (part->row->how & IGNIS__MODEL_EXPERTS && (files->is_gguf || part->row->how & IGNIS__MODEL_TOGETHER)) {
-            wanted.ndim++;
-            wanted.dim[2] = wanted.dim[1];
-            wanted.dim[1] = part->file_rows / model->experts;
-            wanted.dim[0] = model->experts;
-        }
-        if (!files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
-            wanted.dim[0] = part->file_columns;
-            wanted.dim[1] = part->file_rows;
-        }
+        wanted = ignis__model_wanted_shape(files, model, part, source);
         if (!source) {
             ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
                         "'%s' has no tensor %s, %s, which its description asks for", files->path,
@@ -104,6 +123,13 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
             ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor %s of '%s' is %s; its description makes it %s",
                         ignis__name_write(name.text).text, files->path, ignis__shape_write(&source->shape).text,
                         ignis__shape_write(&wanted).text);
+            return false;
+        }
+        if (ignis__part_is_transposed(part) && part->rows / model->heads % source->elements != 0) {
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                        "tensor %s of '%s' is %s, in blocks of %d elements, and %d elements of a head do not rotate",
+                        ignis__name_write(name.text).text, files->path, source->type, source->elements,
+                        model->head_dim - model->rotary);
             return false;
         }
         if (source->quant && !part->row->columns) {

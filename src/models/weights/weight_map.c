@@ -37,8 +37,31 @@ static int64_t ignis__model_size_of_letter(const ignis__model *model, char lette
     case 'N': return model->heads;
     case 'X': return model->expert_inner;
     case 'S': return model->shared_inner ? model->shared_inner : model->inner;
+    case 'A': return model->q_rank;
+    case 'L': return model->latent;
+    case 'M': return (int64_t)model->latent + model->rotary;
+    case 'U': return (int64_t)model->heads * (model->head_dim - model->rotary);
+    case 'W': return (int64_t)model->heads * model->value_dim;
+    case 'B': return (int64_t)model->heads * (model->head_dim - model->rotary + model->value_dim);
     default: return 1;
     }
+}
+
+/*  Returns the rows of the first product of attention. */
+IGNIS__PRIVATE int64_t ignis__model_qkv_rows(const ignis__model *model)
+{
+    if (!model->latent)
+        return ignis__model_size_of_letter(model, 'F');
+    return ignis__model_size_of_letter(model, model->q_rank ? 'A' : 'Q') + ignis__model_size_of_letter(model, 'M');
+}
+
+/*  Returns the greatest common divisor. */
+static int64_t ignis__model_divisor_of(int64_t a, int64_t b) { return b ? ignis__model_divisor_of(b, a % b) : a; }
+
+/*  Tells whether a part has columns of the file's matrices of heads as rows. */
+IGNIS__PRIVATE bool ignis__part_is_transposed(const ignis__model_part *part)
+{
+    return part->row->how & IGNIS__MODEL_OF_HEADS && part->row->rows == 'U';
 }
 
 /*  Returns the dtype of a part that is not quantised. */
@@ -82,6 +105,12 @@ static void ignis__model_select_share(const ignis__model_files *files, const ign
         part->heads = model->heads, part->kv_heads = model->kv_heads;
         part->rank = (int)rank, part->ranks = (int)ranks;
     }
+    if (row->rows == 'B') { /* in the files each head has its rows of keys, then those of values */
+        part->grouped = true;
+        part->plain = model->head_dim - model->rotary, part->value_dim = model->value_dim;
+        part->heads = model->heads;
+        part->run = ignis__model_divisor_of(part->plain, part->value_dim);
+    }
     if (row->how & IGNIS__MODEL_ODD)
         part->skip_rows = part->every - 1;
     part->stride = part->run * ranks;
@@ -102,6 +131,10 @@ IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int6
 {
     int64_t head = row / part->run, heads = (int64_t)part->heads * part->ranks, kv_heads = part->kv_heads,
             group = part->by_heads ? part->heads / part->kv_heads : 0, which, kv;
+    const int64_t plain = part->plain, values = part->value_dim, of_values = row - part->heads * plain;
+    if (plain)
+        return of_values < 0 ? row / plain * (plain + values) + row % plain
+                             : of_values / values * (plain + values) + plain + of_values % values;
     if (!part->by_heads)
         return part->skip_rows + head * part->stride + row % part->run * part->every;
     if (head < part->heads) { /* of q; then of k and v */
@@ -113,6 +146,12 @@ IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int6
         head = part->grouped ? kv * (group + 2) + group + which : heads + which * kv_heads * part->ranks + kv;
     }
     return head * part->run + row % part->run;
+}
+
+/*  Returns the rows within which the order may differ in the file: those of a head, or of all keys of latents. */
+IGNIS__PRIVATE int64_t ignis__model_move_unit(const ignis__model *model, const ignis__model_part *part)
+{
+    return !(part->row->how & IGNIS__MODEL_PAIRS) ? 1 : part->row->rows == 'M' ? part->rows : model->head_dim;
 }
 
 /*  Tells whether elements of heads have another order in the file: those that rotate together are adjacent there, or
@@ -133,7 +172,11 @@ IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, co
     unsigned pairs =
         ignis__families[model->family].features & (files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS);
     int64_t half = model->head_dim / 2, turning = model->rotary / 2, inside = row % model->head_dim;
-    int64_t i = inside % half, second = inside / half;
+    int64_t i = inside % half, second = inside / half, unit = ignis__model_move_unit(model, part), at;
+    if (model->latent) { /* the last elements rotate */
+        at = row % unit - (unit - model->rotary);
+        return at < 0 || !pairs ? row : row - at + 2 * (at % turning) + at / turning;
+    }
     if (part->row->rows == 'F' && row >= (int64_t)(model->heads + model->kv_heads) * model->head_dim)
         return row;
     if (i >= turning) /* does not rotate */
@@ -210,6 +253,8 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
         return !model->parallel_blocks;
     if (row->how & IGNIS__MODEL_HEAD_NORM)
         return model->head_layer_norms;
+    if (row->how & (model->q_rank ? IGNIS__MODEL_DIRECT : IGNIS__MODEL_LOW_RANK))
+        return false;
     if (row->how & (IGNIS__MODEL_ONE_NORM | IGNIS__MODEL_TWO_NORMS) &&
         model->two_norms != ((row->how & IGNIS__MODEL_TWO_NORMS) != 0))
         return false;

@@ -5,9 +5,9 @@ typedef struct ignis__expert_choice {
     IGNIS__POINTER(Wide) shares;       /* the same */
     IGNIS__POINTER(const Wide) logits; /* [rows, experts] */
     IGNIS__POINTER(const Wide) bias;   /* [experts], with sigmoids */
-    double scale;                      /* of shares that are sigmoids */
+    double scale;                      /* of shares */
     int experts, slot_count, normalises;
-    int groups, used_groups; /* with sigmoids */
+    int groups, used_groups; /* a token has experts of `used_groups` groups; equal, or 0: of any */
     int unused;
 } ignis__expert_choice;
 IGNIS__ASSERT_SIZE(ignis__expert_choice, 64);

@@ -58,6 +58,9 @@ def encoder(vocab, context, types, **more):
 LLAMA3 = dict(rope_type="llama3", factor=32.0, high_freq_factor=4.0, low_freq_factor=1.0, original_max_position_embeddings=8192)
 YARN = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=8192, attention_factor=1.2079441541679836, beta_fast=32.0, beta_slow=1.0)
 LONGROPE = dict(type="longrope", short_factor=[1 + i / 64 for i in range(48)], long_factor=[1 + i for i in range(48)])
+DEEPSEEK_YARN = dict(type="yarn", factor=40, original_max_position_embeddings=4096, beta_fast=32, beta_slow=1)
+DEEPSEEK = dict(kv_lora_rank=512, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, first_k_dense_replace=1, moe_layer_freq=1, rope_theta=10000,
+                rms_norm_eps=1e-6, tie_word_embeddings=False)
 
 # Name: (model_type, of which published model, config.json). The first four have all their layers, the others a few, or what their patterns need.
 MODELS = {
@@ -119,6 +122,20 @@ MODELS = {
                                                   partial_rotary_factor=0.5, moe_intermediate_size=1408, n_routed_experts=128, n_shared_experts=1,
                                                   num_experts_per_tok=8, n_group=8, topk_group=4, norm_topk_prob=True, routed_scaling_factor=2.5,
                                                   first_k_dense_replace=1, rope_theta=1000000, rms_norm_eps=1e-5, tie_word_embeddings=False)),
+    "deepseek_v2-lite": ("deepseek_v2", "DeepSeek-V2-Lite", shape(2, 102400, 2048, 10944, 16, 16, 163840, q_lora_rank=None, topk_method="greedy", n_group=1,
+                                                                  topk_group=1, n_routed_experts=64, num_experts_per_tok=6, n_shared_experts=2,
+                                                                  moe_intermediate_size=1408, routed_scaling_factor=1.0,
+                                                                  rope_scaling=dict(DEEPSEEK_YARN, mscale=0.707, mscale_all_dim=0.707), **DEEPSEEK)),
+    "deepseek_v2": ("deepseek_v2", "DeepSeek-V2", shape(2, 102400, 5120, 12288, 128, 128, 163840, q_lora_rank=1536, topk_method="group_limited_greedy",
+                                                        n_group=8, topk_group=3, n_routed_experts=160, num_experts_per_tok=6, n_shared_experts=2,
+                                                        moe_intermediate_size=1536, routed_scaling_factor=16.0,
+                                                        rope_scaling=dict(DEEPSEEK_YARN, mscale=0.707, mscale_all_dim=0.707), **DEEPSEEK)),
+    # of 256 experts 64, so that they fit in f64
+    "deepseek_v3": ("deepseek_v3", "DeepSeek-V3", shape(2, 129280, 7168, 18432, 128, 128, 163840, q_lora_rank=1536, topk_method="noaux_tc", n_group=8,
+                                                        topk_group=4, n_routed_experts=64, num_experts_per_tok=8, n_shared_experts=1,
+                                                        moe_intermediate_size=2048, routed_scaling_factor=2.5, norm_topk_prob=True,
+                                                        scoring_func="sigmoid", rope_scaling=dict(DEEPSEEK_YARN, mscale=1.0, mscale_all_dim=1.0),
+                                                        **DEEPSEEK)),
     "gpt_neox": ("gpt_neox", "Pythia 1.4B", dict(num_hidden_layers=2, vocab_size=50304, hidden_size=2048, intermediate_size=8192,
                                                 num_attention_heads=16, max_position_embeddings=2048, hidden_act="gelu", rotary_emb_base=10000,
                                                 rotary_pct=0.25, layer_norm_eps=1e-5, use_parallel_residual=True, tie_word_embeddings=False)),
@@ -153,7 +170,7 @@ MODELS = {
 TINY = dict(vocab_size=131, hidden_size=64, intermediate_size=96, max_position_embeddings=256, original_max_position_embeddings=32, sliding_window=24,
             attn_logit_softcapping=2.5, final_logit_softcapping=3.0, query_pre_attn_scalar=24, attention_multiplier=0.1, dim_model_base=16,
             n_positions=128, n_embd=48, n_layer=2, n_head=3, num_experts=8, num_local_experts=4, moe_intermediate_size=32, num_experts_per_tok=3,
-            n_routed_experts=12, n_group=3, topk_group=2,
+            n_routed_experts=12, n_group=3, topk_group=2, q_lora_rank=32, kv_lora_rank=40, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16,
             shared_expert_intermediate_size=48)
 
 
