@@ -19003,6 +19003,8 @@ typedef struct ignis__sharing {
                     ignis_array leaf);                  /* sends this rank's piece of a leaf, receives the others */
     bool (*spread_fn)(struct ignis__grad_group *group); /* as fill_fn, for the values of all leaves */
     bool (*drop_fn)(struct ignis__grad_group *group, const char *call); /* gives up a hold of group->owner */
+    /* NULL: the gradient of a leaf is its own; else sets this rank's piece of it to zero */
+    bool (*zero_fn)(struct ignis__grad_group *group, const char *call, const struct ignis__tensor *leaf);
 } ignis__sharing;
 
 /*  Leaves whose gradients are needed as soon as a backward pass has completed them, to sum them over GPUs
@@ -25705,10 +25707,33 @@ static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__
     return ok;
 }
 
+/*  Sets the piece of a gradient to zero that a rank keeps, if ranks share it. *own: the tensor has a gradient of its
+    own, too, or ranks do not share it. */
+static bool ignis__zero_piece(const char *call, ignis__tensor *tensor, bool *own)
+{
+    ignis__grad_group *group;
+    bool ok;
+    ignis__mutex_lock(&tensor->slot.lock);
+    group = tensor->group && tensor->group->sharing && tensor->group->sharing->zero_fn ? tensor->group : NULL;
+    if (group && !ignis__pool_hold_more(group->owner))
+        group = NULL; /* it is just ending */
+    *own = !group || tensor->grad;
+    ignis__mutex_unlock(&tensor->slot.lock);
+    if (!group)
+        return true;
+    ok = group->sharing->zero_fn(group, call, tensor);
+    return group->sharing->drop_fn(group, call) && ok;
+}
+
 IGNIS__PRIVATE ignis_status ignis__zero_grad(const char *call, ignis__tensor *tensor)
 {
+    bool own;
     if (!ignis__tensor_requires_grad(tensor))
         return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor does not require a gradient");
+    if (!ignis__zero_piece(call, tensor, &own))
+        return ignis__failed();
+    if (!own)
+        return IGNIS_OK;
     return ignis__gradient_set(call, tensor, NULL) ? IGNIS_OK : ignis__failed();
 }
 
@@ -44987,10 +45012,11 @@ IGNIS__PRIVATE bool ignis__pieces_zero(const char *call, const ignis__optimizer 
     int i;
     for (i = 0; ok && optimizer->sharing && i < optimizer->count; i++) {
         ignis__tensor *tensor = optimizer->parameters[i].tensor;
+        const ignis__array *piece = optimizer->parameters[i].grad;
         ignis__mutex_lock(&tensor->slot.lock);
-        has = tensor->grad != NULL;
+        has = tensor->grad && (piece->numel < tensor->grad->numel || piece->storage != tensor->grad->storage);
         ignis__mutex_unlock(&tensor->slot.lock);
-        if (has && optimizer->parameters[i].grad->numel < ignis__tensor_numel(tensor))
+        if (has)
             ok = ignis__zero_grad(call, tensor) == IGNIS_OK;
     }
     return ok;

@@ -303,9 +303,16 @@
 
         IGNIS_SHARD_OPTIMIZER (ZeRO-1) divides the state of optimizers: 4 + 12 / ranks bytes a parameter. The
         parameters move into buckets, too. Each rank updates one slice of each bucket, with the state of that
-        slice, and ignis_optimizer_step then gathers the slices of all ranks. Weights, losses and norms have the
-        bits of training without shards, for the same number of ranks, where kernels of Ignis compute the
-        collective operations; NCCL may add in another order.
+        slice, and ignis_optimizer_step then gathers the slices of all ranks.
+
+        IGNIS_SHARD_GRADIENTS (ZeRO-2) divides the gradients, too: 2 + 14 / ranks bytes. A backward pass makes the
+        gradients of a bucket, which are reduced and freed while it goes on: the buckets of a pass need memory one
+        after the other. Each rank keeps the averages of its slices; ignis_tensor_grad returns no array. In sections
+        without averages whole gradients accumulate on each rank, until the pass that averages. Passes of several
+        averaged ignis_backward before a step add up their averages, where the other kinds average the sum again.
+
+        With both, weights, losses and norms have the bits of training without shards, for the same number of
+        ranks, where kernels of Ignis compute the collective operations; NCCL may add in another order.
 
         The program stays as it is. ignis_clip_grad_norm and loss scales see the gradients of all ranks. Muon
         gathers the momentum of a matrix on the ranks that have a piece of it. Averages (ema_decay), sums
@@ -1387,6 +1394,7 @@ typedef struct ignis_parallel {
 typedef enum ignis_shard {
     IGNIS_SHARD_NONE,
     IGNIS_SHARD_OPTIMIZER, /* the state of optimizers: ZeRO-1 */
+    IGNIS_SHARD_GRADIENTS, /* gradients, too, except within ignis_backward and in sections without averages: ZeRO-2 */
     IGNIS_SHARD_COUNT
 } ignis_shard;
 
@@ -1404,7 +1412,7 @@ typedef struct ignis_parallel_desc {
 typedef struct ignis_parallel_info {
     int parameters;
     int buckets;   /* of gradients, one all-reduce each; 0 with one rank */
-    int64_t bytes; /* of all buckets */
+    int64_t bytes; /* of the gradients in all buckets, on this rank */
     ignis_shard shard;
     bool syncs; /* the next ignis_backward averages: no section of ignis_parallel_no_sync_begin is open */
 } ignis_parallel_info;
@@ -1445,7 +1453,7 @@ IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel);
     Threads: any. */
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_parallel_info *info);
 
-/*  ignis_parallel_free - stop averaging gradients; they stay in their memory
+/*  ignis_parallel_free - stop averaging gradients; they stay in their memory, but for those that ranks share
     With shards, its optimizers can only be freed afterwards.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (this thread captures), CUDA.
@@ -13370,7 +13378,8 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
 typedef struct ignis__bucket {
     ignis__grad_group group; /* first */
     struct ignis__parallel_state *parallel;
-    ignis__array *memory; /* of the gradients; claimed */
+    int first, last;      /* parameters */
+    ignis__array *memory; /* of the gradients, or with IGNIS_SHARD_GRADIENTS of this rank's slice of them; claimed */
     ignis__array *values; /* with shards the parameters, in the same places; claimed */
     bool ready;           /* complete in the backward pass that averages */
 } ignis__bucket;
@@ -13387,6 +13396,7 @@ typedef struct ignis__parallel_state {
     int64_t *places;            /* of the parameters in their buckets, in elements */
     ignis_shard shard;
     int rank, ranks;
+    ignis__array *staging; /* gradients that the ranks reduce now, if they share them; claimed; NULL: none */
     /* in the order in which the backward pass completes them, if parameters are in the order of use */
     ignis__bucket *buckets;
     int count, bucket_count;
@@ -13440,10 +13450,12 @@ IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm handle)
     return parallel;
 }
 
-/*  >>parallel.shard - parameters whose optimizer state the ranks share
+/*  >>parallel.shard - parameters whose optimizer state, and whose gradients, the ranks share
 
     The parameters of a bucket are in one memory, in the places of their gradients. Rank r updates slice r of a bucket:
-    a piece of each parameter in it. After a step the ranks gather the slices.
+    a piece of each parameter in it. After a step the ranks gather the slices. With IGNIS_SHARD_GRADIENTS a rank keeps
+    the gradients of its slices alone: a backward pass makes gradients for the parameters of a bucket, which are copied
+    to a staging buffer, reduced and scattered, and freed.
     Uses: communicators, the tape's groups, the optimizers' size of a block.
     Invariant: a piece starts at a block of the optimizers, so that the sums of squares of blocks, and with them norms,
     have the same bits for every kind of shard. */
@@ -13516,7 +13528,7 @@ IGNIS__PRIVATE bool ignis__shard_broadcast(const char *call, ignis__parallel_sta
 static void ignis__shard_range(const ignis__bucket *bucket, int rank, int64_t at, int64_t numel, int64_t *start,
                                int64_t *count)
 {
-    const int64_t slice = bucket->memory->numel / bucket->parallel->ranks, first = rank * slice - at,
+    const int64_t slice = bucket->values->numel / bucket->parallel->ranks, first = rank * slice - at,
                   end = first + slice < numel ? first + slice : numel;
     *start = first > 0 ? first : 0;
     *count = end > *start ? end - *start : 0;
@@ -13531,7 +13543,7 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
     const ignis__parallel_state *parallel = bucket->parallel;
     const int64_t size = ignis__dtypes[leaf->dtype].size;
     ignis_shape shape;
-    int64_t bytes;
+    int64_t bytes, before = 0;
     int i = 0;
     while (parallel->parameters[i] != leaf) /* it has the group, so it is there */
         i++;
@@ -13540,7 +13552,9 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
     shape = IGNIS_SHAPE(piece->count);
     bytes = (piece->at + piece->start) * size;
     piece->data = ignis__array_view(call, bucket->values, &shape, piece->count, bytes);
-    piece->grad = ignis__array_view(call, bucket->memory, &shape, piece->count, bytes);
+    if (piece->count && parallel->shard == IGNIS_SHARD_GRADIENTS)
+        before = parallel->rank * ignis__array_bytes(bucket->memory);
+    piece->grad = ignis__array_view(call, bucket->memory, &shape, piece->count, piece->count ? bytes - before : 0);
     return piece->data.id && piece->grad.id;
 }
 
@@ -13593,8 +13607,87 @@ static bool ignis__shard_drop(ignis__grad_group *group, const char *call)
     return ignis__parallel_drop(call, ((ignis__bucket *)group)->parallel);
 }
 
-IGNIS__PRIVATE const ignis__sharing ignis__shard_sharing = {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill,
-                                                            ignis__shard_spread, ignis__shard_drop};
+/*  Sets this rank's piece of the gradient of a leaf to zero. */
+static bool ignis__shard_zero(ignis__grad_group *group, const char *call, const ignis__tensor *leaf)
+{
+    ignis__piece piece;
+    bool ok;
+    memset(&piece, 0, sizeof piece);
+    ok = ignis__shard_piece(group, call, leaf, &piece) &&
+         (piece.count == 0 || ignis__array_set_zero(call, piece.grad) == IGNIS_OK);
+    if (piece.data.id)
+        ignis__array_discard(call, &piece.data);
+    if (piece.grad.id)
+        ignis__array_discard(call, &piece.grad);
+    return ok;
+}
+
+/* --- gradients that the ranks share --- */
+
+IGNIS__PRIVATE void ignis__shard_unstage(const char *call, ignis__parallel_state *parallel)
+{
+    if (parallel->staging)
+        ignis__array_unclaim(call, parallel->staging);
+    parallel->staging = NULL;
+}
+
+/*  Moves the gradient of a held leaf, if it has one, to its place in the staging buffer. */
+static bool ignis__shard_stage_leaf(const char *call, const ignis__parallel_state *parallel, int at)
+{
+    ignis__tensor *leaf = parallel->parameters[at];
+    ignis__array *grad;
+    bool ok;
+    ignis__leaf_enter(leaf);
+    grad = leaf->grad;
+    ok = !grad || grad->numel == 0 ||
+         (ignis__gradient_wait(call, grad) &&
+          ignis__array_copy_bytes(call, parallel->staging, parallel->places[at] * ignis__dtypes[leaf->dtype].size,
+                                  grad));
+    if (ok && grad) {
+        ignis__mutex_lock(&leaf->slot.lock);
+        leaf->grad = NULL;
+        ignis__mutex_unlock(&leaf->slot.lock);
+    }
+    ignis__leaf_leave(leaf);
+    if (ok && grad)
+        ignis__array_unclaim(call, grad);
+    return ok;
+}
+
+/*  Moves the gradients of a bucket to the staging buffer. The memory of the one before is taken again, once that is
+    reduced. */
+IGNIS__PRIVATE bool ignis__shard_stage(const char *call, const ignis__bucket *bucket)
+{
+    ignis__parallel_state *parallel = bucket->parallel;
+    bool ok;
+    int i;
+    ignis__shard_unstage(call, parallel);
+    parallel->staging = ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, bucket->memory->dtype,
+                                                                     bucket->values->numel, "gradients", false));
+    ok = parallel->staging != NULL;
+    for (i = bucket->first; ok && i <= bucket->last; i++)
+        ok = ignis__shard_stage_leaf(call, parallel, i);
+    return ok;
+}
+
+/*  Reduces the staging buffer, and adds this rank's slice of it to the gradients. */
+IGNIS__PRIVATE bool ignis__shard_scatter(const char *call, const ignis__bucket *bucket)
+{
+    const ignis__parallel_state *parallel = bucket->parallel;
+    const ignis_array memory = ignis__shard_handle(bucket->memory), staging = ignis__shard_handle(parallel->staging);
+    ignis_array slice = ignis__array_view(call, parallel->staging, &bucket->memory->shape, bucket->memory->numel,
+                                          parallel->rank * ignis__array_bytes(bucket->memory));
+    bool ok = slice.id && ignis_comm_reduce_scatter(parallel->comm, staging, slice, IGNIS_OP_AVG) == IGNIS_OK &&
+              ignis__array_binary(call, IGNIS__BUILTIN(ADD), memory, memory, slice) == IGNIS_OK;
+    if (slice.id)
+        ignis__array_discard(call, &slice);
+    return ok;
+}
+
+IGNIS__PRIVATE const ignis__sharing ignis__shard_sharing = {ignis__shard_piece,  ignis__shard_sum,  ignis__shard_fill,
+                                                            ignis__shard_spread, ignis__shard_drop, NULL};
+IGNIS__PRIVATE const ignis__sharing ignis__shard_gradient_sharing = {
+    ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, ignis__shard_zero};
 
 #endif /* IGNIS_NO_TENSORS */
 
@@ -13641,6 +13734,7 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
     bool ok = true;
     int i;
     ignis__parallel_end_claim(parallel);
+    ignis__shard_unstage(call, parallel);
     for (i = 0; i < parallel->count; i++) {
         ignis__tensor *parameter = parallel->parameters[i];
         if (parallel->is_installed) {
@@ -13697,8 +13791,18 @@ IGNIS__COLD static void ignis__parallels_close(const char *call)
 
 /* --- during a backward pass --- */
 
-/*  Launches the all-reduce of a bucket on the second stream, after the work that the thread's stream has
-    queued. */
+/*  Averages a bucket on the current stream. */
+static bool ignis__bucket_average(const char *call, const ignis__bucket *bucket)
+{
+    const ignis__parallel_state *parallel = bucket->parallel;
+    ignis_array gradients;
+    gradients.id = bucket->memory->slot.handle;
+    return parallel->shard == IGNIS_SHARD_GRADIENTS
+               ? ignis__shard_scatter(call, bucket)
+               : ignis_comm_all_reduce(parallel->comm, gradients, gradients, IGNIS_OP_AVG) == IGNIS_OK;
+}
+
+/*  Launches the average of a bucket on the second stream, after the work that the thread's stream has queued. */
 static bool ignis__parallel_launch(const char *call, ignis__parallel_state *parallel, const ignis__bucket *bucket)
 {
     ignis__device *device = parallel->device;
@@ -13707,17 +13811,16 @@ static bool ignis__parallel_launch(const char *call, ignis__parallel_state *para
     int ordinal = ignis__device_ordinal(device);
     void *main_stream = ignis__stream_current(device), *own = thread->stream[ordinal];
     uint64_t own_serial = thread->stream_serial[ordinal];
-    ignis_array gradients;
-    bool ok = capture ? ignis__capture_draw(call, device, main_stream, parallel->stream_serial)
-                      : ignis__stream_order(call, device, main_stream, device, parallel->stream);
+    bool ok = parallel->shard != IGNIS_SHARD_GRADIENTS || ignis__shard_stage(call, bucket);
+    ok = ok && (capture ? ignis__capture_draw(call, device, main_stream, parallel->stream_serial)
+                        : ignis__stream_order(call, device, main_stream, device, parallel->stream));
     if (!ok)
         return false;
-    gradients.id = bucket->memory->slot.handle;
     if (capture)
         capture->stream = parallel->stream;
     thread->stream[ordinal] = parallel->stream;
     thread->stream_serial[ordinal] = parallel->stream_serial;
-    ok = ignis_comm_all_reduce(parallel->comm, gradients, gradients, IGNIS_OP_AVG) == IGNIS_OK;
+    ok = ignis__bucket_average(call, bucket);
     if (capture)
         capture->stream = main_stream;
     thread->stream[ordinal] = own;
@@ -13767,6 +13870,7 @@ static bool ignis__parallel_finish(const char *call, ignis__parallel_state *para
     if (parallel->launched > 0 && !ignis__stream_order(call, parallel->device, parallel->stream, parallel->device,
                                                        ignis__stream_current(parallel->device)))
         ok = false;
+    ignis__shard_unstage(call, parallel);
     for (i = 0; i < parallel->bucket_count; i++)
         parallel->buckets[i].ready = false;
     parallel->launched = 0;
@@ -13875,22 +13979,26 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
 {
     ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
     ignis_dtype dtype = parallel->parameters[last]->dtype;
+    const bool whole = parallel->shard != IGNIS_SHARD_GRADIENTS;
     int64_t count = bytes / ignis__dtypes[dtype].size, end = 0, at;
     bool ok = true;
     int i;
     bucket->memory =
-        ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, dtype, count, "gradients", false));
+        ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, dtype,
+                                                     whole ? count : count / parallel->ranks, "gradients", false));
     if (!bucket->memory)
         return false;
     bucket->parallel = parallel;
+    bucket->first = first;
+    bucket->last = last;
     bucket->group.owner = &parallel->slot;
     bucket->group.meet_fn = ignis__bucket_join;
     bucket->group.ready_fn = ignis__bucket_ready;
     bucket->group.end_fn = ignis__bucket_end;
     parallel->bucket_count++;
-    parallel->bytes += bytes;
+    parallel->bytes += ignis__array_bytes(bucket->memory);
     if (parallel->shard) {
-        bucket->group.sharing = &ignis__shard_sharing;
+        bucket->group.sharing = whole ? &ignis__shard_sharing : &ignis__shard_gradient_sharing;
         bucket->values =
             ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, dtype, count, "parameters", false));
         ok = bucket->values != NULL;
@@ -13899,14 +14007,16 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
         ignis__tensor *parameter = parallel->parameters[i];
         at = ignis__shard_place(parallel, parameter, &end);
         parallel->places[i] = at / ignis__dtypes[dtype].size;
-        parallel->grads[i] = ignis__bucket_view(call, bucket->memory, parameter, at);
-        ok = parallel->grads[i] != NULL;
+        if (whole) {
+            parallel->grads[i] = ignis__bucket_view(call, bucket->memory, parameter, at);
+            ok = parallel->grads[i] != NULL;
+        }
         if (ok && bucket->values) {
             parallel->values[i] = ignis__bucket_view(call, bucket->values, parameter, at);
             ok = parallel->values[i] && ignis__shard_copy(call, parallel, i);
         }
         ignis__leaf_enter(parameter);
-        if (ok && parameter->grad && ignis__tensor_numel(parameter) > 0)
+        if (ok && whole && parameter->grad && ignis__tensor_numel(parameter) > 0)
             ok = ignis__array_copy_bytes(call, parallel->grads[i], 0, parameter->grad);
         ignis__leaf_leave(parameter);
     }
@@ -13939,13 +14049,15 @@ static void ignis__parallel_install(const char *call, ignis__parallel_state *par
     int i, b = 0;
     for (i = parallel->count - 1; i >= 0; i--) {
         ignis__tensor *parameter = parallel->parameters[i];
-        ignis__array *before, *data = NULL;
-        while (parallel->grads[i]->storage != parallel->buckets[b].memory->storage)
+        ignis__array *before = NULL, *data = NULL;
+        while (i < parallel->buckets[b].first)
             b++;
         ignis__leaf_enter(parameter);
         ignis__mutex_lock(&parameter->slot.lock);
-        before = parameter->grad;
-        parameter->grad = parallel->grads[i];
+        if (parallel->grads[i]) {
+            before = parameter->grad;
+            parameter->grad = parallel->grads[i];
+        }
         parameter->group = &parallel->buckets[b].group;
         if (parallel->values[i] && parameter->data) {
             data = parameter->data;
@@ -14033,7 +14145,7 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
         return handle;
     }
     if (desc && (unsigned)desc->shard >= IGNIS_SHARD_COUNT) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "shard is %d; expected IGNIS_SHARD_NONE to _OPTIMIZER, 0 to %d",
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "shard is %d; expected IGNIS_SHARD_NONE to _GRADIENTS, 0 to %d",
                     (int)desc->shard, IGNIS_SHARD_COUNT - 1);
         return handle;
     }

@@ -50,6 +50,8 @@ typedef struct ignis__sharing {
                     ignis_array leaf);                  /* sends this rank's piece of a leaf, receives the others */
     bool (*spread_fn)(struct ignis__grad_group *group); /* as fill_fn, for the values of all leaves */
     bool (*drop_fn)(struct ignis__grad_group *group, const char *call); /* gives up a hold of group->owner */
+    /* NULL: the gradient of a leaf is its own; else sets this rank's piece of it to zero */
+    bool (*zero_fn)(struct ignis__grad_group *group, const char *call, const struct ignis__tensor *leaf);
 } ignis__sharing;
 
 /*  Leaves whose gradients are needed as soon as a backward pass has completed them, to sum them over GPUs

@@ -40,10 +40,33 @@ static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__
     return ok;
 }
 
+/*  Sets the piece of a gradient to zero that a rank keeps, if ranks share it. *own: the tensor has a gradient of its
+    own, too, or ranks do not share it. */
+static bool ignis__zero_piece(const char *call, ignis__tensor *tensor, bool *own)
+{
+    ignis__grad_group *group;
+    bool ok;
+    ignis__mutex_lock(&tensor->slot.lock);
+    group = tensor->group && tensor->group->sharing && tensor->group->sharing->zero_fn ? tensor->group : NULL;
+    if (group && !ignis__pool_hold_more(group->owner))
+        group = NULL; /* it is just ending */
+    *own = !group || tensor->grad;
+    ignis__mutex_unlock(&tensor->slot.lock);
+    if (!group)
+        return true;
+    ok = group->sharing->zero_fn(group, call, tensor);
+    return group->sharing->drop_fn(group, call) && ok;
+}
+
 IGNIS__PRIVATE ignis_status ignis__zero_grad(const char *call, ignis__tensor *tensor)
 {
+    bool own;
     if (!ignis__tensor_requires_grad(tensor))
         return ignis__fail(IGNIS_DIAG_NO_GRAD_WANTED, call, "the tensor does not require a gradient");
+    if (!ignis__zero_piece(call, tensor, &own))
+        return ignis__failed();
+    if (!own)
+        return IGNIS_OK;
     return ignis__gradient_set(call, tensor, NULL) ? IGNIS_OK : ignis__failed();
 }
 

@@ -106,10 +106,11 @@ IGNIS__PRIVATE bool ignis__pieces_zero(const char *call, const ignis__optimizer 
     int i;
     for (i = 0; ok && optimizer->sharing && i < optimizer->count; i++) {
         ignis__tensor *tensor = optimizer->parameters[i].tensor;
+        const ignis__array *piece = optimizer->parameters[i].grad;
         ignis__mutex_lock(&tensor->slot.lock);
-        has = tensor->grad != NULL;
+        has = tensor->grad && (piece->numel < tensor->grad->numel || piece->storage != tensor->grad->storage);
         ignis__mutex_unlock(&tensor->slot.lock);
-        if (has && optimizer->parameters[i].grad->numel < ignis__tensor_numel(tensor))
+        if (has)
             ok = ignis__zero_grad(call, tensor) == IGNIS_OK;
     }
     return ok;

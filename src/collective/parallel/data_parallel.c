@@ -43,6 +43,7 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
     bool ok = true;
     int i;
     ignis__parallel_end_claim(parallel);
+    ignis__shard_unstage(call, parallel);
     for (i = 0; i < parallel->count; i++) {
         ignis__tensor *parameter = parallel->parameters[i];
         if (parallel->is_installed) {
@@ -99,8 +100,18 @@ IGNIS__COLD static void ignis__parallels_close(const char *call)
 
 /* --- during a backward pass --- */
 
-/*  Launches the all-reduce of a bucket on the second stream, after the work that the thread's stream has
-    queued. */
+/*  Averages a bucket on the current stream. */
+static bool ignis__bucket_average(const char *call, const ignis__bucket *bucket)
+{
+    const ignis__parallel_state *parallel = bucket->parallel;
+    ignis_array gradients;
+    gradients.id = bucket->memory->slot.handle;
+    return parallel->shard == IGNIS_SHARD_GRADIENTS
+               ? ignis__shard_scatter(call, bucket)
+               : ignis_comm_all_reduce(parallel->comm, gradients, gradients, IGNIS_OP_AVG) == IGNIS_OK;
+}
+
+/*  Launches the average of a bucket on the second stream, after the work that the thread's stream has queued. */
 static bool ignis__parallel_launch(const char *call, ignis__parallel_state *parallel, const ignis__bucket *bucket)
 {
     ignis__device *device = parallel->device;
@@ -109,17 +120,16 @@ static bool ignis__parallel_launch(const char *call, ignis__parallel_state *para
     int ordinal = ignis__device_ordinal(device);
     void *main_stream = ignis__stream_current(device), *own = thread->stream[ordinal];
     uint64_t own_serial = thread->stream_serial[ordinal];
-    ignis_array gradients;
-    bool ok = capture ? ignis__capture_draw(call, device, main_stream, parallel->stream_serial)
-                      : ignis__stream_order(call, device, main_stream, device, parallel->stream);
+    bool ok = parallel->shard != IGNIS_SHARD_GRADIENTS || ignis__shard_stage(call, bucket);
+    ok = ok && (capture ? ignis__capture_draw(call, device, main_stream, parallel->stream_serial)
+                        : ignis__stream_order(call, device, main_stream, device, parallel->stream));
     if (!ok)
         return false;
-    gradients.id = bucket->memory->slot.handle;
     if (capture)
         capture->stream = parallel->stream;
     thread->stream[ordinal] = parallel->stream;
     thread->stream_serial[ordinal] = parallel->stream_serial;
-    ok = ignis_comm_all_reduce(parallel->comm, gradients, gradients, IGNIS_OP_AVG) == IGNIS_OK;
+    ok = ignis__bucket_average(call, bucket);
     if (capture)
         capture->stream = main_stream;
     thread->stream[ordinal] = own;
@@ -169,6 +179,7 @@ static bool ignis__parallel_finish(const char *call, ignis__parallel_state *para
     if (parallel->launched > 0 && !ignis__stream_order(call, parallel->device, parallel->stream, parallel->device,
                                                        ignis__stream_current(parallel->device)))
         ok = false;
+    ignis__shard_unstage(call, parallel);
     for (i = 0; i < parallel->bucket_count; i++)
         parallel->buckets[i].ready = false;
     parallel->launched = 0;
@@ -277,22 +288,26 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
 {
     ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
     ignis_dtype dtype = parallel->parameters[last]->dtype;
+    const bool whole = parallel->shard != IGNIS_SHARD_GRADIENTS;
     int64_t count = bytes / ignis__dtypes[dtype].size, end = 0, at;
     bool ok = true;
     int i;
     bucket->memory =
-        ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, dtype, count, "gradients", false));
+        ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, dtype,
+                                                     whole ? count : count / parallel->ranks, "gradients", false));
     if (!bucket->memory)
         return false;
     bucket->parallel = parallel;
+    bucket->first = first;
+    bucket->last = last;
     bucket->group.owner = &parallel->slot;
     bucket->group.meet_fn = ignis__bucket_join;
     bucket->group.ready_fn = ignis__bucket_ready;
     bucket->group.end_fn = ignis__bucket_end;
     parallel->bucket_count++;
-    parallel->bytes += bytes;
+    parallel->bytes += ignis__array_bytes(bucket->memory);
     if (parallel->shard) {
-        bucket->group.sharing = &ignis__shard_sharing;
+        bucket->group.sharing = whole ? &ignis__shard_sharing : &ignis__shard_gradient_sharing;
         bucket->values =
             ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, dtype, count, "parameters", false));
         ok = bucket->values != NULL;
@@ -301,14 +316,16 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
         ignis__tensor *parameter = parallel->parameters[i];
         at = ignis__shard_place(parallel, parameter, &end);
         parallel->places[i] = at / ignis__dtypes[dtype].size;
-        parallel->grads[i] = ignis__bucket_view(call, bucket->memory, parameter, at);
-        ok = parallel->grads[i] != NULL;
+        if (whole) {
+            parallel->grads[i] = ignis__bucket_view(call, bucket->memory, parameter, at);
+            ok = parallel->grads[i] != NULL;
+        }
         if (ok && bucket->values) {
             parallel->values[i] = ignis__bucket_view(call, bucket->values, parameter, at);
             ok = parallel->values[i] && ignis__shard_copy(call, parallel, i);
         }
         ignis__leaf_enter(parameter);
-        if (ok && parameter->grad && ignis__tensor_numel(parameter) > 0)
+        if (ok && whole && parameter->grad && ignis__tensor_numel(parameter) > 0)
             ok = ignis__array_copy_bytes(call, parallel->grads[i], 0, parameter->grad);
         ignis__leaf_leave(parameter);
     }
@@ -341,13 +358,15 @@ static void ignis__parallel_install(const char *call, ignis__parallel_state *par
     int i, b = 0;
     for (i = parallel->count - 1; i >= 0; i--) {
         ignis__tensor *parameter = parallel->parameters[i];
-        ignis__array *before, *data = NULL;
-        while (parallel->grads[i]->storage != parallel->buckets[b].memory->storage)
+        ignis__array *before = NULL, *data = NULL;
+        while (i < parallel->buckets[b].first)
             b++;
         ignis__leaf_enter(parameter);
         ignis__mutex_lock(&parameter->slot.lock);
-        before = parameter->grad;
-        parameter->grad = parallel->grads[i];
+        if (parallel->grads[i]) {
+            before = parameter->grad;
+            parameter->grad = parallel->grads[i];
+        }
         parameter->group = &parallel->buckets[b].group;
         if (parallel->values[i] && parameter->data) {
             data = parameter->data;
@@ -435,7 +454,7 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
         return handle;
     }
     if (desc && (unsigned)desc->shard >= IGNIS_SHARD_COUNT) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "shard is %d; expected IGNIS_SHARD_NONE to _OPTIMIZER, 0 to %d",
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "shard is %d; expected IGNIS_SHARD_NONE to _GRADIENTS, 0 to %d",
                     (int)desc->shard, IGNIS_SHARD_COUNT - 1);
         return handle;
     }

@@ -16,6 +16,7 @@ typedef struct ignis_parallel {
 typedef enum ignis_shard {
     IGNIS_SHARD_NONE,
     IGNIS_SHARD_OPTIMIZER, /* the state of optimizers: ZeRO-1 */
+    IGNIS_SHARD_GRADIENTS, /* gradients, too, except within ignis_backward and in sections without averages: ZeRO-2 */
     IGNIS_SHARD_COUNT
 } ignis_shard;
 
@@ -33,7 +34,7 @@ typedef struct ignis_parallel_desc {
 typedef struct ignis_parallel_info {
     int parameters;
     int buckets;   /* of gradients, one all-reduce each; 0 with one rank */
-    int64_t bytes; /* of all buckets */
+    int64_t bytes; /* of the gradients in all buckets, on this rank */
     ignis_shard shard;
     bool syncs; /* the next ignis_backward averages: no section of ignis_parallel_no_sync_begin is open */
 } ignis_parallel_info;
@@ -74,7 +75,7 @@ IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel);
     Threads: any. */
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_parallel_info *info);
 
-/*  ignis_parallel_free - stop averaging gradients; they stay in their memory
+/*  ignis_parallel_free - stop averaging gradients; they stay in their memory, but for those that ranks share
     With shards, its optimizers can only be freed afterwards.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (this thread captures), CUDA.

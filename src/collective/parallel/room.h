@@ -4,6 +4,7 @@
 #include "../../base/room.h"
 #include "../../device/room.h"
 #include "../../array/room.h"
+#include "../../kernel/room.h"
 #include "../../tensor/room.h"
 #include "../../train/room.h"
 #include "../room.h"
@@ -15,7 +16,8 @@
 typedef struct ignis__bucket {
     ignis__grad_group group; /* first */
     struct ignis__parallel_state *parallel;
-    ignis__array *memory; /* of the gradients; claimed */
+    int first, last;      /* parameters */
+    ignis__array *memory; /* of the gradients, or with IGNIS_SHARD_GRADIENTS of this rank's slice of them; claimed */
     ignis__array *values; /* with shards the parameters, in the same places; claimed */
     bool ready;           /* complete in the backward pass that averages */
 } ignis__bucket;
@@ -32,6 +34,7 @@ typedef struct ignis__parallel_state {
     int64_t *places;            /* of the parameters in their buckets, in elements */
     ignis_shard shard;
     int rank, ranks;
+    ignis__array *staging; /* gradients that the ranks reduce now, if they share them; claimed; NULL: none */
     /* in the order in which the backward pass completes them, if parameters are in the order of use */
     ignis__bucket *buckets;
     int count, bucket_count;
@@ -57,7 +60,10 @@ IGNIS__PRIVATE ignis__parallel_state *ignis__parallel_hold(const char *call, ign
 IGNIS__PRIVATE bool ignis__parallel_drop(const char *call, ignis__parallel_state *parallel);
 
 /* shard.c */
-extern const ignis__sharing ignis__shard_sharing;
+extern const ignis__sharing ignis__shard_sharing, ignis__shard_gradient_sharing;
+IGNIS__PRIVATE bool ignis__shard_stage(const char *call, const ignis__bucket *bucket);
+IGNIS__PRIVATE void ignis__shard_unstage(const char *call, ignis__parallel_state *parallel);
+IGNIS__PRIVATE bool ignis__shard_scatter(const char *call, const ignis__bucket *bucket);
 IGNIS__PRIVATE int64_t ignis__shard_place(const ignis__parallel_state *parallel, const ignis__tensor *parameter,
                                           int64_t *end);
 IGNIS__PRIVATE int64_t ignis__shard_bucket_bytes(const ignis__parallel_state *parallel, ignis_dtype dtype, int64_t end);

@@ -1,7 +1,9 @@
-/*  >>parallel.shard - parameters whose optimizer state the ranks share
+/*  >>parallel.shard - parameters whose optimizer state, and whose gradients, the ranks share
 
     The parameters of a bucket are in one memory, in the places of their gradients. Rank r updates slice r of a bucket:
-    a piece of each parameter in it. After a step the ranks gather the slices.
+    a piece of each parameter in it. After a step the ranks gather the slices. With IGNIS_SHARD_GRADIENTS a rank keeps
+    the gradients of its slices alone: a backward pass makes gradients for the parameters of a bucket, which are copied
+    to a staging buffer, reduced and scattered, and freed.
     Uses: communicators, the tape's groups, the optimizers' size of a block.
     Invariant: a piece starts at a block of the optimizers, so that the sums of squares of blocks, and with them norms,
     have the same bits for every kind of shard. */
@@ -76,7 +78,7 @@ IGNIS__PRIVATE bool ignis__shard_broadcast(const char *call, ignis__parallel_sta
 static void ignis__shard_range(const ignis__bucket *bucket, int rank, int64_t at, int64_t numel, int64_t *start,
                                int64_t *count)
 {
-    const int64_t slice = bucket->memory->numel / bucket->parallel->ranks, first = rank * slice - at,
+    const int64_t slice = bucket->values->numel / bucket->parallel->ranks, first = rank * slice - at,
                   end = first + slice < numel ? first + slice : numel;
     *start = first > 0 ? first : 0;
     *count = end > *start ? end - *start : 0;
@@ -91,7 +93,7 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
     const ignis__parallel_state *parallel = bucket->parallel;
     const int64_t size = ignis__dtypes[leaf->dtype].size;
     ignis_shape shape;
-    int64_t bytes;
+    int64_t bytes, before = 0;
     int i = 0;
     while (parallel->parameters[i] != leaf) /* it has the group, so it is there */
         i++;
@@ -100,7 +102,9 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
     shape = IGNIS_SHAPE(piece->count);
     bytes = (piece->at + piece->start) * size;
     piece->data = ignis__array_view(call, bucket->values, &shape, piece->count, bytes);
-    piece->grad = ignis__array_view(call, bucket->memory, &shape, piece->count, bytes);
+    if (piece->count && parallel->shard == IGNIS_SHARD_GRADIENTS)
+        before = parallel->rank * ignis__array_bytes(bucket->memory);
+    piece->grad = ignis__array_view(call, bucket->memory, &shape, piece->count, piece->count ? bytes - before : 0);
     return piece->data.id && piece->grad.id;
 }
 
@@ -153,7 +157,86 @@ static bool ignis__shard_drop(ignis__grad_group *group, const char *call)
     return ignis__parallel_drop(call, ((ignis__bucket *)group)->parallel);
 }
 
-IGNIS__PRIVATE const ignis__sharing ignis__shard_sharing = {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill,
-                                                            ignis__shard_spread, ignis__shard_drop};
+/*  Sets this rank's piece of the gradient of a leaf to zero. */
+static bool ignis__shard_zero(ignis__grad_group *group, const char *call, const ignis__tensor *leaf)
+{
+    ignis__piece piece;
+    bool ok;
+    memset(&piece, 0, sizeof piece);
+    ok = ignis__shard_piece(group, call, leaf, &piece) &&
+         (piece.count == 0 || ignis__array_set_zero(call, piece.grad) == IGNIS_OK);
+    if (piece.data.id)
+        ignis__array_discard(call, &piece.data);
+    if (piece.grad.id)
+        ignis__array_discard(call, &piece.grad);
+    return ok;
+}
+
+/* --- gradients that the ranks share --- */
+
+IGNIS__PRIVATE void ignis__shard_unstage(const char *call, ignis__parallel_state *parallel)
+{
+    if (parallel->staging)
+        ignis__array_unclaim(call, parallel->staging);
+    parallel->staging = NULL;
+}
+
+/*  Moves the gradient of a held leaf, if it has one, to its place in the staging buffer. */
+static bool ignis__shard_stage_leaf(const char *call, const ignis__parallel_state *parallel, int at)
+{
+    ignis__tensor *leaf = parallel->parameters[at];
+    ignis__array *grad;
+    bool ok;
+    ignis__leaf_enter(leaf);
+    grad = leaf->grad;
+    ok = !grad || grad->numel == 0 ||
+         (ignis__gradient_wait(call, grad) &&
+          ignis__array_copy_bytes(call, parallel->staging, parallel->places[at] * ignis__dtypes[leaf->dtype].size,
+                                  grad));
+    if (ok && grad) {
+        ignis__mutex_lock(&leaf->slot.lock);
+        leaf->grad = NULL;
+        ignis__mutex_unlock(&leaf->slot.lock);
+    }
+    ignis__leaf_leave(leaf);
+    if (ok && grad)
+        ignis__array_unclaim(call, grad);
+    return ok;
+}
+
+/*  Moves the gradients of a bucket to the staging buffer. The memory of the one before is taken again, once that is
+    reduced. */
+IGNIS__PRIVATE bool ignis__shard_stage(const char *call, const ignis__bucket *bucket)
+{
+    ignis__parallel_state *parallel = bucket->parallel;
+    bool ok;
+    int i;
+    ignis__shard_unstage(call, parallel);
+    parallel->staging = ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, bucket->memory->dtype,
+                                                                     bucket->values->numel, "gradients", false));
+    ok = parallel->staging != NULL;
+    for (i = bucket->first; ok && i <= bucket->last; i++)
+        ok = ignis__shard_stage_leaf(call, parallel, i);
+    return ok;
+}
+
+/*  Reduces the staging buffer, and adds this rank's slice of it to the gradients. */
+IGNIS__PRIVATE bool ignis__shard_scatter(const char *call, const ignis__bucket *bucket)
+{
+    const ignis__parallel_state *parallel = bucket->parallel;
+    const ignis_array memory = ignis__shard_handle(bucket->memory), staging = ignis__shard_handle(parallel->staging);
+    ignis_array slice = ignis__array_view(call, parallel->staging, &bucket->memory->shape, bucket->memory->numel,
+                                          parallel->rank * ignis__array_bytes(bucket->memory));
+    bool ok = slice.id && ignis_comm_reduce_scatter(parallel->comm, staging, slice, IGNIS_OP_AVG) == IGNIS_OK &&
+              ignis__array_binary(call, IGNIS__BUILTIN(ADD), memory, memory, slice) == IGNIS_OK;
+    if (slice.id)
+        ignis__array_discard(call, &slice);
+    return ok;
+}
+
+IGNIS__PRIVATE const ignis__sharing ignis__shard_sharing = {ignis__shard_piece,  ignis__shard_sum,  ignis__shard_fill,
+                                                            ignis__shard_spread, ignis__shard_drop, NULL};
+IGNIS__PRIVATE const ignis__sharing ignis__shard_gradient_sharing = {
+    ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, ignis__shard_zero};
 
 #endif /* IGNIS_NO_TENSORS */

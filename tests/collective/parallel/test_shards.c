@@ -11,23 +11,23 @@
 
 /*  Places of the parameters in their bucket: last bias, last matrix, bias, first matrix. The first matrix is in the
     slices of ranks 0 and 1, and wide ones are in more. */
-enum { RANKS_MAX = 8, STEPS = 3, BATCH = 8, WIDTH = 96, WIDE = 480, HIDDEN = 96, CLASSES = 23, PARAMETERS = 4 };
+enum { RANKS_MAX = 8, STEPS = 3, BATCH = 8, WIDTH = 96, WIDE = 260, HIDDEN = 96, CLASSES = 23, PARAMETERS = 4 };
 enum { WEIGHTS = HIDDEN * WIDE + HIDDEN + CLASSES * HIDDEN + CLASSES };
 
 typedef enum method { ADAMW, SGD, LION, RMSPROP, MUON, METHODS } method;
 
 /*  How to train, and what came of it. */
 typedef struct training {
-    int ranks;
+    int ranks, steps;
     ignis_shard shard;
     ignis_dtype dtype;
     method method;
-    bool graph, clips, scales, zeroes_apart, swaps, sums;
+    bool graph, clips, scales, zeroes_apart, zeroes_tensors, swaps, sums;
     bool is_wide;
     int pieces;           /* of a rank's part of the batch; 0: one */
     int64_t bucket_bytes; /* 0: the default */
     double ema_decay;
-    double losses[RANKS_MAX][STEPS], norms[RANKS_MAX];
+    double losses[RANKS_MAX][STEPS], norms[RANKS_MAX][STEPS];
     float weights[RANKS_MAX][WEIGHTS];
     int64_t state_elements[RANKS_MAX];
     ignis_parallel_info info;
@@ -105,7 +105,7 @@ static ignis_optimizer optimizer_of(const training *run, method kind)
     memset(&adamw, 0, sizeof adamw);
     adamw.lr = 1e-2;
     adamw.weight_decay = 0.01;
-    adamw.zero_grad = !run->zeroes_apart && !run->sums;
+    adamw.zero_grad = !run->zeroes_apart && !run->zeroes_tensors && !run->sums;
     adamw.ema_decay = run->ema_decay;
     adamw.loss_scale.initial = run->scales ? 1024 : 0;
     adamw.loss_scale.interval = 2;
@@ -178,12 +178,15 @@ static ignis_status update(rank *r)
         status = ignis_optimizer_step(r->optimizers[i]);
     for (i = 0; status == IGNIS_OK && run->zeroes_apart && i < r->optimizer_count; i++)
         status = ignis_optimizer_zero_grad(r->optimizers[i]);
+    for (i = 0; status == IGNIS_OK && run->zeroes_tensors && i < PARAMETERS; i++)
+        status = ignis_zero_grad(r->all[i]);
     return status;
 }
 
 static void rank_step(rank *r, int step, ignis_graph *graph)
 {
     training *run = r->run;
+    ignis_optimizer_info info;
     int piece;
     if (run->graph && step == 1) {
         CHECK_OK(ignis_graph_begin());
@@ -207,6 +210,10 @@ static void rank_step(rank *r, int step, ignis_graph *graph)
     }
     if (!graph->id)
         CHECK_OK(update(r));
+    CHECK_OK(ignis_optimizer_query(r->optimizers[0], &info));
+    run->norms[r->rank][step] = info.grad_norm;
+    if (run->shard >= IGNIS_SHARD_GRADIENTS)
+        CHECK(!ignis_tensor_grad(r->all[0]).id);
 }
 
 static void rank_results(rank *r)
@@ -227,8 +234,7 @@ static void rank_results(rank *r)
     if (run->swaps)
         CHECK_OK(ignis_optimizer_swap_ema(r->optimizers[0]));
     CHECK_OK(ignis_optimizer_query(r->optimizers[0], &info));
-    run->norms[r->rank] = info.grad_norm;
-    CHECK_INT(info.step + info.skipped, STEPS);
+    CHECK_INT(info.step + info.skipped, run->steps);
 }
 
 static void rank_release(rank *r)
@@ -267,7 +273,7 @@ static void *rank_train(void *context)
             CHECK_OK(ignis_parallel_query(r->parallel, &run->info));
     }
     rank_optimizers(r);
-    for (step = 0; step < STEPS; step++)
+    for (step = 0; step < run->steps; step++)
         rank_step(r, step, &graph);
     rank_results(r);
     if (graph.id)
@@ -311,8 +317,10 @@ static training *trained(training *run)
 {
     int i;
     run->pieces = run->pieces ? run->pieces : 1;
+    run->steps = run->graph ? STEPS : STEPS - 1; /* a graph is launched twice */
     memset(run->losses, 0, sizeof run->losses);
     memset(run->weights, 0, sizeof run->weights);
+    memset(run->norms, 0, sizeof run->norms);
     memset(run->state_elements, 0, sizeof run->state_elements);
     ranks_run(run, 60, rank_train, ranks_of);
     for (i = 1; i < run->ranks; i++)
@@ -328,17 +336,19 @@ static bool same_bits(const training *a, const training *b)
 
 static training plain, sharded, single; /* large */
 
-/*  Trains without shards and with each kind of shards: all bits are the same. */
-static void compare_shards(const training *how, const char *what)
+/*  Trains without shards and with each kind of shards from `first` on: all bits are the same. */
+static void compare_shards(const training *how, ignis_shard first, const char *what)
 {
     int shard;
     plain = *how;
     trained(&plain);
-    for (shard = IGNIS_SHARD_OPTIMIZER; shard < IGNIS_SHARD_COUNT; shard++) {
+    for (shard = (int)first; shard < IGNIS_SHARD_COUNT; shard++) {
         sharded = *how;
         sharded.shard = (ignis_shard)shard;
         trained(&sharded);
         CHECK_INT(sharded.info.shard, shard);
+        if (shard >= IGNIS_SHARD_GRADIENTS)
+            CHECK(sharded.info.bytes <= plain.info.bytes / 2 + 4 * 8192 * (int64_t)sizeof(double));
         if (!same_bits(&plain, &sharded))
             printf("%s: %d ranks, shard %d has other bits\n", what, how->ranks, shard);
         CHECK(same_bits(&plain, &sharded));
@@ -371,7 +381,7 @@ TEST(every_form_of_training_has_the_bits_of_none)
         how.clips = bits & 4;
         how.scales = bits & 8;
         snprintf(what, sizeof what, "form %d", bits);
-        compare_shards(&how, what);
+        compare_shards(&how, IGNIS_SHARD_OPTIMIZER, what);
     }
 }
 
@@ -387,7 +397,7 @@ TEST(every_optimizer_has_the_bits_of_none)
         how.clips = kind != SGD;
         how.scales = kind == MUON;
         snprintf(what, sizeof what, "optimizer %d", kind);
-        compare_shards(&how, what);
+        compare_shards(&how, IGNIS_SHARD_OPTIMIZER, what);
     }
 }
 
@@ -403,7 +413,7 @@ TEST(more_ranks_and_buckets_have_the_bits_of_none)
         how.clips = true;
         how.is_wide = true;
         how.bucket_bytes = ranks == 4 ? 2048 : 0;
-        compare_shards(&how, "ranks");
+        compare_shards(&how, ranks == 4 ? IGNIS_SHARD_OPTIMIZER : IGNIS_SHARD_GRADIENTS, "ranks");
         for (i = 0, all = 0; i < ranks; i++) {
             CHECK(ranks == 4 || sharded.state_elements[i] <= 8192);
             CHECK_INT(plain.state_elements[i], WEIGHTS);
@@ -423,7 +433,7 @@ TEST(shards_train_as_one_gpu)
         trained(begin(&single, 1, IGNIS_F32));
         begin(&sharded, i, IGNIS_F32)->shard = IGNIS_SHARD_OPTIMIZER;
         trained(&sharded);
-        for (step = 0; step < STEPS; step++) {
+        for (step = 0; step < sharded.steps; step++) {
             double loss = 0;
             int r;
             for (r = 0; r < i; r++)
@@ -439,12 +449,15 @@ TEST(averages_and_sums_have_the_bits_of_none)
     NEEDS_DEVICES(2);
     begin(&how, 2, IGNIS_BF16)->ema_decay = 0.9;
     how.swaps = true;
-    compare_shards(&how, "averages");
+    compare_shards(&how, IGNIS_SHARD_OPTIMIZER, "averages");
     begin(&how, 2, IGNIS_BF16)->sums = true;
     how.clips = true;
-    compare_shards(&how, "sums");
+    compare_shards(&how, IGNIS_SHARD_OPTIMIZER, "sums");
     begin(&how, 2, IGNIS_F32)->zeroes_apart = true;
-    compare_shards(&how, "zeroed apart");
+    how.pieces = 2;
+    compare_shards(&how, IGNIS_SHARD_OPTIMIZER, "zeroed apart");
+    begin(&how, 2, IGNIS_F32)->zeroes_tensors = true;
+    compare_shards(&how, IGNIS_SHARD_OPTIMIZER, "zeroed one by one");
 }
 
 /* --- what is refused, and what fails --- */
@@ -554,7 +567,7 @@ TEST(a_call_that_fails_in_a_step_fails_on_all_ranks)
     NEEDS_DEVICES(2);
     pthread_barrier_init(&together, NULL, 2);
     for (shard = IGNIS_SHARD_OPTIMIZER; shard < IGNIS_SHARD_COUNT; shard++) {
-        for (fault_at = 1, misses = 0; misses == 0; fault_at += 1 + fault_at / 2) {
+        for (fault_at = 1, misses = 0; misses == 0; fault_at += 2 + fault_at) {
             begin(&how, 2, IGNIS_F16)->shard = (ignis_shard)shard;
             how.pieces = 1;
             how.clips = how.scales = true;
