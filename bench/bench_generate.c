@@ -15,6 +15,10 @@
         with ways of sampling, and with a grammar, for which the vocabulary has made up words start among the words: the
         time from a program's start to its first token behind 16, with kernels compiled before adapters=8 rank=16 among
         the words: sequences have adapters (LoRA) of all products, one of 8 sets after the other, of rank 16 (16)
+        long=2048 among the words: the time to the first token behind so many, too
+
+    Mixtures of experts are measured if they are named: gpt-oss-20b, with experts in MXFP4, and qwen3-30b-a3b, which
+    takes 61 GB. Of their experts a share counts those that the tokens of a step choose on average: choices are random.
 
     On several GPUs each has its part of the model: sh examples/launch.sh 2 ./bench_generate llama-8b. Weights, and
     shares, are those of one then.
@@ -31,15 +35,17 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { PROMPT = 512, STEPS = 48, ROUNDS = 5, MOST = 64, BLOCK = 1 << 22 };
+enum { PROMPT = 512, LONG_PROMPT = 8192, STEPS = 48, ROUNDS = 5, MOST = 64, BLOCK = 1 << 22 };
 
-static int adapter_count, adapter_rank = 16;
+static int adapter_count, adapter_rank = 16, long_prompt;
 static ignis_lora adapters[MOST];
 
 typedef struct shape {
     const char *name;
     int layers, hidden, heads, kv_heads, head_dim, inner, vocab;
     bool is_gpt2, tied, normed; /* normed: heads of q and k have norms */
+    int experts, chosen;        /* 0: none; else `inner` is of an expert */
+    bool is_oss;
 } shape;
 
 static const shape shapes[] = {
@@ -48,8 +54,12 @@ static const shape shapes[] = {
     {"qwen3-0.6b", 28, 1024, 16, 8, 128, 3072, 151936, false, true, true},
     {"llama-1b", 16, 2048, 32, 8, 64, 8192, 128256, false, true, false},
     {"llama-8b", 32, 4096, 32, 8, 128, 14336, 128256, false, false, false},
+    {"gpt-oss-20b", 24, 2880, 64, 8, 64, 2880, 201088, false, false, false, 32, 4, true},
+    {"qwen3-30b-a3b", 48, 2048, 32, 4, 128, 768, 151936, false, false, true, 128, 8},
 };
-static const shape small = {"tiny", 2, 64, 4, 2, 16, 128, 256, false, true, true}; /* for the simulator */
+static const shape small = {"tiny", 2, 64, 4, 2, 16, 128, 256, false, true, true}, /* for the simulator */
+    small_mixtures[] = {{"gpt-oss-20b", 2, 64, 4, 2, 16, 32, 256, false, false, false, 4, 2, true},
+                        {"qwen3-30b-a3b", 2, 64, 4, 2, 16, 32, 256, false, false, true, 8, 2}};
 
 /* the folder ------------------------------------------------------------------------------------------------------- */
 
@@ -94,6 +104,55 @@ static void put(FILE *file, bool header, int64_t *at, const char *name, int laye
     *at += 2 * count;
 }
 
+/*  As put, for matrices of experts in MXFP4: blocks of 16 bytes, then a scale for each, a power of two. */
+static void put_mxfp4(FILE *file, bool header, int64_t *at, const char *name, int layer, int experts, int rows,
+                      int columns)
+{
+    static const char *const parts[] = {"blocks", "scales"};
+    int64_t blocks = (int64_t)experts * rows * columns / 32, i;
+    int part;
+    for (part = 0; part < 2; part++) {
+        const int64_t bytes = part ? blocks : 16 * blocks;
+        if (header) {
+            char full[96];
+            snprintf(full, sizeof full, name, layer);
+            fprintf(file, "%s\"%s_%s\":{\"dtype\":\"U8\",\"shape\":[%d,%d,%d%s],\"data_offsets\":[%lld,%lld]}",
+                    *at ? "," : "{", full, parts[part], experts, rows, columns / 32, part ? "" : ",16", (long long)*at,
+                    (long long)(*at + bytes));
+        } else if (part) {
+            for (i = 0; i < bytes; i++)
+                fputc(119 + (int)(i % 3), file);
+        } else {
+            for (i = 0; i < bytes; i += 16)
+                fwrite(block + (*at + i) % (BLOCK - 16), 1, 16, file);
+        }
+        *at += bytes;
+    }
+}
+
+/*  Writes the router and the experts of a layer. */
+static void put_experts(const shape *s, FILE *file, bool header, int64_t *at, int l)
+{
+    static const char *const names[] = {"gate_proj", "up_proj", "down_proj"};
+    char name[96];
+    int e, i, h = s->hidden;
+    if (s->is_oss) {
+        put(file, header, at, "model.layers.%d.mlp.router.weight", l, s->experts, h, -1);
+        put(file, header, at, "model.layers.%d.mlp.router.bias", l, s->experts, 0, -1);
+        put_mxfp4(file, header, at, "model.layers.%d.mlp.experts.gate_up_proj", l, s->experts, 2 * s->inner, h);
+        put(file, header, at, "model.layers.%d.mlp.experts.gate_up_proj_bias", l, s->experts, 2 * s->inner, -1);
+        put_mxfp4(file, header, at, "model.layers.%d.mlp.experts.down_proj", l, s->experts, h, s->inner);
+        put(file, header, at, "model.layers.%d.mlp.experts.down_proj_bias", l, s->experts, h, -1);
+        return;
+    }
+    put(file, header, at, "model.layers.%d.mlp.gate.weight", l, s->experts, h, -1);
+    for (e = 0; e < s->experts; e++)
+        for (i = 0; i < 3; i++) {
+            snprintf(name, sizeof name, "model.layers.%%d.mlp.experts.%d.%s.weight", e, names[i]);
+            put(file, header, at, name, l, i == 2 ? h : s->inner, i == 2 ? s->inner : h, -1);
+        }
+}
+
 static void put_all(const shape *s, FILE *file, bool header)
 {
     int64_t at = 0;
@@ -134,7 +193,18 @@ static void put_all(const shape *s, FILE *file, bool header)
             put(file, header, &at, "model.layers.%d.self_attn.q_norm.weight", l, s->head_dim, 0, 1);
             put(file, header, &at, "model.layers.%d.self_attn.k_norm.weight", l, s->head_dim, 0, 1);
         }
+        if (s->is_oss) {
+            put(file, header, &at, "model.layers.%d.self_attn.q_proj.bias", l, q, 0, -1);
+            put(file, header, &at, "model.layers.%d.self_attn.k_proj.bias", l, k, 0, -1);
+            put(file, header, &at, "model.layers.%d.self_attn.v_proj.bias", l, k, 0, -1);
+            put(file, header, &at, "model.layers.%d.self_attn.o_proj.bias", l, h, 0, -1);
+            put(file, header, &at, "model.layers.%d.self_attn.sinks", l, s->heads, 0, -1);
+        }
         put(file, header, &at, "model.layers.%d.post_attention_layernorm.weight", l, h, 0, 1);
+        if (s->experts) {
+            put_experts(s, file, header, &at, l);
+            continue;
+        }
         put(file, header, &at, "model.layers.%d.mlp.gate_proj.weight", l, s->inner, h, -1);
         put(file, header, &at, "model.layers.%d.mlp.up_proj.weight", l, s->inner, h, -1);
         put(file, header, &at, "model.layers.%d.mlp.down_proj.weight", l, h, s->inner, -1);
@@ -179,6 +249,31 @@ static bool write_folder(const shape *s, const char *folder)
                 "\"vocab_size\": %d, \"layer_norm_epsilon\": 1e-5, \"activation_function\": \"gelu_new\", \"dtype\": "
                 "\"bfloat16\"}\n",
                 s->hidden, s->layers, s->heads, s->vocab);
+    else if (s->is_oss)
+        fprintf(
+            file,
+            "{\"architectures\": [\"GptOssForCausalLM\"], \"model_type\": \"gpt_oss\", \"hidden_size\": %d, "
+            "\"num_hidden_layers\": %d, \"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": %d, "
+            "\"intermediate_size\": %d, \"vocab_size\": %d, \"num_local_experts\": %d, "
+            "\"num_experts_per_tok\": %d, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-5, "
+            "\"hidden_act\": \"silu\", \"swiglu_limit\": 7.0, \"sliding_window\": 128, \"attention_bias\": true, "
+            "\"rope_theta\": 150000, \"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 32.0, \"beta_fast\": "
+            "32.0, \"beta_slow\": 1.0, \"truncate\": false, \"original_max_position_embeddings\": 4096}, "
+            "\"tie_word_embeddings\": false, \"quantization_config\": {\"quant_method\": \"mxfp4\"}, \"dtype\": "
+            "\"bfloat16\"}\n",
+            s->hidden, s->layers, s->heads, s->kv_heads, s->head_dim, s->inner, s->vocab, s->experts, s->chosen);
+    else if (s->experts)
+        fprintf(
+            file,
+            "{\"architectures\": [\"Qwen3MoeForCausalLM\"], \"model_type\": \"qwen3_moe\", \"hidden_size\": %d, "
+            "\"num_hidden_layers\": %d, \"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": %d, "
+            "\"intermediate_size\": %d, \"moe_intermediate_size\": %d, \"vocab_size\": %d, \"num_experts\": %d, "
+            "\"num_experts_per_tok\": %d, \"norm_topk_prob\": true, \"decoder_sparse_step\": 1, "
+            "\"mlp_only_layers\": [], \"max_position_embeddings\": 40960, \"rms_norm_eps\": 1e-6, "
+            "\"hidden_act\": \"silu\", \"rope_theta\": 1000000.0, \"tie_word_embeddings\": false, \"dtype\": "
+            "\"bfloat16\"}\n",
+            s->hidden, s->layers, s->heads, s->kv_heads, s->head_dim, 3 * s->hidden, s->inner, s->vocab, s->experts,
+            s->chosen);
     else
         fprintf(file,
                 "{\"architectures\": [\"%sForCausalLM\"], \"model_type\": \"%s\", \"hidden_size\": %d, "
@@ -531,16 +626,30 @@ static bool make_adapters(ignis_model model)
     return true;
 }
 
+/*  The bytes of weights that a step of `batch` sequences multiplies with, of a model of `bytes`. */
+static double touched_bytes(const shape *s, const ignis_model_info *info, int batch)
+{
+    const double bytes = (double)info->weight_bytes;
+    double unused = 1, experts = 3.0 * s->layers * s->experts * s->hidden * s->inner * (s->is_oss ? 17.0 / 32 : 2);
+    int i;
+    if (!s->experts)
+        return bytes - (s->tied ? 0 : (double)s->vocab * s->hidden * bytes / (double)info->parameters);
+    for (i = 0; i < batch; i++)
+        unused *= 1 - (double)s->chosen / s->experts;
+    return bytes - 2.0 * s->vocab * s->hidden - unused * experts;
+}
+
 static bool run(const shape *s, const blocks *type, const char *folder, const char *batches, const char *traces,
                 ignis_dtype dtype, bool tiny)
 {
     int prompt = tiny ? 20 : PROMPT, steps = tiny ? 2 : STEPS, rounds = tiny ? 1 : ROUNDS, count = 0, i;
-    double weights, token, seconds;
+    const int most = tiny && long_prompt ? 40 : long_prompt;
+    double token, seconds;
     ignis_sequence sequences[MOST];
     ignis_model_desc desc;
     ignis_model_info info;
     ignis_model model;
-    int32_t ids[PROMPT];
+    static int32_t ids[LONG_PROMPT];
     char path[400];
     const char *word;
     snprintf(path, sizeof path, "%s/ignis-%s%s%s%s", folder, s->name, type ? "-" : "", type ? type->name : "",
@@ -557,7 +666,7 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     desc.dtype = dtype;
     if (comm.id)
         desc.parallel = ignis_comm_parallel(comm);
-    desc.context = tiny ? 64 : 1024;
+    desc.context = tiny ? 64 : most > PROMPT ? most + PROMPT : 2 * PROMPT;
     for (word = batches; word; word = strchr(word, ',') ? strchr(word, ',') + 1 : NULL)
         desc.sequences = atoi(word) > desc.sequences ? atoi(word) : desc.sequences;
     seconds = now();
@@ -566,13 +675,11 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
         return false;
     if (!make_adapters(model))
         return false;
-    weights = (double)info.weight_bytes -
-              (s->tied ? 0 : (double)s->vocab * s->hidden * (double)info.weight_bytes / (double)info.parameters);
     token = (double)info.cache_bytes_of_token * (prompt + steps / 2);
     if (type)
         printf("%s: %s, %.2f GB of weights on the device\n", s->name, type->name, (double)info.weight_bytes / 1e9);
     fprintf(stderr, "%s: opened in %.1f s\n", s->name, now() - seconds);
-    for (i = 0; i < prompt; i++)
+    for (i = 0; i < LONG_PROMPT; i++)
         ids[i] = (i * 7919 + 13) % s->vocab;
     for (word = batches; word; word = strchr(word, ',') ? strchr(word, ',') + 1 : NULL) {
         int batch = atoi(word);
@@ -589,7 +696,7 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
         if (!ok_or_say(seconds > 0))
             return false;
         printf("%-10s %3d sequences %10.1f tokens/s %10.1f us a step %6.3f of 4.25 TB/s\n", s->name, batch,
-               batch / seconds, seconds * 1e6, (weights + batch * token) / seconds / 4.25e12);
+               batch / seconds, seconds * 1e6, (touched_bytes(s, &info, batch) + batch * token) / seconds / 4.25e12);
         fflush(stdout);
         if (traces && !write_trace(sequences, batch, traces, type ? type->name : s->name))
             return false;
@@ -598,7 +705,7 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     if (!ok_or_say(seconds > 0))
         return false;
     printf("%-10s ignis_generate %9.1f tokens/s %10.1f us a token %6.3f of 4.25 TB/s\n", s->name, 1 / seconds,
-           seconds * 1e6, (weights + token) / seconds / 4.25e12);
+           seconds * 1e6, (touched_bytes(s, &info, 1) + token) / seconds / 4.25e12);
     for (i = 0; with_draws && !type && i < WAYS; i++) {
         if (i == WAYS - 1 && !ok_or_say(ignis_sequence_truncate(sequences[0], prompt) == IGNIS_OK &&
                                         ignis_sequence_grammar(sequences[0], grammar) == IGNIS_OK))
@@ -615,6 +722,12 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     if (!ok_or_say(seconds > 0))
         return false;
     printf("%-10s %3d tokens to the first one behind them %10.2f ms\n", s->name, prompt, seconds * 1e3);
+    if (most) {
+        seconds = first_seconds(sequences[0], ids, most, rounds);
+        if (!ok_or_say(seconds > 0))
+            return false;
+        printf("%-10s %3d tokens to the first one behind them %10.2f ms\n", s->name, most, seconds * 1e3);
+    }
     if (traces && !write_prompt_trace(sequences[0], ids, prompt, traces, type ? type->name : s->name))
         return false;
     if (timed_program && !type) {
@@ -661,6 +774,7 @@ int main(int argc, char **argv)
         traces = strncmp(argv[i], "trace=", 6) == 0 ? argv[i] + 6 : traces;
         adapter_count = strncmp(argv[i], "adapters=", 9) == 0 ? atoi(argv[i] + 9) : adapter_count;
         adapter_rank = strncmp(argv[i], "rank=", 5) == 0 ? atoi(argv[i] + 5) : adapter_rank;
+        long_prompt = strncmp(argv[i], "long=", 5) == 0 ? atoi(argv[i] + 5) : long_prompt;
         if (strcmp(argv[i], "plain") == 0)
             ignis__cuda.cuLaunchKernelEx = NULL;
         else if (strcmp(argv[i], "drawn") == 0)
@@ -674,18 +788,30 @@ int main(int argc, char **argv)
         fprintf(stderr, "adapters=%d: 0 to %d are possible\n", adapter_count, MOST);
         return 2;
     }
+    if (long_prompt < 0 || long_prompt > LONG_PROMPT) {
+        fprintf(stderr, "long=%d: 1 to %d are possible\n", long_prompt, LONG_PROMPT);
+        return 2;
+    }
     if (strstr(info.name, "imulat")) {
+        bool mixtures = false;
         printf("on the simulator these figures mean nothing\n");
-        ok = run(&small, NULL, folder, "1,8", traces, dtype, true) &&
-             run(&small, &block_types[0], folder, "1,8", traces, dtype, true);
+        for (i = 1; ok && i < argc; i++)
+            for (k = 0; ok && k < (int)(sizeof small_mixtures / sizeof small_mixtures[0]); k++)
+                if (strcmp(argv[i], small_mixtures[k].name) == 0) {
+                    mixtures = true;
+                    ok = run(&small_mixtures[k], NULL, folder, "1,8", traces, dtype, true);
+                }
+        ok = ok && (mixtures || (run(&small, NULL, folder, "1,8", traces, dtype, true) &&
+                                 run(&small, &block_types[0], folder, "1,8", traces, dtype, true)));
     } else {
         for (k = 0; ok && k < (int)(sizeof shapes / sizeof shapes[0]); k++) {
-            bool wanted = !named && shapes[k].layers < 32; /* 16 GB only when they are asked for */
+            bool wanted = !named && shapes[k].layers < 32 && !shapes[k].experts; /* 16 GB only if asked for */
             for (i = 1; i < argc; i++)
                 wanted = wanted || strcmp(argv[i], shapes[k].name) == 0;
             if (wanted && !*weights)
                 ok = run(&shapes[k], NULL, folder, batches, traces, dtype, false);
-            for (i = 0; ok && wanted && !shapes[k].is_gpt2 && i < (int)(sizeof block_types / sizeof block_types[0]);
+            for (i = 0; ok && wanted && !shapes[k].is_gpt2 && !shapes[k].experts &&
+                        i < (int)(sizeof block_types / sizeof block_types[0]);
                  i++)
                 ok = !strstr(weights, block_types[i].name) ||
                      run(&shapes[k], &block_types[i], folder, batches, traces, dtype, false);

@@ -14,6 +14,8 @@
 #   bench       make bench
 #   peers       PyTorch and CuPy beside some of those
 #   generate    tokens a second beside transformers with torch.compile, then of quantised weights. MODELS='gpt2 llama-1b llama-8b' BATCH=1,16,64
+#   mixtures    gpt-oss-20b and Qwen3-30B-A3B in shape: 1 and 64 sequences, prompts of 512 and 2,048 tokens, beside transformers. They take 14 and 61 GB of
+#               memory as files, one after the other. MODELS='gpt-oss-20b' BATCH=1,64
 #   training    training steps beside PyTorch, eager and torch.compile. SECTIONS='mlp memory gpt llama', as bench_training has them
 #   attention   the kernels for compute capability 9.0: tests, the same under the checker of memory, speed beside cuDNN
 #   races       those kernels, and those of generation, under the checker of races
@@ -48,6 +50,7 @@ limit() {
     case $1 in
     tests | memcheck | bench) echo 1200 ;;
     frame | graphics) echo 120 ;;
+    mixtures) echo 1200 ;;
     families) echo 300 ;;
     generate | training | comm | collective | parallel) echo 500 ;;
     *) echo 600 ;;
@@ -89,6 +92,14 @@ part() {
             $out/bench_generate "folder=$folder" $batch drawn $models &&
             $out/bench_generate "folder=$folder" $batch weights=q4_0,q8_0,q4_k,q5_0,iq4_xs,mxfp4 $models &&
             $python bench/peer_generate.py "folder=$folder" $batch compile $models ;;
+    mixtures)
+        build bench_generate || exit 1
+        for model in ${MODELS:-gpt-oss-20b qwen3-30b-a3b}; do
+            room_for_models
+            $out/bench_generate "folder=$folder" batch=${BATCH:-1,64} long=2048 "$model" &&
+                $python bench/peer_generate.py "folder=$folder" batch=${BATCH:-1,64} long=2048 "$model" || exit 1
+            rm -rf "$folder"
+        done ;;
     training)
         sections=${SECTIONS:-mlp memory gpt llama}
         build bench_training && $out/bench_training $sections >"$logs/training.txt" &&

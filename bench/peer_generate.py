@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """What bench_generate measures, by transformers: python3 bench/peer_generate.py [compile] [folder=/dev/shm] [batch=1,8,64] [gpt2] [qwen3-0.6b] [llama-1b] [llama-8b]
+[gpt-oss-20b] [qwen3-30b-a3b] [long=2048]
 
 Opens the folders that bench_generate has written. Decoding has a static cache of 1024 tokens and takes the likeliest token on the device; the whole
-step is a CUDA graph, or, with compile, torch.compile of the model in its mode reduce-overhead. Nothing is copied to the host between tokens.
+step is a CUDA graph, or, with compile, torch.compile of the model in its mode reduce-overhead. Nothing is copied to the host between tokens. Mixtures
+of experts are measured without a graph, too, as not all versions can capture them; long=2048 measures a prompt of so many tokens, too.
 Without a GPU it runs on the CPU, in tiny sizes, to see that it works; there bench_generate on the simulator writes the model tiny."""
 import statistics
 import sys
@@ -22,9 +24,11 @@ PROMPT, STEPS, ROUNDS, ROOM = (512, 48, 5, 1024) if DEVICE == "cuda" else (20, 2
 compiled = "compile" in sys.argv
 options = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
 folder, batches = options.get("folder", "/dev/shm"), [int(b) for b in options.get("batch", "1,8,64").split(",")]
+MIXTURES = ("gpt-oss-20b", "qwen3-30b-a3b")
 names = [word for word in sys.argv[1:] if "=" not in word and word != "compile"] or ["gpt2", "llama-1b"]
+long_prompt = int(options.get("long", 0))
 if DEVICE == "cpu":
-    names, batches = ["tiny"], [1, 8]
+    names, batches, long_prompt = [name for name in names if name in MIXTURES] or ["tiny"], [1, 8], 40 if long_prompt else 0
 print(f"PyTorch {torch.__version__}, transformers {transformers.__version__}, {'torch.compile' if compiled else 'CUDA graph'}")
 
 
@@ -40,7 +44,7 @@ def timed(run, rounds=ROUNDS):
 
 
 @torch.no_grad()
-def decode(model, batch):
+def decode(model, batch, captured):
     cache = StaticCache(config=model.config, max_cache_len=ROOM)
     ids = (torch.arange(PROMPT, device=DEVICE) * 7919 + 13).remainder(model.config.vocab_size).repeat(batch, 1)
     place = torch.arange(PROMPT, device=DEVICE)
@@ -50,14 +54,14 @@ def decode(model, batch):
     token = ids[:, -1:].clone()
     at = torch.full((1,), PROMPT, device=DEVICE, dtype=torch.int64)
     torch._dynamo.reset()
-    forward = torch.compile(model.forward, mode="reduce-overhead", fullgraph=False, dynamic=False) if compiled else model.forward
+    forward = torch.compile(model.forward, mode="reduce-overhead", fullgraph=False, dynamic=False) if compiled and captured is None else model.forward
 
     def step():
         logits = forward(input_ids=token, past_key_values=cache, position_ids=at.unsqueeze(0), use_cache=True).logits
         token.copy_(logits[:, -1:].argmax(-1))
         at.add_(1)
 
-    if compiled or DEVICE == "cpu":
+    if not captured:
         for _ in range(4):
             step()
         run = step
@@ -84,8 +88,8 @@ def decode(model, batch):
 
 
 @torch.no_grad()
-def first(model):
-    ids = (torch.arange(PROMPT, device=DEVICE) * 7919 + 13).remainder(model.config.vocab_size).unsqueeze(0)
+def first(model, prompt=PROMPT):
+    ids = (torch.arange(prompt, device=DEVICE) * 7919 + 13).remainder(model.config.vocab_size).unsqueeze(0)
 
     def run():
         model(input_ids=ids, use_cache=True, logits_to_keep=1).logits[:, -1].argmax(-1).item()
@@ -115,16 +119,43 @@ def products(config):
     return timed(run)
 
 
-for name in names:
-    model = AutoModelForCausalLM.from_pretrained(f"{folder}/ignis-{name}", dtype=torch.bfloat16, attn_implementation="sdpa").to(DEVICE).eval()
-    for batch in batches:
+def opened(path):
+    """The model; by eager attention where this version has no other one for it, as of gpt-oss. Where transformers lacks packages for MXFP4, the model has
+    random weights in bf16, as it would have converted them."""
+    for attention in ("sdpa", "eager"):
         try:
-            seconds = decode(model, batch)
-            print(f"{name:10} {batch:3} sequences {batch / seconds:10.1f} tokens/s {seconds * 1e6:10.1f} us a step", flush=True)
-        except Exception as error:  # a version without this path: the rest is still worth measuring
-            print(f"{name:10} {batch:3} sequences: {type(error).__name__}: {str(error)[:300]}", flush=True)
-        torch.cuda.empty_cache()
+            return AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16, attn_implementation=attention).to(DEVICE).eval()
+        except ImportError as error:
+            print(f"{path}: {error}: random weights in bf16")
+            config = transformers.AutoConfig.from_pretrained(path)
+            del config.quantization_config
+            try:
+                with torch.device(DEVICE):
+                    return AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation=attention).eval()
+            except ValueError:
+                if attention == "eager":
+                    raise
+        except ValueError:
+            if attention == "eager":
+                raise
+
+
+for name in names:
+    model = opened(f"{folder}/ignis-{name}")
+    ways = [("torch.compile", None)] if compiled else [("CUDA graph", True)]
+    ways = [("eager", False)] if DEVICE == "cpu" else ways + [("eager", False)] if name in MIXTURES else ways
+    for batch in batches:
+        for way, captured in ways:
+            try:
+                seconds = decode(model, batch, captured)
+                print(f"{name:10} {batch:3} sequences {batch / seconds:10.1f} tokens/s {seconds * 1e6:10.1f} us a step, {way}", flush=True)
+            except Exception as error:  # a version without this path: the rest is still worth measuring
+                print(f"{name:10} {batch:3} sequences: {way}: {type(error).__name__}: {str(error)[:300]}", flush=True)
+            torch.cuda.empty_cache()
     print(f"{name:10} {PROMPT} tokens to the first one behind them {first(model) * 1e3:10.2f} ms", flush=True)
-    print(f"{name:10} {PROMPT} tokens, the matrix products alone  {products(model.config) * 1e3:10.2f} ms", flush=True)
+    if long_prompt:
+        print(f"{name:10} {long_prompt} tokens to the first one behind them {first(model, long_prompt) * 1e3:10.2f} ms", flush=True)
+    if name not in MIXTURES:
+        print(f"{name:10} {PROMPT} tokens, the matrix products alone  {products(model.config) * 1e3:10.2f} ms", flush=True)
     del model
     torch.cuda.empty_cache()
