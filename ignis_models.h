@@ -441,6 +441,10 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_NOMIC_BERT,
     IGNIS_MODEL_ROBERTA,     /* of folders; GGUF files say bert */
     IGNIS_MODEL_XLM_ROBERTA, /* as ROBERTA */
+    /* with recurrent layers */
+    IGNIS_MODEL_QWEN3_NEXT,
+    IGNIS_MODEL_QWEN3_5, /* text models, in GGUF files also the text part of others */
+    IGNIS_MODEL_QWEN3_5_MOE,
     IGNIS_MODEL_FAMILY_COUNT
 } ignis_model_family;
 
@@ -500,8 +504,9 @@ typedef struct ignis_model_info {
     int64_t quantised;            /* of them, elements that are quantised on the device */
     int64_t file_bytes;           /* of the weights in the file */
     int64_t weight_bytes;         /* of the weights on the device */
-    int64_t cache_bytes_of_token; /* for keys and values of all layers */
+    int64_t cache_bytes_of_token; /* for keys and values of all layers that have some */
     int64_t cache_bytes;          /* of all sequences at their full context; layers with a window keep the window */
+    int64_t state_bytes;          /* of each sequence in recurrent layers, besides the cache; 0: there are none */
     int64_t workspace_bytes;      /* about the additional memory for a pass over the first 512 tokens of a sequence */
     int32_t ends[16];             /* tokens that end a text: see ignis_model_inspect */
     int end_count;                /* of ends; 0: there are none */
@@ -833,7 +838,8 @@ typedef struct ignis_prefix_info {
     null. The text is the same as without, bit for bit: tokens are found only if they were computed as the sequence
     would compute them, more than 64 at a time or not. So sampled tokens are not found by a prompt of more. Kept pages
     that no sequence uses count as free; they are dropped when there is no other room, the least recently used ones
-    first. Forks share as their sequence does. After weights or adapters change, call ignis_model_drop_prefixes.
+    first. Forks share as their sequence does. Models with recurrent layers keep nothing. After weights or adapters
+    change, call ignis_model_drop_prefixes.
     Returns: IGNIS_OK, or the reason; then the sequence is as it was.
     Errors: FREED, ARGUMENT (the sequence has tokens), UNSUPPORTED (this thread captures a graph), MEMORY.
     Ownership: unchanged; desc may be reused when the call returns.
@@ -1268,6 +1274,10 @@ static inline ignis_status ignis_model_score(ignis_model model, const char *quer
     X(EXPERTS_GATHER, experts_sorted_cu, "ignis_experts_gather", WAITS)                \
     X(EXPERTS_GATE, experts_sorted_cu, "ignis_experts_gate", WAITS)                    \
     X(EXPERTS_COMBINE, experts_sorted_cu, "ignis_experts_combine", WAITS)              \
+    X(DELTA_NET_CONV, delta_net_cu, "ignis_delta_net_conv", WAITS)                     \
+    X(DELTA_NET_NORM, delta_net_cu, "ignis_delta_net_norm", WAITS)                     \
+    X(DELTA_NET_GATE, delta_net_cu, "ignis_delta_net_gate", WAITS)                     \
+    X(DELTA_NET_RULE, delta_net_rule_cu, "ignis_delta_net_rule", WAITS)                \
     X(LORA_SHRINK, lora_cu, "ignis_lora_shrink", WAITS)                                \
     X(LORA_EXPAND, lora_cu, "ignis_lora_expand", WAITS)                                \
     X(GENERATE_STEP, generate_step_cu, "ignis_generate_step", TOGETHER)
@@ -1436,6 +1446,8 @@ enum {
     IGNIS__SOURCE_ATTENTION_PAGED_TEAM_CUH,
     IGNIS__SOURCE_BLOCKS_CU,
     IGNIS__SOURCE_BLOCKS_CUH,
+    IGNIS__SOURCE_DELTA_NET_CU,
+    IGNIS__SOURCE_DELTA_NET_RULE_CU,
     IGNIS__SOURCE_EXPERTS_CU,
     IGNIS__SOURCE_EXPERTS_CUH,
     IGNIS__SOURCE_EXPERTS_PRODUCT_CU,
@@ -1456,6 +1468,7 @@ enum {
     IGNIS__SOURCE_GENERATE_STEP_DENSE_CUH,
     IGNIS__SOURCE_LATENT_CU,
     IGNIS__SOURCE_LORA_CU,
+    IGNIS__SOURCE_SHARED_MODELS_DELTA_NET_H,
     IGNIS__SOURCE_SHARED_MODELS_EXPERT_CHOICE_H,
     IGNIS__SOURCE_SHARED_MODELS_EXPERTS_H,
     IGNIS__SOURCE_SHARED_MODELS_EXPERTS_SORTED_H,
@@ -1472,7 +1485,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xc860b55f487c161aULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xd13f046f7cab5745ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -2891,6 +2904,162 @@ static const char ignis__text_blocks_cuh_1[] =
 static const char *const ignis__text_blocks_cuh[] = {
     ignis__text_blocks_cuh_0,
     ignis__text_blocks_cuh_1,
+};
+
+static const char ignis__text_delta_net_cu_0[] =
+    "\n\n\n\n\n\n"
+    "#include \"ignis.cuh\"\n"
+    "#include \"activation.cuh\"\n"
+    "#include \"generate.cuh\"\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n"
+    "typedef ignis_wide<T> Wide;\n"
+    "#include \"shared/models/delta_net.h\"\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_delta_net_conv(ignis__delta_net p)\n"
+    "{\n"
+    "const int channel = blockIdx.x * 256 + threadIdx.x, row = blockIdx.y, token = row % p.tokens, before = p.window - 1;\n"
+    "ignis_grid_dependency();\n"
+    "const ignis__generate_row &first = p.rows[row - token];\n"
+    "const int position = first.position, turn = (position + first.turn) & 1;\n"
+    "if (position < 0 || channel >= p.channels)\n"
+    "return;\n"
+    "const long long at = p.layer + (long long)p.width * p.k + channel, stride = p.channels + p.width;\n"
+    "const Wide *const from = (const Wide *)first.states + turn * p.state + at;\n"
+    "Wide *const to = (Wide *)first.states + (1 - turn) * p.state + at;\n"
+    "const T *const own = p.qkvz + (row - token) * stride + channel;\n"
+    "const auto input = [&](int i) {\n"
+    "return i >= 0 ? Wide(own[i * stride])\n"
+    ": position + i >= 0 ? from[(long long)(before + i) * p.channels]\n"
+    ": Wide(0);\n"
+    "};\n"
+    "Wide sum = 0;\n"
+    "for (int i = 0; i < p.window; i++)\n"
+    "sum += Wide(p.conv[(long long)channel * p.window + i]) * input(token - before + i);\n"
+    "p.mixed[(long long)row * p.channels + channel] = T(sum * sigmoid(sum));\n"
+    "for (int i = 0; token == p.tokens - 1 && i < before; i++)\n"
+    "to[(long long)i * p.channels] = input(p.tokens - before + i);\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_delta_net_norm(ignis__delta_net p)\n"
+    "{\n"
+    "const int lane = threadIdx.x % 32;\n"
+    "const long long row = blockIdx.x;\n"
+    "ignis_grid_dependency();\n"
+    "for (int head = threadIdx.x / 32; head < p.v_heads; head += 8) {\n"
+    "T *const x = p.out + row * p.width + (long long)head * p.v;\n"
+    "const T *const gate = p.qkvz + row * (p.channels + p.width) + p.channels + (long long)head * p.v;\n"
+    "Wide squares = 0;\n"
+    "for (int i = lane; i < p.v; i += 32)\n"
+    "squares += Wide(x[i]) * Wide(x[i]);\n"
+    "const Wide factor = Wide(1) / sqrt(ignis_warp_sum(squares) / Wide(p.v) + Wide(p.eps));\n"
+    "for (int i = lane; i < p.v; i += 32) {\n"
+    "const Wide z = Wide(gate[i]);\n"
+    "x[i] = T(Wide(x[i]) * factor * Wide(p.norm[i]) * (z * sigmoid(z)));\n"
+    "}\n"
+    "}\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_delta_net_gate(T *x, const T *gates, long long count)\n"
+    "{\n"
+    "ignis_grid_dependency();\n"
+    "for (long long i = blockIdx.x * 256LL + threadIdx.x; i < count; i += gridDim.x * 256LL)\n"
+    "x[i] = T(Wide(x[i]) * sigmoid(Wide(gates[i])));\n"
+    "}\n";
+static const char *const ignis__text_delta_net_cu[] = {
+    ignis__text_delta_net_cu_0,
+};
+
+static const char ignis__text_delta_net_rule_cu_0[] =
+    "\n\n\n\n\n\n\n\n\n\n"
+    "#include \"ignis.cuh\"\n"
+    "#include \"activation.cuh\"\n"
+    "#include \"generate.cuh\"\n\n"
+    "#ifndef IGNIS_DELTA_K\n"
+    "#define IGNIS_DELTA_K 128\n"
+    "#endif\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n"
+    "typedef ignis_wide<T> Wide;\n"
+    "#include \"shared/models/delta_net.h\"\n\n"
+    "constexpr int K = IGNIS_DELTA_K, WARPS = 4, PART = K / WARPS;\n"
+    "static_assert(K % WARPS == 0 && K <= 256, \"a thread has a quarter of a column\");\n\n\n"
+    "__device__ inline void normalise(Wide *to, const T *from, Wide scale)\n"
+    "{\n"
+    "const int lane = threadIdx.x % 32;\n"
+    "Wide squares = 0;\n"
+    "for (int i = lane; i < K; i += 32)\n"
+    "squares += Wide(from[i]) * Wide(from[i]);\n"
+    "const Wide factor = scale / sqrt(ignis_warp_sum(squares) + Wide(1e-6));\n"
+    "for (int i = lane; i < K; i += 32)\n"
+    "to[i] = Wide(from[i]) * factor;\n"
+    "}\n\n"
+    "__device__ inline Wide softplus(Wide x) { return x > 20 ? x : Wide(log1p(exp(x))); }\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(32 * WARPS) ignis_delta_net_rule(ignis__delta_net p)\n"
+    "{\n"
+    "__shared__ Wide q[2][K], k[2][K], gains[2][2], sums[2][2][WARPS][32], products[2][WARPS];\n"
+    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, column = blockIdx.x * 32 + lane, head = blockIdx.y;\n"
+    "const int key_head = p.tiled ? head % p.heads : head / (p.v_heads / p.heads);\n"
+    "const bool exists = column < p.v;\n"
+    "const long long first_row = (long long)blockIdx.z * p.tokens;\n"
+    "Wide state[PART];\n"
+    "ignis_grid_dependency();\n"
+    "const ignis__generate_row &first = p.rows[first_row];\n"
+    "const int position = first.position, turn = (position + first.turn) & 1;\n"
+    "if (position < 0)\n"
+    "return;\n"
+    "const long long at = p.layer + ((long long)head * K + warp * PART) * p.v + column;\n"
+    "const Wide *const from = (const Wide *)first.states + turn * p.state + at;\n"
+    "Wide *const to = (Wide *)first.states + (1 - turn) * p.state + at;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < PART; i++)\n"
+    "state[i] = exists && position > 0 ? from[(long long)i * p.v] : Wide(0);\n"
+    "for (int token = 0; token < p.tokens; token++) {\n"
+    "const long long row = first_row + token;\n"
+    "const T *const mixed = p.mixed + row * p.channels;\n"
+    "const int now = token & 1;\n"
+    "if (warp == 0) {\n"
+    "normalise(q[now], mixed + key_head * K, Wide(1) / sqrt(Wide(K)));\n"
+    "} else if (warp == 1) {\n"
+    "normalise(k[now], mixed + (p.heads + key_head) * K, Wide(1));\n"
+    "} else if (warp == 2 && lane == 0) {\n"
+    "const T *const own = p.strengths + row * 2 * p.v_heads + head;\n"
+    "gains[now][0] = sigmoid(Wide(own[0]));\n"
+    "gains[now][1] = exp(-exp(p.decay_log[head]) * softplus(Wide(own[p.v_heads]) + p.decay_bias[head]));\n"
+    "}\n"
+    "const Wide value = exists ? Wide(mixed[2 * p.heads * K + head * p.v + column]) : Wide(0);\n"
+    "__syncthreads();\n"
+    "const Wide decay = gains[now][1];\n"
+    "Wide found = 0, result = 0, product = 0;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < PART; i++) {\n"
+    "const Wide own_k = k[now][warp * PART + i], own_q = q[now][warp * PART + i];\n"
+    "state[i] *= decay;\n"
+    "found += state[i] * own_k;\n"
+    "result += state[i] * own_q;\n"
+    "product += own_k * own_q;\n"
+    "}\n"
+    "sums[now][0][warp][lane] = found;\n"
+    "sums[now][1][warp][lane] = result;\n"
+    "if (lane == 0)\n"
+    "products[now][warp] = product;\n"
+    "__syncthreads();\n"
+    "found = result = product = 0;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < WARPS; i++) {\n"
+    "found += sums[now][0][i][lane];\n"
+    "result += sums[now][1][i][lane];\n"
+    "product += products[now][i];\n"
+    "}\n"
+    "const Wide change = (value - found) * gains[now][0];\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < PART; i++)\n"
+    "state[i] += k[now][warp * PART + i] * change;\n"
+    "if (warp == 0 && exists)\n"
+    "p.out[row * p.width + head * p.v + column] = T(result + product * change);\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < PART; i++)\n"
+    "if (exists)\n"
+    "to[(long long)i * p.v] = state[i];\n"
+    "}\n";
+static const char *const ignis__text_delta_net_rule_cu[] = {
+    ignis__text_delta_net_rule_cu_0,
 };
 
 static const char ignis__text_experts_cu_0[] =
@@ -7275,6 +7444,31 @@ static const char *const ignis__text_lora_cu[] = {
     ignis__text_lora_cu_1,
 };
 
+static const char ignis__text_shared_models_delta_net_h_0[] =
+    "#pragma once\n\n\n"
+    "typedef struct ignis__delta_net {\n"
+    "IGNIS__POINTER(const ignis__generate_row) rows;\n"
+    "IGNIS__POINTER(const T) qkvz;\n"
+    "IGNIS__POINTER(T) mixed;\n"
+    "IGNIS__POINTER(const T) strengths;\n"
+    "IGNIS__POINTER(T) out;\n"
+    "IGNIS__POINTER(const T) conv, norm;\n"
+    "IGNIS__POINTER(const Wide) decay_log, decay_bias;\n"
+    "long long state;\n"
+    "long long layer;\n"
+    "double eps;\n"
+    "int tokens;\n"
+    "int heads, v_heads, k, v;\n"
+    "int channels, width;\n"
+    "int window;\n"
+    "int tiled;\n"
+    "int unused;\n"
+    "} ignis__delta_net;\n"
+    "IGNIS__ASSERT_SIZE(ignis__delta_net, 136);\n";
+static const char *const ignis__text_shared_models_delta_net_h[] = {
+    ignis__text_shared_models_delta_net_h_0,
+};
+
 static const char ignis__text_shared_models_expert_choice_h_0[] =
     "#pragma once\n\n"
     "typedef struct ignis__expert_choice {\n"
@@ -7473,11 +7667,13 @@ static const char ignis__text_shared_models_generate_h_0[] =
     "uint64_t seed;\n"
     "int32_t window;\n"
     "int32_t biases;\n"
+    "int32_t turn;\n"
     "int32_t masked;\n"
     "IGNIS__POINTER(ignis__generate_draw) draws;\n"
-    "IGNIS__POINTER(const struct ignis__lora_pair) adapters;\n"
+    "IGNIS__POINTER(const struct ignis__lora_pair) adapters;\n\n\n"
+    "IGNIS__POINTER(void) states;\n"
     "} ignis__generate_row;\n"
-    "IGNIS__ASSERT_SIZE(ignis__generate_row, 96);\n\n"
+    "IGNIS__ASSERT_SIZE(ignis__generate_row, 104);\n\n"
     "typedef struct ignis__upload_words {\n"
     "int32_t at[IGNIS__UPLOAD_I32S];\n"
     "} ignis__upload_words;\n\n"
@@ -8092,18 +8288,18 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0xe344c714bfce94b7ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 33};
+    "shared/models/generate.h", 0x625ba6fe4e635601ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 36};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_generate_cuh = {
-    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 20};
+    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 22};
 
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0xbc37ef8cfddcf6bcULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 34};
+    "shared/models/kv_cache.h", 0xbc37ef8cfddcf6bcULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 37};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8195,7 +8391,7 @@ static const ignis__source ignis__source_attention_paged_mma_cu = {
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_weights_h = {
-    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 38};
+    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 41};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
@@ -8214,10 +8410,37 @@ static const ignis__source *const ignis__includes_blocks_cu[] = {
 static const ignis__source ignis__source_blocks_cu = {
     "blocks.cu", 0xdd84da279470fc4cULL, IGNIS__PIECES(blocks_cu), ignis__includes_blocks_cu, 6};
 
+static const ignis__source *const ignis__includes_shared_models_delta_net_h[] = {
+    NULL};
+static const ignis__source ignis__source_shared_models_delta_net_h = {
+    "shared/models/delta_net.h", 0x919af7c9d0c3aca6ULL, IGNIS__PIECES(shared_models_delta_net_h), ignis__includes_shared_models_delta_net_h, 30};
+
+static const ignis__source *const ignis__includes_delta_net_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_shared_models_delta_net_h,
+    &ignis__source_shared_models_generate_h,
+    NULL};
+static const ignis__source ignis__source_delta_net_cu = {
+    "delta_net.cu", 0x63190ce59bbce29eULL, IGNIS__PIECES(delta_net_cu), ignis__includes_delta_net_cu, 8};
+
+static const ignis__source *const ignis__includes_delta_net_rule_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_shared_models_delta_net_h,
+    &ignis__source_shared_models_generate_h,
+    NULL};
+static const ignis__source ignis__source_delta_net_rule_cu = {
+    "delta_net_rule.cu", 0x4a599b440d34f155ULL, IGNIS__PIECES(delta_net_rule_cu), ignis__includes_delta_net_rule_cu, 9};
+
 static const ignis__source *const ignis__includes_shared_models_expert_choice_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_expert_choice_h = {
-    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 28};
+    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 31};
 
 static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8226,17 +8449,17 @@ static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_shared_models_expert_choice_h,
     NULL};
 static const ignis__source ignis__source_experts_cu = {
-    "experts.cu", 0x1993004ee4eee559ULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 8};
+    "experts.cu", 0x1993004ee4eee559ULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 10};
 
 static const ignis__source *const ignis__includes_experts_cuh[] = {
     NULL};
 static const ignis__source ignis__source_experts_cuh = {
-    "experts.cuh", 0x0044387b5a8d8eafULL, IGNIS__PIECES(experts_cuh), ignis__includes_experts_cuh, 9};
+    "experts.cuh", 0x0044387b5a8d8eafULL, IGNIS__PIECES(experts_cuh), ignis__includes_experts_cuh, 11};
 
 static const ignis__source *const ignis__includes_shared_models_experts_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_h = {
-    "shared/models/experts.h", 0x5bfb161ff9a7b236ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 29};
+    "shared/models/experts.h", 0x5bfb161ff9a7b236ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 32};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -8244,7 +8467,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 40};
+    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 43};
 
 static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8258,12 +8481,12 @@ static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_experts_product_cu = {
-    "experts_product.cu", 0x9005a89b5c1e5135ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 10};
+    "experts_product.cu", 0x9005a89b5c1e5135ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 12};
 
 static const ignis__source *const ignis__includes_shared_models_experts_sorted_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_sorted_h = {
-    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 30};
+    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 33};
 
 static const ignis__source *const ignis__includes_experts_sorted_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8273,12 +8496,12 @@ static const ignis__source *const ignis__includes_experts_sorted_cu[] = {
     &ignis__source_shared_models_experts_sorted_h,
     NULL};
 static const ignis__source ignis__source_experts_sorted_cu = {
-    "experts_sorted.cu", 0xcacd6fef6a251449ULL, IGNIS__PIECES(experts_sorted_cu), ignis__includes_experts_sorted_cu, 11};
+    "experts_sorted.cu", 0xcacd6fef6a251449ULL, IGNIS__PIECES(experts_sorted_cu), ignis__includes_experts_sorted_cu, 13};
 
 static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_gemv_h = {
-    "shared/models/gemv.h", 0xdfd86c37d120f017ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 32};
+    "shared/models/gemv.h", 0xdfd86c37d120f017ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 35};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8287,7 +8510,7 @@ static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_shared_models_gemv_h,
     NULL};
 static const ignis__source ignis__source_gemv_cu = {
-    "gemv.cu", 0xbbe6ec14797044ceULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 12};
+    "gemv.cu", 0xbbe6ec14797044ceULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 14};
 
 static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8300,7 +8523,7 @@ static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cuh = {
-    "gemv.cuh", 0x99d5abdb93cebcbcULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 13};
+    "gemv.cuh", 0x99d5abdb93cebcbcULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 15};
 
 static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8320,7 +8543,7 @@ static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_blocks_cu = {
-    "gemv_blocks.cu", 0x1b650c5f8a9ce9bbULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 14};
+    "gemv_blocks.cu", 0x1b650c5f8a9ce9bbULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 16};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8336,13 +8559,13 @@ static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cuh = {
-    "gemv_cluster.cuh", 0x1b35210efa0f56a8ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 16};
+    "gemv_cluster.cuh", 0x1b35210efa0f56a8ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 18};
 
 static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
     NULL};
 static const ignis__source ignis__source_weights_cuh = {
-    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 39};
+    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 42};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8361,7 +8584,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cu = {
-    "gemv_cluster.cu", 0xa7fb6a8578c87a26ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 15};
+    "gemv_cluster.cu", 0xa7fb6a8578c87a26ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 17};
 
 static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8382,7 +8605,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_blocks_cu = {
-    "gemv_cluster_blocks.cu", 0xfdf8981c5789b01bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 17};
+    "gemv_cluster_blocks.cu", 0xfdf8981c5789b01bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 19};
 
 static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8400,7 +8623,7 @@ static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_mma_cu = {
-    "gemv_mma.cu", 0xc41d7eefe8bfa140ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 18};
+    "gemv_mma.cu", 0xc41d7eefe8bfa140ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 20};
 
 static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8413,12 +8636,12 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0xee2e1a0d40c80349ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 19};
+    "generate.cu", 0xee2e1a0d40c80349ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 21};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_sampling_h = {
-    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 37};
+    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 40};
 
 static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8428,12 +8651,12 @@ static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_shared_models_sampling_h,
     NULL};
 static const ignis__source ignis__source_generate_draw_cu = {
-    "generate_draw.cu", 0x2cbec1655596f0c5ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 21};
+    "generate_draw.cu", 0x2cbec1655596f0c5ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 23};
 
 static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_fused_step_h = {
-    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 31};
+    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 34};
 
 static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8451,7 +8674,7 @@ static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_generate_step_cuh = {
-    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 23};
+    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 25};
 
 static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8473,7 +8696,7 @@ static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_blocks_cuh = {
-    "generate_step_blocks.cuh", 0x8dc483a31b0e143bULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 24};
+    "generate_step_blocks.cuh", 0x8dc483a31b0e143bULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 26};
 
 static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8494,7 +8717,7 @@ static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_dense_cuh = {
-    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 25};
+    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 27};
 
 static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8524,12 +8747,12 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_cu = {
-    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 22};
+    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 24};
 
 static const ignis__source *const ignis__includes_shared_models_latent_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_latent_h = {
-    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 35};
+    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 38};
 
 static const ignis__source *const ignis__includes_latent_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8541,12 +8764,12 @@ static const ignis__source *const ignis__includes_latent_cu[] = {
     &ignis__source_shared_models_latent_h,
     NULL};
 static const ignis__source ignis__source_latent_cu = {
-    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 26};
+    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 28};
 
 static const ignis__source *const ignis__includes_shared_models_lora_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_lora_h = {
-    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 36};
+    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 39};
 
 static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8556,7 +8779,7 @@ static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_shared_models_lora_h,
     NULL};
 static const ignis__source ignis__source_lora_cu = {
-    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 27};
+    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 29};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -8571,6 +8794,8 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_attention_paged_team_cuh,
     &ignis__source_blocks_cu,
     &ignis__source_blocks_cuh,
+    &ignis__source_delta_net_cu,
+    &ignis__source_delta_net_rule_cu,
     &ignis__source_experts_cu,
     &ignis__source_experts_cuh,
     &ignis__source_experts_product_cu,
@@ -8591,6 +8816,7 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_generate_step_dense_cuh,
     &ignis__source_latent_cu,
     &ignis__source_lora_cu,
+    &ignis__source_shared_models_delta_net_h,
     &ignis__source_shared_models_expert_choice_h,
     &ignis__source_shared_models_experts_h,
     &ignis__source_shared_models_experts_sorted_h,
@@ -8621,6 +8847,7 @@ static const ignis__kernel_part ignis__model_kernel_parts[] = {
     IGNIS__PART(EXPERTS_ROUTER, EXPERTS_SHARED, "ignis_experts_router"),
     IGNIS__PART(EXPERTS_SORT, EXPERTS_COMBINE, "ignis_experts_sort"),
     IGNIS__PART(PAGED_1, PAGED_2, "ignis_attention_paged_1"),
+    IGNIS__PART(DELTA_NET_CONV, DELTA_NET_GATE, "ignis_delta_net_conv"),
     IGNIS__PART(LORA_SHRINK, LORA_EXPAND, "ignis_lora_shrink"),
 };
 
@@ -24638,9 +24865,14 @@ typedef struct ignis__layer {
     ignis_tensor shared_gate; /* of an expert for all tokens, which is up and down */
     ignis_tensor router_bias, gate_experts_bias, up_experts_bias, down_experts_bias;
     ignis_tensor sinks; /* of heads: scores that the softmax has besides those of keys */
+    ignis_tensor gate;  /* of the results of attention, which are multiplied by its sigmoid */
+    /* Of a recurrent layer, whose qkv has the rows of q, k, v and of the gate of its results, and whose o follows them:
+       of the convolution of q, k and v; of strengths, then of decays, a row for each head of v; decays */
+    ignis_tensor conv, strengths, decay_log, decay_bias, delta_norm;
     /* of the results of attention and MLP, before they are added; of the sums, in encoders */
     ignis_tensor attn_norm_behind, mlp_norm_behind, attn_norm_behind_bias, mlp_norm_behind_bias;
-    int window; /* keys that a token sees, its own included; 0: all */
+    int window;     /* keys that a token sees, its own included; 0: all */
+    bool recurrent; /* it has a state instead of keys: a gated DeltaNet, see generate/delta_net.c */
     ignis__rope_kind rope;
     double attention_scale;
     double rest_scale; /* of the elements of q and k that do not rotate; 0: 1 */
@@ -24685,6 +24917,11 @@ typedef struct ignis__model {
     bool gelu_gate, parallel_blocks, wide_norms, head_layer_norms, exact_gelu;
     bool two_norms; /* Falcon: parallel blocks have a norm each */
     int rotary;     /* elements of a head that rotate */
+    /* Of recurrent layers: heads of q and k, and of v; elements of a head of each; tokens that the convolution reads;
+       their number. tiled: head h of v has head h % delta_heads of q and k; else heads of v with one of k follow each
+       other */
+    int delta_heads, delta_v_heads, delta_k, delta_v, delta_conv, recurrent_layers;
+    bool tiled;
     /* 0 if the model has none of it; norm_offset: is added to the weights of RMS norms */
     double norm_offset, embedding_scale, residual_scale, logit_scale, softcap, logit_softcap;
     bool tied; /* the head is the embedding */
@@ -24835,7 +25072,10 @@ enum {
     IGNIS__UNCUT_YARN = 2097152, /* in GGUF files, which do not say it, as config.json does: see ignis__model */
     IGNIS__SIGMOID = 4194304,    /* shares of experts are sigmoids */
     /* folders say by names of Falcon how many heads of keys there are, and whether attention and MLP have own norms */
-    IGNIS__FALCON_CHOICES = 8388608
+    IGNIS__FALCON_CHOICES = 8388608,
+    /* some layers are recurrent; GGUF files have the heads of v in another order: see ignis__model */
+    IGNIS__RECURRENT = 67108864,
+    IGNIS__GGUF_TILED = 134217728
 };
 
 /*  The layout of a tensor in the file, if it differs, and whether it exists. */
@@ -24873,7 +25113,13 @@ enum {
     IGNIS__MODEL_DIRECT = 67108864,   /* only if it is not */
     /* in GGUF files [heads, rows, columns], for rows 'U' with rows and columns exchanged */
     IGNIS__MODEL_OF_HEADS = 16777216,
-    IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
+    IGNIS__MODEL_OPTIONAL = 8, /* only if the files have it, or another part of its weight */
+    /* only in recurrent layers; only in the others */
+    IGNIS__MODEL_RECURRENT = 134217728,
+    IGNIS__MODEL_ATTENTIVE = 268435456,
+    /* GGUF files have -exp of it; in folders [rows, 1, columns] */
+    IGNIS__MODEL_LOG = 536870912,
+    IGNIS__MODEL_MIDDLE = 1073741824
 };
 
 /*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
@@ -24881,8 +25127,11 @@ enum {
     queries and keys, D a head, I inner, 3 three times hidden, F queries, keys and values, G twice inner,
     E experts, X the inner elements of an expert, S those
     of an expert for all tokens, T types of tokens, C classes. Of latent attention: A the low rank of q, L the latent,
-    M the latent and what rotates, U the rows of keys in kv_b, W those of values, B both. hf or gguf
-    is NULL if such files do not have the tensor. */
+    M the latent and what rotates, U the rows of keys in kv_b, W those of values, B both. g, h: rows of q,
+    and of the gate of its results, of a tensor that has both for each head in turn. Of recurrent layers: l rows of q,
+    k and v, Z of v, n heads of v, Y a head of v, w tokens of the convolution; q, k, v, z, b, a: rows of queries, keys,
+    values, gates, strengths and decays, in a tensor that has these for one head of k, then those for the next one. hf
+    or gguf is NULL if such files do not have the tensor. */
 typedef struct ignis__model_row {
     bool in_layer;
     size_t member;      /* of ignis__layer or ignis__model */
@@ -24938,6 +25187,14 @@ typedef enum ignis__number {
     IGNIS__NUMBER_YARN_LOG, /* softmax_factor is 1 + this ln(factor) */
     IGNIS__NUMBER_TYPES,    /* of tokens */
     IGNIS__NUMBER_POOLING,  /* as llama.cpp numbers them */
+    /* of recurrent layers; n: every n-th layer is another one */
+    IGNIS__NUMBER_ATTENTION_PERIOD,
+    IGNIS__NUMBER_DELTA_HEADS, /* of k */
+    IGNIS__NUMBER_DELTA_V_HEADS,
+    IGNIS__NUMBER_DELTA_K, /* elements of a head of k */
+    IGNIS__NUMBER_DELTA_V,
+    IGNIS__NUMBER_DELTA_WIDTH, /* of all heads of v */
+    IGNIS__NUMBER_DELTA_CONV,
     IGNIS__NUMBERS
 } ignis__number;
 
@@ -24964,7 +25221,7 @@ typedef struct ignis__json_must {
         name, kind, number, { NULL, NULL, NULL } \
     }
 
-/*  A tensor that changes nothing: its suffix, and its dimensions (-1: any). */
+/*  A tensor that changes nothing: its suffix, and its dimensions (-1: any; -2: any, and it is a prefix). */
 typedef struct ignis__unused_tensor {
     const char *suffix;
     int ndim;
@@ -25193,6 +25450,8 @@ IGNIS__PRIVATE const char *const ignis__rope_keys[] = {"full_attention",
                                                        "low_freq_factor",
                                                        "mscale",
                                                        "mscale_all_dim",
+                                                       "mrope_interleaved", /* positions of texts are all equal */
+                                                       "mrope_section",
                                                        "original_max_position_embeddings",
                                                        "partial_rotary_factor",
                                                        "rope_theta",
@@ -25776,21 +26035,20 @@ static const char *const ignis__experts_harmless[] = {
 
 static const char *const ignis__glm4_moe_harmless[] = {"norm_topk_prob", "output_router_logits", "use_qk_norm", NULL};
 
+#define IGNIS__ROWS_OF_SHARED_EXPERT                                                                    \
+    IGNIS__NAMED_ROW(shared_gate, '1', 'H', IGNIS__MODEL_DENSE, "mlp.shared_expert_gate.weight",        \
+                     "ffn_gate_inp_shexp.weight"),                                                      \
+        IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight", \
+                        "mlp.shared_expert.gate_up_proj.weight"),                                       \
+        IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight",     \
+                        "mlp.shared_expert.gate_up_proj.weight"),                                       \
+        IGNIS__NAMED_ROW(down, 'H', 'I', 0, "mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight")
+
 static const ignis__model_row ignis__qwen2_moe_rows[] = {
-    IGNIS__ROWS_OF_MODEL,
-    IGNIS__ROW_OF_ATTN_NORM,
-    IGNIS__ROWS_OF_QKV,
-    IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
-    IGNIS__ROWS_OF_O,
-    IGNIS__ROW_OF_MLP_NORM,
-    IGNIS__ROWS_OF_EXPERTS,
-    IGNIS__NAMED_ROW(shared_gate, '1', 'H', IGNIS__MODEL_DENSE, "mlp.shared_expert_gate.weight",
-                     "ffn_gate_inp_shexp.weight"),
-    IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight",
-                    "mlp.shared_expert.gate_up_proj.weight"),
-    IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight",
-                    "mlp.shared_expert.gate_up_proj.weight"),
-    IGNIS__NAMED_ROW(down, 'H', 'I', 0, "mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight"),
+    IGNIS__ROWS_OF_MODEL,   IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,     IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_O,       IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__ROWS_OF_EXPERTS, IGNIS__ROWS_OF_SHARED_EXPERT,
 };
 
 static const ignis__model_row ignis__qwen3_moe_rows[] = {
@@ -25984,6 +26242,130 @@ static const ignis__model_row ignis__granite_moe_rows[] = {
     IGNIS__GRANITE_ROW(gate_experts, 'X', 'H', IGNIS__MODEL_FIRST_HALF, "input_linear.weight", "ffn_gate_exps.weight"),
     IGNIS__GRANITE_ROW(up_experts, 'X', 'H', IGNIS__MODEL_SECOND_HALF, "input_linear.weight", "ffn_up_exps.weight"),
     IGNIS__GRANITE_ROW(down_experts, 'H', 'X', 0, "output_linear.weight", "ffn_down_exps.weight"),
+};
+
+/* --- Qwen3-Next, Qwen3.5: recurrent layers, and attention with a gate --------------------------------------------- */
+
+/*  Keys of experts come last. */
+static const ignis__number_key ignis__recurrent_keys[] = {
+    {IGNIS__NUMBER_ROTARY_SHARE, 'r', "partial_rotary_factor", NULL, 0.25, 0},
+    {IGNIS__NUMBER_ROTARY, 'w', NULL, "rope.dimension_count", 0, 65536},
+    {IGNIS__NUMBER_MORE_LAYERS, 'p', NULL, "nextn_predict_layers", 0, 0},
+    {IGNIS__NUMBER_ATTENTION_PERIOD, 'w', "full_attention_interval", "full_attention_interval", 4, 65536},
+    {IGNIS__NUMBER_DELTA_HEADS, 'W', "linear_num_key_heads", "ssm.group_count", 0, 32768},
+    {IGNIS__NUMBER_DELTA_V_HEADS, 'W', "linear_num_value_heads", "ssm.time_step_rank", 0, 32768},
+    {IGNIS__NUMBER_DELTA_K, 'W', "linear_key_head_dim", "ssm.state_size", 0, 65536},
+    {IGNIS__NUMBER_DELTA_V, 'w', "linear_value_head_dim", NULL, 128, 65536},
+    {IGNIS__NUMBER_DELTA_WIDTH, 'w', NULL, "ssm.inner_size", 4096, 1 << 26},
+    {IGNIS__NUMBER_DELTA_CONV, 'W', "linear_conv_kernel_dim", "ssm.conv_kernel", 0, 64},
+    {IGNIS__NUMBER_EXPERTS, 'W', "num_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
+    {IGNIS__NUMBER_EXPERT_INNER, 'W', "moe_intermediate_size", "expert_feed_forward_length", 0, 1 << 26},
+    {IGNIS__NUMBER_SHARED_INNER, 'W', "shared_expert_intermediate_size", "expert_shared_feed_forward_length", 0,
+     1 << 26},
+    {IGNIS__NUMBER_INNER, 'w', "intermediate_size", "feed_forward_length", 0, 1 << 26},
+};
+enum { IGNIS__RECURRENT_DENSE_KEYS = IGNIS__COUNT(ignis__recurrent_keys) - 5 };
+
+static const ignis__json_must ignis__recurrent_musts[] = {
+    {"layer_types[]", 't', 0, {"full_attention", "linear_attention", NULL}},
+    IGNIS__MUST_BE("attn_output_gate", 'b', 1),
+    IGNIS__MUST_BE("decoder_sparse_step", 'n', 1),
+    IGNIS__MUST_BE("mlp_only_layers[]", '0', 0), /* layers without experts */
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const char *const ignis__recurrent_harmless[] = {
+    "mamba_ssm_dtype", "mlp_only_layers",      "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings",
+    "norm_topk_prob",  "output_router_logits", "router_aux_loss_coef",  NULL};
+
+/*  Tensors that predict further tokens. */
+static const ignis__unused_tensor ignis__recurrent_unused[] = {{"rotary_emb.inv_freq", 1}, {"mtp.", -2}, {NULL, 0}};
+
+#define IGNIS__ATTENTIVE_ROW(member, rows, columns, how, hf, gguf) \
+    IGNIS__NAMED_ROW(member, rows, columns, IGNIS__MODEL_ATTENTIVE | (how), hf, gguf)
+#define IGNIS__RECURRENT_ROW(member, rows, columns, how, hf, gguf) \
+    IGNIS__NAMED_ROW(member, rows, columns, IGNIS__MODEL_RECURRENT | (how), hf, gguf)
+#define IGNIS__RECURRENT_PART(member, rows, how, hf, gguf, whole) \
+    IGNIS__PART_ROW(member, rows, 'H', IGNIS__MODEL_RECURRENT | (how), "linear_attn." hf, gguf, "linear_attn." whole)
+#define IGNIS__ATTENTIVE_PART(rows, how, hf, gguf) \
+    IGNIS__PART_ROW(qkv, rows, 'H', IGNIS__MODEL_ATTENTIVE | (how), "self_attn." hf, gguf, "self_attn.qkv_proj.weight")
+#define IGNIS__HEAD_NORM_ROW(member, hf, gguf) \
+    IGNIS__ATTENTIVE_ROW(member, 'D', 0, IGNIS__MODEL_NORM | IGNIS__MODEL_PAIRS, hf, gguf)
+#define IGNIS__ROWS_OF_RECURRENT                                                                                     \
+    IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight"),                      \
+        IGNIS__MODEL_ROW(norm, 'H', 0, IGNIS__MODEL_NORM, "model.norm.weight", "output_norm.weight"),                \
+        IGNIS__MODEL_ROW(head, 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight"),                      \
+        IGNIS__NAMED_ROW(attn_norm, 'H', 0, IGNIS__MODEL_NORM, "input_layernorm.weight", "attn_norm.weight"),        \
+        IGNIS__NAMED_ROW(mlp_norm, 'H', 0, IGNIS__MODEL_NORM, "post_attention_layernorm.weight",                     \
+                         "post_attention_norm.weight"),                                                              \
+        IGNIS__ATTENTIVE_PART('g', IGNIS__MODEL_PAIRS, "q_proj.weight", "attn_q.weight"),                            \
+        IGNIS__ATTENTIVE_PART('K', IGNIS__MODEL_PAIRS, "k_proj.weight", "attn_k.weight"),                            \
+        IGNIS__ATTENTIVE_PART('K', 0, "v_proj.weight", "attn_v.weight"),                                             \
+        IGNIS__ATTENTIVE_ROW(gate, 'h', 'H', 0, "self_attn.q_proj.weight", "attn_q.weight"),                         \
+        IGNIS__HEAD_NORM_ROW(q_norm, "self_attn.q_norm.weight", "attn_q_norm.weight"),                               \
+        IGNIS__HEAD_NORM_ROW(k_norm, "self_attn.k_norm.weight", "attn_k_norm.weight"),                               \
+        IGNIS__ATTENTIVE_ROW(o, 'H', 'Q', 0, "self_attn.o_proj.weight", "attn_output.weight"),                       \
+        IGNIS__RECURRENT_ROW(conv, 'l', 'w', IGNIS__MODEL_DENSE | IGNIS__MODEL_MIDDLE, "linear_attn.conv1d.weight",  \
+                             "ssm_conv1d.weight"),                                                                   \
+        IGNIS__RECURRENT_ROW(decay_log, 'n', 0, IGNIS__MODEL_WIDE | IGNIS__MODEL_LOG, "linear_attn.A_log", "ssm_a"), \
+        IGNIS__RECURRENT_ROW(decay_bias, 'n', 0, IGNIS__MODEL_WIDE, "linear_attn.dt_bias", "ssm_dt.bias"),           \
+        IGNIS__RECURRENT_ROW(delta_norm, 'Y', 0, 0, "linear_attn.norm.weight", "ssm_norm.weight"),                   \
+        IGNIS__RECURRENT_ROW(o, 'H', 'Z', 0, "linear_attn.out_proj.weight", "ssm_out.weight")
+#define IGNIS__ROWS_OF_APART                                                                               \
+    IGNIS__RECURRENT_PART(qkv, 'l', 0, "in_proj_qkv.weight", "attn_qkv.weight", "in_proj_qkvz.weight"),    \
+        IGNIS__RECURRENT_PART(qkv, 'Z', 0, "in_proj_z.weight", "attn_gate.weight", "in_proj_qkvz.weight"), \
+        IGNIS__RECURRENT_PART(strengths, 'n', IGNIS__MODEL_DENSE, "in_proj_b.weight", "ssm_beta.weight",   \
+                              "in_proj_ba.weight"),                                                        \
+        IGNIS__RECURRENT_PART(strengths, 'n', IGNIS__MODEL_DENSE, "in_proj_a.weight", "ssm_alpha.weight",  \
+                              "in_proj_ba.weight")
+
+static const ignis__model_row ignis__qwen3_5_rows[] = {
+    IGNIS__ROWS_OF_RECURRENT,
+    IGNIS__ROWS_OF_APART,
+    IGNIS__ROWS_OF_MLP,
+};
+
+#define IGNIS__JOINED_ROW(rows)                                                                                     \
+    {                                                                                                               \
+        IGNIS__ROW_LAYER(qkv), rows, 'H', IGNIS__MODEL_RECURRENT, "model.layers.#.linear_attn.in_proj_qkvz.weight", \
+            NULL, NULL                                                                                              \
+    }
+
+static const ignis__model_row ignis__qwen3_next_rows[] = {
+    IGNIS__ROWS_OF_RECURRENT,
+    IGNIS__JOINED_ROW('q'),
+    IGNIS__JOINED_ROW('k'),
+    IGNIS__JOINED_ROW('v'),
+    IGNIS__JOINED_ROW('z'),
+    IGNIS__GGUF_PART_ROW(qkv, 'l', IGNIS__MODEL_RECURRENT, "attn_qkv.weight"),
+    IGNIS__GGUF_PART_ROW(qkv, 'Z', IGNIS__MODEL_RECURRENT, "attn_gate.weight"),
+    IGNIS__RECURRENT_ROW(strengths, 'b', 'H', IGNIS__MODEL_DENSE, "linear_attn.in_proj_ba.weight", "ssm_ba.weight"),
+    IGNIS__RECURRENT_ROW(strengths, 'a', 'H', IGNIS__MODEL_DENSE, "linear_attn.in_proj_ba.weight", "ssm_ba.weight"),
+    IGNIS__ROWS_OF_EXPERTS,
+    IGNIS__ROWS_OF_SHARED_EXPERT,
+};
+
+/*  Experts of a layer are one tensor, or tensors of their own as transformers 5 writes them. */
+#define IGNIS__JOINED_EXPERTS(member, rows, columns, how, hf)                                  \
+    {                                                                                          \
+        IGNIS__ROW_LAYER(member), rows, columns, IGNIS__TOGETHER | IGNIS__MODEL_FUSED | (how), \
+            "model.layers.#.mlp.experts." hf, NULL, NULL                                       \
+    }
+#define IGNIS__APART_EXPERTS(member, rows, columns, hf, gguf) \
+    IGNIS__NAMED_ROW(member, rows, columns, IGNIS__MODEL_EXPERTS | IGNIS__MODEL_APART, "mlp.experts.@." hf, gguf)
+
+static const ignis__model_row ignis__qwen3_5_moe_rows[] = {
+    IGNIS__ROWS_OF_RECURRENT,
+    IGNIS__ROWS_OF_APART,
+    IGNIS__NAMED_ROW(router, 'E', 'H', IGNIS__MODEL_DENSE, "mlp.gate.weight", "ffn_gate_inp.weight"),
+    IGNIS__JOINED_EXPERTS(gate_experts, 'X', 'H', IGNIS__MODEL_FIRST_HALF, "gate_up_proj"),
+    IGNIS__JOINED_EXPERTS(up_experts, 'X', 'H', IGNIS__MODEL_SECOND_HALF, "gate_up_proj"),
+    IGNIS__JOINED_EXPERTS(down_experts, 'H', 'X', 0, "down_proj"),
+    IGNIS__APART_EXPERTS(gate_experts, 'X', 'H', "gate_proj.weight", "ffn_gate_exps.weight"),
+    IGNIS__APART_EXPERTS(up_experts, 'X', 'H', "up_proj.weight", "ffn_up_exps.weight"),
+    IGNIS__APART_EXPERTS(down_experts, 'H', 'X', "down_proj.weight", "ffn_down_exps.weight"),
+    IGNIS__ROWS_OF_SHARED_EXPERT,
 };
 
 /* --- encoders: BERT, RoBERTa, Nomic ------------------------------------------------------------------------------- */
@@ -26267,6 +26649,15 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
     {"xlm-roberta", NULL, "XLMRobertaModel", "roberta.", IGNIS__BERT | IGNIS__LATE_POSITIONS,
      IGNIS__ROWS(ignis__roberta_rows), IGNIS__KEYS(ignis__bert_keys), ignis__bert_musts, ignis__bert_harmless,
      ignis__roberta_unused},
+    {"qwen3_next", "qwen3next", "Qwen3NextForCausalLM", NULL,
+     IGNIS__RECURRENT | IGNIS__ONE_PLUS | IGNIS__GGUF_NORMALISED, IGNIS__ROWS(ignis__qwen3_next_rows),
+     IGNIS__KEYS(ignis__recurrent_keys), ignis__recurrent_musts, ignis__recurrent_harmless, ignis__recurrent_unused},
+    {"qwen3_5_text", "qwen35", "Qwen3_5ForCausalLM", NULL, IGNIS__RECURRENT | IGNIS__ONE_PLUS | IGNIS__GGUF_TILED,
+     IGNIS__ROWS(ignis__qwen3_5_rows), ignis__recurrent_keys, IGNIS__RECURRENT_DENSE_KEYS, ignis__recurrent_musts,
+     ignis__recurrent_harmless, ignis__recurrent_unused},
+    {"qwen3_5_moe_text", "qwen35moe", "Qwen3_5MoeForCausalLM", NULL,
+     IGNIS__RECURRENT | IGNIS__ONE_PLUS | IGNIS__GGUF_TILED | IGNIS__NORMALISED, IGNIS__ROWS(ignis__qwen3_5_moe_rows),
+     IGNIS__KEYS(ignis__recurrent_keys), ignis__recurrent_musts, ignis__recurrent_harmless, ignis__recurrent_unused},
 };
 
 /*  models/weights/config_json.c - reads a JSON file into a flat list of names and values
@@ -27064,6 +27455,7 @@ static bool ignis__model_knows_gguf(const ignis__model_files *files, const ignis
                                             "tensor_data_layout",
                                             "vocab_size",
                                             "use_parallel_residual",
+                                            "rope.dimension_sections", /* positions of texts are all equal */
                                             "rope.freq_base",
                                             "rope.scale_linear",
                                             "rope.scaling.type",
@@ -27574,6 +27966,19 @@ static int64_t ignis__model_size_of_letter(const ignis__model *model, char lette
     case 'U': return (int64_t)model->heads * (model->head_dim - model->rotary);
     case 'W': return (int64_t)model->heads * model->value_dim;
     case 'B': return (int64_t)model->heads * (model->head_dim - model->rotary + model->value_dim);
+    case 'g':
+    case 'h': return (int64_t)model->heads * model->head_dim;
+    case 'q':
+    case 'k': return (int64_t)model->delta_heads * model->delta_k;
+    case 'v':
+    case 'z':
+    case 'Z': return (int64_t)model->delta_v_heads * model->delta_v;
+    case 'l': return (int64_t)2 * model->delta_heads * model->delta_k + (int64_t)model->delta_v_heads * model->delta_v;
+    case 'b':
+    case 'a':
+    case 'n': return model->delta_v_heads;
+    case 'Y': return model->delta_v;
+    case 'w': return model->delta_conv;
     default: return 1;
     }
 }
@@ -27605,6 +28010,24 @@ IGNIS__PRIVATE ignis_dtype ignis__model_part_dtype(const ignis__model *model, co
 IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model)
 {
     return ignis__ceil_div(model->vocab, model->parallel.size);
+}
+
+/*  Tells whether a row of the table is some rows of a tensor, and its other rows do not follow in the weight. No tensor
+    of a folder can be made of such a weight. */
+IGNIS__PRIVATE bool ignis__model_is_sliced(const ignis__model_row *row)
+{
+    return row->how & (IGNIS__MODEL_EVEN | IGNIS__MODEL_ODD) || strchr("ghqkvzba", row->rows);
+}
+
+/*  Sets the rows of a part of a tensor that has q, k, v and z, or b and a, for one head of k after the other. */
+static void ignis__model_select_of_heads(const ignis__model *model, ignis__model_part *part, char letter)
+{
+    const int64_t group = model->delta_v_heads / model->delta_heads, k = model->delta_k, v = group * model->delta_v;
+    const bool gains = letter == 'b' || letter == 'a';
+    part->run = gains ? group : letter == 'q' || letter == 'k' ? k : v;
+    part->stride = gains ? 2 * group : 2 * (k + v);
+    part->skip_rows = letter == 'k' ? k : letter == 'v' ? 2 * k : letter == 'z' ? 2 * k + v : letter == 'a' ? group : 0;
+    part->file_rows = part->stride * model->delta_heads;
 }
 
 /*  Sets which rows and columns of the file's tensor a part is. The ranks share heads of queries, keys and
@@ -27651,6 +28074,14 @@ static void ignis__model_select_share(const ignis__model_files *files, const ign
         part->file_rows = 2 * part->rows;
         part->skip_rows = row->how & IGNIS__MODEL_SECOND_HALF ? part->run : 0;
     }
+    if (row->rows == 'g' || row->rows == 'h') {
+        part->run = model->head_dim;
+        part->stride = 2 * part->run;
+        part->file_rows = 2 * part->rows;
+        part->skip_rows = row->rows == 'h' ? part->run : 0;
+    }
+    if (strchr("qkvzba", row->rows))
+        ignis__model_select_of_heads(model, part, row->rows);
     if (row->columns == 'Q' || row->columns == 'I') {
         part->file_columns = part->columns * ranks;
         part->skip_columns = part->columns * rank;
@@ -27793,6 +28224,8 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
         ignis__model_is_fused(files, model, row, layer) != ((row->how & IGNIS__MODEL_FUSED) != 0))
         return false;
     if (row->how & (layer < model->dense_layers ? IGNIS__MODEL_SPARSE : IGNIS__MODEL_LEADING))
+        return false;
+    if (layer >= 0 && row->how & (model->layer[layer].recurrent ? IGNIS__MODEL_ATTENTIVE : IGNIS__MODEL_RECURRENT))
         return false;
     if (row->how & IGNIS__MODEL_SAID && files && !files->is_gguf) {
         const ignis__config_item *said = ignis__config_find(&files->config, "use_qk_norm");
@@ -28201,18 +28634,20 @@ static void ignis__layer_set_scale(const ignis__model *model, ignis__layer *laye
     layer->rest_scale = model->rotary < model->head_dim && factor != 1 ? 1 / factor : 0;
 }
 
-/*  Sets which layers have a window, and how each layer rotates: by the lists of config.json, or else by periods. */
+/*  Sets which layers have a window or a state, and how each layer rotates: by the lists of config.json, or else by
+    periods. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_layers(ignis__model_files *files, ignis__model *model)
 {
     static const char *const lists[] = {"layer_types[]", "no_rope_layers[]"};
     const unsigned features = ignis__families[model->family].features;
     double numbers[IGNIS__NUMBERS];
-    int i, period, rope_period, window;
+    int i, period, rope_period, window, attention_period;
     if (!ignis__model_read_numbers(files, numbers))
         return false;
     window = (int)numbers[IGNIS__NUMBER_WINDOW];
     period = (int)numbers[IGNIS__NUMBER_WINDOW_PERIOD];
     rope_period = (int)numbers[IGNIS__NUMBER_ROPE_PERIOD];
+    attention_period = (int)numbers[IGNIS__NUMBER_ATTENTION_PERIOD];
     for (i = 0; i < 2; i++) {
         const bool exists = ignis__model_list_item(&files->config, lists[i], 0) != NULL;
         if (!exists || (ignis__model_list_item(&files->config, lists[i], model->layers - 1) &&
@@ -28241,8 +28676,16 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_layers(ignis__model_files *fil
         layer->rope = !rotates || (features & IGNIS__ONLY_WINDOWS_ROTATE && !windowed) ? IGNIS__ROPE_NONE
                       : features & IGNIS__LOCAL_ROPE && windowed                       ? IGNIS__ROPE_LOCAL
                                                                                        : IGNIS__ROPE_COMMON;
+        layer->recurrent = type && type->kind == 't' ? strcmp(type->text, "linear_attention") == 0
+                                                     : attention_period > 0 && (i + 1) % attention_period != 0;
+        model->recurrent_layers += layer->recurrent;
         ignis__layer_set_scale(model, layer);
     }
+    if (model->recurrent_layers == model->layers)
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' has no layer with attention: all of its %d layers are "
+                                 "recurrent",
+                                 files->path, model->layers);
     return true;
 }
 
@@ -28271,8 +28714,13 @@ static bool ignis__model_experts_apart(const ignis__model_files *files)
     const ignis__family *family = &ignis__families[files->family];
     bool apart = false;
     int i;
-    for (i = 0; i < family->row_count; i++)
-        apart |= (family->rows[i].how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_TOGETHER)) == IGNIS__MODEL_EXPERTS;
+    for (i = 0; i < family->row_count; i++) {
+        const ignis__model_row *row = &family->rows[i];
+        apart |= (row->how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_TOGETHER)) == IGNIS__MODEL_EXPERTS;
+        if (row->how & IGNIS__MODEL_EXPERTS && row->how & IGNIS__MODEL_FUSED && row->hf &&
+            ignis__model_source_find(files, ignis__model_name_write("", row->hf, 0).text))
+            return false;
+    }
     return apart && !files->is_gguf;
 }
 
@@ -28355,6 +28803,38 @@ static bool ignis__model_read_experts(ignis__model_files *files, ignis__model *m
                                  files->path, model->layers - model->dense_layers, model->experts,
                                  (long long)files->source_count);
     return ignis__model_read_shares(files, model, numbers);
+}
+
+/*  Reads the sizes of recurrent layers. False, and reported, if they contradict each other. */
+static bool ignis__model_read_recurrent(ignis__model_files *files, ignis__model *model, const double *numbers)
+{
+    const unsigned features = ignis__families[model->family].features;
+    const double width = numbers[IGNIS__NUMBER_DELTA_WIDTH];
+    double rows, state;
+    if (!(features & IGNIS__RECURRENT))
+        return true;
+    model->delta_heads = (int)numbers[IGNIS__NUMBER_DELTA_HEADS];
+    model->delta_v_heads = (int)numbers[IGNIS__NUMBER_DELTA_V_HEADS];
+    model->delta_k = (int)numbers[IGNIS__NUMBER_DELTA_K];
+    model->delta_v = (int)(files->is_gguf ? width / model->delta_v_heads : numbers[IGNIS__NUMBER_DELTA_V]);
+    model->delta_conv = (int)numbers[IGNIS__NUMBER_DELTA_CONV];
+    model->tiled = files->is_gguf && features & IGNIS__GGUF_TILED;
+    rows = 2.0 * model->delta_heads * model->delta_k + 2.0 * model->delta_v_heads * model->delta_v;
+    if (model->delta_v_heads % model->delta_heads != 0 ||
+        (files->is_gguf && (double)model->delta_v * model->delta_v_heads != width))
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' contradicts itself: recurrent layers have %d heads of values "
+                                 "of %g elements together, and %d heads of keys",
+                                 files->path, model->delta_v_heads,
+                                 files->is_gguf ? width : (double)model->delta_v_heads * model->delta_v,
+                                 model->delta_heads);
+    state = (double)model->delta_v_heads * model->delta_v * model->delta_k;
+    if (rows > 1 << 26 || state > 1 << 30)
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' has recurrent layers of %g rows and states of %g elements; "
+                                 "up to %d and %d are possible",
+                                 files->path, rows, state, 1 << 26, 1 << 30);
+    return true;
 }
 
 /*  Sets the family of a GGUF file whose architecture has two: a Llama with experts is Mixtral, a DeepSeek whose shares
@@ -28466,7 +28946,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
         return false;
     }
     if (!ignis__model_read_experts(files, model, numbers) || !ignis__model_read_heads(files, model, numbers) ||
-        !ignis__model_read_vocabulary(files, model) ||
+        !ignis__model_read_recurrent(files, model, numbers) || !ignis__model_read_vocabulary(files, model) ||
         (files->is_gguf && !ignis__model_refuse_unknown_gguf_keys(files, model)))
         return false;
     ignis__model_set_features(files, model, numbers);
@@ -29100,6 +29580,8 @@ static bool ignis__model_is_redundant(const ignis__model_files *files, const ign
     if (files->is_gguf)
         return false;
     for (; unused->suffix; unused++) {
+        if (unused->ndim == -2 && strncmp(source->name, unused->suffix, strlen(unused->suffix)) == 0)
+            return true;
         end = strlen(unused->suffix);
         if (size >= end && strcmp(source->name + size - end, unused->suffix) == 0 &&
             (unused->ndim < 0 || unused->ndim == source->shape.ndim))
@@ -29165,6 +29647,11 @@ static ignis_shape ignis__model_wanted_shape(const ignis__model_files *files, co
         wanted.dim[0] = part->file_columns;
         wanted.dim[1] = part->file_rows;
     }
+    if (!files->is_gguf && part->row->how & IGNIS__MODEL_MIDDLE) {
+        wanted.ndim = 3;
+        wanted.dim[2] = wanted.dim[1];
+        wanted.dim[1] = 1;
+    }
     return wanted;
 }
 
@@ -29178,8 +29665,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
         ignis__model_part *part = &parts[i];
         ignis__model_name name = ignis__model_weight_name(files, model, part->row, part->layer, part->expert);
         ignis__model_source *source = ignis__model_source_find(files, name.text);
-        ignis_shape wanted;
-        wanted = ignis__model_wanted_shape(files, model, part, source);
+        const ignis_shape wanted = ignis__model_wanted_shape(files, model, part, source);
         if (!source) {
             ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
                         "'%s' has no tensor %s, %s, which its description asks for", files->path,
@@ -30278,17 +30764,34 @@ static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_rea
                                   got < 0 ? reason : "it has become shorter");
 }
 
-/*  Converts weights of norms that the file has 1 larger. */
-static void ignis__model_subtract_one(const ignis__model_source *source, const unsigned char *from, int64_t count,
-                                      char *to, ignis_dtype dtype)
+/*  Tells whether a GGUF file has other values than a folder: weights of norms are 1 larger, and logarithms of decays
+    are minus their exponentials. */
+static bool ignis__model_changes_values(const ignis__model_files *files, const ignis__model *model, int how)
 {
+    return files->is_gguf && (how & IGNIS__MODEL_LOG ||
+                              (how & IGNIS__MODEL_NORM && ignis__families[model->family].features & IGNIS__ONE_PLUS));
+}
+
+/*  Converts such values to those of a folder. False, and reported, if one has no logarithm. */
+static bool ignis__model_restore_values(ignis__model_loading *loading, const ignis__model_part *part,
+                                        const unsigned char *from, int64_t count, char *to, ignis_dtype dtype)
+{
+    const ignis__model_source *source = part->from;
+    const bool logs = part->row->how & IGNIS__MODEL_LOG;
     int64_t i;
     for (i = 0; i < count; i++) {
         double value;
+        char why[160];
         ignis__convert(&value, IGNIS_F64, from + i * source->bytes, source->dtype, 1);
-        value -= 1;
+        if (logs && !(value < 0 && value > -1e300)) {
+            snprintf(why, sizeof why, "tensor %s has %g; expected numbers below 0",
+                     ignis__name_write(source->name).text, value);
+            return ignis__model_read_fail(loading, IGNIS_DIAG_MODEL_CONFIG, source->file, "read", why);
+        }
+        value = logs ? ignis__ln(-value) : value - 1;
         ignis__convert(to + i * ignis__dtypes[dtype].size, dtype, &value, IGNIS_F64, 1);
     }
+    return true;
 }
 
 /*  Packs rows as blocks: blocks of the file, or floats to be quantised. */
@@ -30427,8 +30930,7 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
     unsigned char *read;
     bool direct;
     bool pairs = ignis__model_moves_rows(loading->files, loading->model, part->row);
-    bool larger = loading->files->is_gguf && part->row->how & IGNIS__MODEL_NORM &&
-                  ignis__families[loading->model->family].features & IGNIS__ONE_PLUS;
+    bool changed = ignis__model_changes_values(loading->files, loading->model, part->row->how);
     if (!loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
         if (!ignis__model_fill_transposed(loading, reader, chunk, to, dtype))
             return false;
@@ -30438,7 +30940,7 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
     }
     if (ignis__part_is_transposed(part))
         return ignis__model_fill_heads(loading, reader, chunk, out, dtype);
-    direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs && !larger && !source->packed &&
+    direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs && !changed && !source->packed &&
              part->every == 1;
     read = direct ? (unsigned char *)out : source->packed ? reader->unpacked : reader->bytes;
     if (source->packed) {
@@ -30458,10 +30960,8 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
     }
     if (direct)
         return true;
-    if (larger && !pairs) {
-        ignis__model_subtract_one(source, read, chunk->rows, out, dtype);
-        return true;
-    }
+    if (changed && !pairs)
+        return ignis__model_restore_values(loading, part, read, chunk->rows, out, dtype);
     if (!part->blocks && !pairs && !source->quant) {
         ignis__convert(out, dtype, read, source->dtype, chunk->rows * part->columns);
         return true;
@@ -30473,7 +30973,9 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
                         : row) *
                        row_bytes;
         bool kept = part->blocks && source->quant == (uint32_t)part->blocks;
-        if (!kept)
+        if (changed && !ignis__model_restore_values(loading, part, from, 1, to + row * size, dtype))
+            return false;
+        if (!kept && !changed)
             ignis__model_source_row(source, from, part->columns, part->blocks ? to : to + row * part->columns * size,
                                     dtype);
         if (part->blocks)
@@ -30939,13 +31441,13 @@ IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis_
 }
 
 /*  Checks that ranks can share the layers of this family. False, and reported, if not: norms over the width, and
-    results that are scaled or normalised before they are added, need sums over the ranks first; experts are not
-    shared. */
+    results that are scaled or normalised before they are added, need sums over the ranks first; experts and recurrent
+    layers are not shared. */
 static bool ignis__model_check_ranks(const char *call, const ignis__model *model)
 {
     const ignis__family *family = &ignis__families[model->family];
     bool apart = model->wide_norms || model->head_layer_norms || model->residual_scale > 0 || model->experts > 0 ||
-                 model->encoder || model->latent > 0;
+                 model->encoder || model->latent > 0 || model->recurrent_layers > 0;
     int i;
     for (i = 0; i < family->row_count; i++)
         apart |= family->rows[i].in_layer && (family->rows[i].member == offsetof(ignis__layer, attn_norm_behind) ||
@@ -31033,6 +31535,31 @@ IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
     return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
+/*  Returns the elements of all heads of values of a recurrent layer. */
+IGNIS__PRIVATE int64_t ignis__delta_width(const ignis__model *model)
+{
+    return (int64_t)model->delta_v_heads * model->delta_v;
+}
+
+/*  Returns the rows of q, k and v of a recurrent layer, which are the channels of its convolution. */
+IGNIS__PRIVATE int64_t ignis__delta_channels(const ignis__model *model)
+{
+    return (int64_t)2 * model->delta_heads * model->delta_k + ignis__delta_width(model);
+}
+
+/*  Returns the rows of q, k, v and the gate of a recurrent layer. */
+IGNIS__PRIVATE int64_t ignis__delta_rows(const ignis__model *model)
+{
+    return ignis__delta_channels(model) + ignis__delta_width(model);
+}
+
+/*  Returns the elements of the state of a recurrent layer: [heads of v, elements of k, elements of v], then the latest
+    inputs of the convolution, the oldest one first. */
+IGNIS__PRIVATE int64_t ignis__delta_state(const ignis__model *model)
+{
+    return ignis__delta_width(model) * model->delta_k + ignis__delta_channels(model) * (model->delta_conv - 1);
+}
+
 /*  Returns the inner elements of the widest dense MLP. */
 IGNIS__PRIVATE int ignis__model_widest_inner(const ignis__model *model)
 {
@@ -31058,11 +31585,13 @@ IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
             qkv = model->q_rank && heads > own ? heads : own; /* also that of q_b, whose columns are q_rank */
     int64_t inner = ignis__model_widest_inner(model), up = (model->gelu ? 1 : 2) * inner, rows = qkv > up ? qkv : up,
             k = heads > model->hidden ? heads : model->hidden;
-    const int64_t widest = model->q_rank > k ? model->q_rank : k;
+    const int64_t delta = ignis__delta_rows(model), v = ignis__delta_width(model),
+                  of_k = model->q_rank > k ? model->q_rank : k, widest = v > of_k ? v : of_k;
     int64_t scratch = ignis__blocks_scratch_elements(inner > widest ? inner : widest),
             experts =
                 model->experts ? (int64_t)ignis__model_experts_at_once(model) * model->hidden * model->expert_inner : 0;
     scratch = scratch > experts ? scratch : experts;
+    rows = delta > rows ? delta : rows;
     return !model->quantised ? 0 : rows * widest > scratch ? rows * widest : scratch;
 }
 
@@ -31080,6 +31609,7 @@ static bool ignis__model_has_head_norms(const ignis__model *model)
 static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
 {
     int64_t rows = model->max_tokens < 512 ? model->max_tokens : 512, qkv = ignis__model_qkv_rows(model), windowed;
+    const int attentive = model->layers - model->recurrent_layers;
     int layers;
     memset(info, 0, sizeof *info);
     info->family = model->family;
@@ -31096,14 +31626,16 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->parameters = model->parameters, info->quantised = model->quantised, info->file_bytes = model->file_bytes,
     info->weight_bytes = model->weight_bytes;
     info->cache_bytes_of_token =
-        model->layers * ignis__model_cache_elements(model) * ignis__dtypes[model->cache_dtype].size;
+        attentive * ignis__model_cache_elements(model) * ignis__dtypes[model->cache_dtype].size;
+    info->state_bytes =
+        2 * model->recurrent_layers * ignis__delta_state(model) * ignis__dtypes[ignis__wide_dtype(model->dtype)].size;
     info->cache_bytes =
         (int64_t)model->max_tokens * model->sequences; /* counted in tokens; may exceed 64 bits in bytes */
     windowed = ignis__model_window_tokens(model, NULL, &layers);
-    info->cache_bytes = info->cache_bytes > INT64_MAX / info->cache_bytes_of_token
-                            ? INT64_MAX
-                            : info->cache_bytes_of_token / model->layers *
-                                  (info->cache_bytes * (model->layers - layers) + windowed * layers);
+    info->cache_bytes =
+        info->cache_bytes > INT64_MAX / info->cache_bytes_of_token
+            ? INT64_MAX
+            : info->cache_bytes_of_token / attentive * (info->cache_bytes * (attentive - layers) + windowed * layers);
     if (model->latent) /* q, and keys and values of all heads as wide as q */
         qkv += (int64_t)5 * model->heads * model->head_dim;
     /* a residual, its norm, qkv and its parts (again with norms of heads), gate and up together and apart; rows of
@@ -31233,7 +31765,7 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
     for (i = 0; i < count; i++) {
         const ignis__model_row *row = parts[i].row;
         ignis__model_name full = ignis__model_weight_name(NULL, model, row, parts[i].layer, parts[i].expert);
-        if (row->how & (IGNIS__MODEL_EVEN | IGNIS__MODEL_ODD)) /* not a tensor of a folder */
+        if (ignis__model_is_sliced(row)) /* not a tensor of a folder */
             continue;
         *whole = !row->whole && !strchr(row->hf, '@');
         if (strcmp(full.text, name) == 0 || (*prefix && strcmp(full.text + strlen(prefix), name) == 0 &&
@@ -31519,11 +32051,15 @@ typedef struct ignis__generate_row {
     uint64_t seed;
     int32_t window; /* latest tokens that the penalty counts; 0: all */
     int32_t biases; /* of the row */
+    int32_t turn;   /* of recurrent layers: see `states` */
     int32_t masked; /* the number, from 1 on, of the mask of allowed tokens; 0: all are allowed */
     IGNIS__POINTER(ignis__generate_draw) draws;             /* two, in host memory: of even and of odd positions */
     IGNIS__POINTER(const struct ignis__lora_pair) adapters; /* the table of the sequence's adapters, or null */
+    /* of recurrent layers: [2, elements of a state], in the wide type, or null. The state before the row is the
+       ((position + turn) % 2)-th one, that after it becomes the other one */
+    IGNIS__POINTER(void) states;
 } ignis__generate_row;
-IGNIS__ASSERT_SIZE(ignis__generate_row, 96);
+IGNIS__ASSERT_SIZE(ignis__generate_row, 104);
 
 typedef struct ignis__upload_words {
     int32_t at[IGNIS__UPLOAD_I32S];
@@ -31857,6 +32393,28 @@ typedef struct ignis__latent {
 } ignis__latent;
 IGNIS__ASSERT_SIZE(ignis__latent, 160);
 
+/*  Params of the kernels of recurrent layers, see generate/delta_net.c. Kernels define T, the type of elements, and
+    Wide, that of states. Rows of one sequence follow each other: `tokens` of each sequence. */
+typedef struct ignis__delta_net {
+    IGNIS__POINTER(const ignis__generate_row) rows;
+    IGNIS__POINTER(const T) qkvz;       /* [rows, channels + width] */
+    IGNIS__POINTER(T) mixed;            /* [rows, channels]: q, k and v after the convolution */
+    IGNIS__POINTER(const T) strengths;  /* [rows, 2, heads of v]: strengths, then decays, before their functions */
+    IGNIS__POINTER(T) out;              /* [rows, width] */
+    IGNIS__POINTER(const T) conv, norm; /* [channels, window], [v] */
+    IGNIS__POINTER(const Wide) decay_log, decay_bias; /* [heads of v] */
+    long long state;                                  /* elements of a sequence's state of all layers */
+    long long layer;                                  /* where the layer's state begins in it */
+    double eps;
+    int tokens;
+    int heads, v_heads, k, v; /* heads of q and k, and of v; elements of a head of each */
+    int channels, width;      /* of q, k and v together; of v */
+    int window;               /* tokens that the convolution reads */
+    int tiled;                /* see ignis__model */
+    int unused;
+} ignis__delta_net;
+IGNIS__ASSERT_SIZE(ignis__delta_net, 136);
+
 /*  The kinds of sampling of a step: none; a token for each row; the same where top k, top p or min p filter some
     rows. */
 typedef enum ignis__sampling_kind {
@@ -31893,7 +32451,8 @@ typedef struct ignis__engine_layer {
     ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias,
         *up, *up_bias, *down, *down_bias, *attn_norm_behind, *mlp_norm_behind, *router, *gate_experts, *up_experts,
         *down_experts, *shared_gate, *choice_bias, *router_bias, *gate_experts_bias, *up_experts_bias,
-        *down_experts_bias, *sinks, *q_a_norm, *q_b, *kv_a_norm, *kv_b;
+        *down_experts_bias, *sinks, *q_a_norm, *q_b, *kv_a_norm, *kv_b, *gate, *conv, *strengths, *decay_log,
+        *decay_bias, *delta_norm;
 } ignis__engine_layer;
 
 typedef struct ignis__sequence ignis__sequence;
@@ -31969,12 +32528,13 @@ typedef struct ignis__engine {
        order, rows of x or of results, and one of the two products of a gate; else NULL. shared_inner: of the expert for
        all tokens, if it differs from `inner`; else NULL.
        q_normed to latents: of latent attention, see latent.c, else NULL; q_normed and q also if q has no low rank.
-       shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. */
+       shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. qkvz, mixed, strengths,
+       recalled: of recurrent layers, see delta_net.c; gates: of the results of attention; NULL without them. */
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
         *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner,
-        *expert_order, *expert_rows, *expert_up, *shared_inner, *shrunk, *delta, *q_normed, *q, *query, *latents,
-        *agreement;
+        *expert_order, *expert_rows, *expert_up, *shared_inner, *shrunk, *delta, *q_normed, *q, *query, *latents, *qkvz,
+        *mixed, *strengths, *recalled, *gates, *agreement;
     int context, step_rows, splits, step_types;
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
@@ -32029,6 +32589,9 @@ struct ignis__sequence {
     int32_t state, epoch; /* of the grammar; epoch 0: no state yet */
     /* ids, and [groups, pages of a context], on the device; claimed */
     ignis__array *ids_on_device, *pages_on_device;
+    /* of recurrent layers, see sequence_state.c: claimed, or NULL; tokens that each of both has seen, up to `cached` */
+    ignis__array *states;
+    int state_tokens[2];
     /* the hidden state of the last token of a chunk; claimed, shared by forks; or NULL */
     ignis__array *last_hidden;
     int last_hidden_length; /* tokens up to that one; 0 if it is stale */
@@ -32151,6 +32714,170 @@ IGNIS__PRIVATE ignis_tensor ignis__model_latent_attention(const ignis__model *mo
                            ignis__model_linear(model, h, layer->o, ignis__no_tensor()));
 }
 
+/*  models/generate/delta_forward.c - recurrent layers in ignis_model_forward, by public operations
+
+    The delta rule in chunks (Yang, Kautz, Hatamizadeh 2024, section 3.3): within a chunk the changes of the state
+    follow from a triangular system, and a loop over chunks carries the state. So the tape has one state of each chunk.
+    Everything is in the wide type.
+    May use: room.h. Locks: none. */
+
+enum { IGNIS__DELTA_CHUNK = 64 }; /* tokens */
+
+static ignis_tensor ignis__delta_wide(const ignis__model *model, ignis_tensor x)
+{
+    const ignis_dtype wide = ignis__wide_dtype(model->dtype);
+    return wide == model->dtype ? x : ignis_cast(x, wide);
+}
+
+/*  Convolves the tokens of x [batch, tokens, channels] in each channel, and applies silu. */
+static ignis_tensor ignis__delta_convolve(const ignis__model *model, const ignis__layer *layer, ignis_tensor x,
+                                          int64_t tokens)
+{
+    const int64_t before[] = {0, model->delta_conv - 1, 0};
+    ignis_tensor weight = ignis__delta_wide(model, layer->conv), padded = ignis_pad(x, before, NULL, 3, 0), sum, w;
+    int i;
+    for (i = 0; i < model->delta_conv; i++) {
+        x = ignis_slice(padded, 1, i, tokens);
+        w = ignis_reshape(ignis_slice(weight, 1, i, 1), IGNIS_SHAPE(-1));
+        sum = i == 0 ? ignis_map("x*w", IGNIS_INPUTS(x, w)) : ignis_map("sum + x*w", IGNIS_INPUTS(sum, x, w));
+    }
+    return ignis_silu(sum);
+}
+
+/*  Makes heads of q or k [batch, tokens, heads * k] of length `scale`, one for each head of v. */
+static ignis_tensor ignis__delta_heads(const ignis__model *model, ignis_tensor x, int64_t tokens, double scale)
+{
+    static const ignis_reduce_desc last = {{-1}, 1, true};
+    const int64_t heads = model->delta_heads, group = model->delta_v_heads / heads, k = model->delta_k;
+    ignis_tensor squares;
+    x = ignis_reshape(x, IGNIS_SHAPE(-1, tokens, heads, k));
+    squares = ignis_map_reduce(IGNIS_REDUCE_SUM, "x*x", IGNIS_INPUTS(x), &last);
+    x = ignis_map("x*scale/sqrt(squares + 1e-6)", IGNIS_INPUTS(x, squares, IGNIS_VALUE(scale, scale)));
+    if (group == 1)
+        return x;
+    x = model->tiled ? ignis_reshape(x, IGNIS_SHAPE(-1, tokens, 1, heads, k))
+                     : ignis_reshape(x, IGNIS_SHAPE(-1, tokens, heads, 1, k));
+    x = ignis_expand(x, model->tiled ? IGNIS_SHAPE(-1, -1, group, -1, -1) : IGNIS_SHAPE(-1, -1, -1, group, -1));
+    return ignis_reshape(x, IGNIS_SHAPE(-1, tokens, heads * group, k));
+}
+
+/*  Pads x [batch, tokens, heads of v, n] with zeros to whole chunks: [batch, heads of v, chunks, chunk, n]. */
+static ignis_tensor ignis__delta_chunks(const ignis__model *model, ignis_tensor x, int64_t tokens, int64_t chunk,
+                                        int64_t n)
+{
+    const int64_t chunks = ignis__ceil_div(tokens, chunk), after[] = {0, chunks * chunk - tokens, 0, 0};
+    x = ignis_transpose(ignis_pad(x, NULL, after, 4, 0), 1, 2);
+    return ignis_reshape(x, IGNIS_SHAPE(-1, model->delta_v_heads, chunks, chunk, n));
+}
+
+/*  Returns chunk i of x [batch, heads, chunks, m, n], of whatever m and n: [batch, heads, m, n]. */
+static ignis_tensor ignis__delta_chunk(ignis_tensor x, int64_t i)
+{
+    const ignis_shape shape = ignis_tensor_shape(x);
+    return shape.ndim == 5 ? ignis_reshape(ignis_slice(x, 2, i, 1),
+                                           IGNIS_SHAPE(shape.dim[0], shape.dim[1], shape.dim[3], shape.dim[4]))
+                           : ignis__no_tensor();
+}
+
+static ignis_tensor ignis__delta_product(const char *equation, ignis_tensor a, ignis_tensor b)
+{
+    ignis_tensor operands[2];
+    operands[0] = a;
+    operands[1] = b;
+    return ignis_einsum(equation, operands, 2);
+}
+
+/*  The operands of the rule in chunks, [batch, heads, chunks, chunk, k or v or 1]. decay: its logarithm. */
+typedef struct ignis__delta_operands {
+    ignis_tensor q, k, v, strength, decay;
+} ignis__delta_operands;
+
+/*  Applies the rule to all chunks: [batch, heads, chunks, chunk, v]. */
+static ignis_tensor ignis__delta_rule(const ignis__delta_operands *in, int64_t chunks, int64_t chunk)
+{
+    static const ignis_triangular_desc unit = {false, false, true};
+    ignis_tensor all = ignis_cumsum(in->decay, 3), end = ignis_slice(all, 3, chunk - 1, 1), k = in->k, q = in->q,
+                 v = in->v, strength = in->strength, pairs, system, scores, changes, seen, state = IGNIS__ZERO, change,
+                 part, found,
+                 *results = (ignis_tensor *)ignis__alloc_for("ignis_model_forward", (size_t)chunks * sizeof *results);
+    int64_t i;
+    if (!results)
+        return ignis__no_tensor();
+    /* the decay from token j to token i; 0 for later tokens */
+    pairs = ignis_map("index(3) >= index(4) ? exp(min(a - b, 0)) : 0",
+                      IGNIS_INPUTS(IGNIS_NAMED(a, all), IGNIS_NAMED(b, ignis_transpose(all, 3, 4))));
+    system = ignis__delta_product("bhcik,bhcjk->bhcij", ignis_map("k*strength", IGNIS_INPUTS(k, strength)), k);
+    system = ignis_map("system*pairs", IGNIS_INPUTS(system, pairs));
+    changes = ignis_solve_triangular(system, ignis_map("v*strength", IGNIS_INPUTS(v, strength)), &unit);
+    seen = ignis_solve_triangular(system, ignis_map("k*strength*exp(all)", IGNIS_INPUTS(k, strength, all)), &unit);
+    scores = ignis__delta_product("bhcik,bhcjk->bhcij", q, k);
+    scores = ignis_map("scores*pairs", IGNIS_INPUTS(scores, pairs));
+    q = ignis_map("q*exp(all)", IGNIS_INPUTS(q, all));
+    k = ignis_map("k*exp(end - all)", IGNIS_INPUTS(k, end, all));
+    for (i = 0; i < chunks; i++) {
+        change = ignis__delta_chunk(changes, i);
+        if (i > 0) {
+            found = ignis__delta_product("bhik,bhkv->bhiv", ignis__delta_chunk(seen, i), state);
+            change = ignis_sub(change, found);
+        }
+        results[i] = ignis__delta_product("bhij,bhjv->bhiv", ignis__delta_chunk(scores, i), change);
+        if (i > 0) {
+            found = ignis__delta_product("bhik,bhkv->bhiv", ignis__delta_chunk(q, i), state);
+            results[i] = ignis_add(results[i], found);
+        }
+        part = ignis__delta_product("bhik,bhiv->bhkv", ignis__delta_chunk(k, i), change);
+        end = ignis__delta_chunk(all, i);
+        end = ignis_slice(end, 2, chunk - 1, 1);
+        state = i == 0 ? part : ignis_map("state*exp(end) + part", IGNIS_INPUTS(state, end, part));
+    }
+    all = ignis_stack(results, (int)chunks, 2);
+    ignis__free(results);
+    return all;
+}
+
+/*  Returns what a recurrent layer's last product reads, of its first products [.., tokens, n]. */
+IGNIS__PRIVATE ignis_tensor ignis__model_delta_net(const ignis__model *model, const ignis__layer *layer,
+                                                   ignis_tensor qkvz, ignis_tensor strengths)
+{
+    const ignis_shape shape = ignis_tensor_shape(qkvz);
+    const int64_t channels = ignis__delta_channels(model), width = ignis__delta_width(model),
+                  heads = model->delta_v_heads, keys = (int64_t)model->delta_heads * model->delta_k,
+                  sizes[] = {channels, width}, parts[] = {keys, keys, width},
+                  tokens = shape.ndim > 1 ? shape.dim[shape.ndim - 2] : 1;
+    const int64_t chunk = ignis__clamp(tokens, 1, IGNIS__DELTA_CHUNK);
+    ignis__delta_operands in;
+    ignis_tensor apart[2], qkv[3], gains[2], x, z, a;
+    ignis_shape result = shape;
+    if (!shape.ndim || ignis_split(qkvz, -1, 2, sizes, apart) != IGNIS_OK ||
+        ignis_split(strengths, -1, 2, NULL, gains) != IGNIS_OK)
+        return ignis__no_tensor();
+    x = ignis_reshape(ignis__delta_wide(model, apart[0]), IGNIS_SHAPE(-1, tokens, channels));
+    if (ignis_split(ignis__delta_convolve(model, layer, x, tokens), -1, 3, parts, qkv) != IGNIS_OK)
+        return ignis__no_tensor();
+    in.q = ignis__delta_heads(model, qkv[0], tokens, 1 / ignis__square_root(model->delta_k));
+    in.k = ignis__delta_heads(model, qkv[1], tokens, 1);
+    in.v = ignis_reshape(qkv[2], IGNIS_SHAPE(-1, tokens, heads, model->delta_v));
+    x = ignis_reshape(ignis__delta_wide(model, gains[0]), IGNIS_SHAPE(-1, tokens, heads, 1));
+    in.strength = ignis_map("sigmoid(x)", IGNIS_INPUTS(x));
+    x = ignis_reshape(ignis__delta_wide(model, gains[1]), IGNIS_SHAPE(-1, tokens, heads, 1));
+    a = ignis_reshape(layer->decay_log, IGNIS_SHAPE(heads, 1));
+    z = ignis_reshape(layer->decay_bias, IGNIS_SHAPE(heads, 1));
+    in.decay = ignis_map("-exp(a)*softplus(x + z)", IGNIS_INPUTS(a, x, z));
+    in.q = ignis__delta_chunks(model, in.q, tokens, chunk, model->delta_k);
+    in.k = ignis__delta_chunks(model, in.k, tokens, chunk, model->delta_k);
+    in.v = ignis__delta_chunks(model, in.v, tokens, chunk, model->delta_v);
+    in.strength = ignis__delta_chunks(model, in.strength, tokens, chunk, 1);
+    in.decay = ignis__delta_chunks(model, in.decay, tokens, chunk, 1);
+    x = ignis__delta_rule(&in, ignis__ceil_div(tokens, chunk), chunk);
+    x = ignis_reshape(x, IGNIS_SHAPE(-1, heads, ignis__ceil_div(tokens, chunk) * chunk, model->delta_v));
+    x = ignis_transpose(ignis_slice(x, 2, 0, tokens), 1, 2);
+    x = ignis_rms_norm(x, ignis__delta_wide(model, layer->delta_norm), model->eps);
+    z = ignis_reshape(ignis__delta_wide(model, apart[1]), IGNIS_SHAPE(-1, tokens, heads, model->delta_v));
+    x = ignis_map("x*silu(z)", IGNIS_INPUTS(x, z));
+    result.dim[result.ndim - 1] = width;
+    return ignis_cast(ignis_reshape(x, result), model->dtype);
+}
+
 /*  models/generate/forward.c - ignis_model_forward and _hidden: whole texts, by public operations
 
     The tape records these operations, so adapters can be trained through them. There is no KV cache here.
@@ -32244,12 +32971,17 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
 {
     const bool turns = model->rope && layer->rope != IGNIS__ROPE_NONE;
     ignis_sdpa_desc attention;
-    ignis_tensor qkv, part[3];
+    ignis_tensor qkv, part[3], gate;
     ignis_rope_desc rope;
     int64_t sizes[3];
     if (model->latent)
         return ignis__model_latent_attention(model, lora, layer, h, lengths);
     qkv = IGNIS__MODEL_LINEAR(h, layer, qkv);
+    if (layer->recurrent) {
+        part[0] = ignis__model_linear(model, h, layer->strengths, ignis__no_tensor());
+        h = ignis__model_delta_net(model, layer, qkv, part[0]);
+        return IGNIS__MODEL_LINEAR(h, layer, o);
+    }
     memset(&attention, 0, sizeof attention);
     memset(&rope, 0, sizeof rope);
     attention.num_heads = model->heads;
@@ -32262,7 +32994,8 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     attention.lengths = lengths;
     rope.inv_freq_f64 = layer->rope == IGNIS__ROPE_LOCAL ? model->local_frequencies : model->frequencies;
     rope.inv_freq_count = model->head_dim / 2;
-    if (!layer->q_norm.id && !(layer->rest_scale > 0)) {
+    gate = layer->gate.id ? ignis__model_linear(model, h, layer->gate, ignis__no_tensor()) : ignis__no_tensor();
+    if (!layer->q_norm.id && !(layer->rest_scale > 0) && !gate.id) {
         h = ignis_sdpa_packed(qkv, &attention, turns ? &rope : NULL);
         return IGNIS__MODEL_LINEAR(h, layer, o);
     }
@@ -32277,6 +33010,7 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     part[1] = ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads);
     part[1] = turns ? ignis__model_rest(model, layer, ignis_rope(part[1], &rope), model->kv_heads) : part[1];
     h = ignis_sdpa(part[0], part[1], part[2], &attention);
+    h = gate.id ? ignis_map("h*sigmoid(gate)", IGNIS_INPUTS(h, gate)) : h;
     return IGNIS__MODEL_LINEAR(h, layer, o);
 }
 
@@ -32842,6 +33576,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
                     ignis__families[model->family].model_type);
     else if (model->family == IGNIS_MODEL_GPT_OSS)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the experts of a gpt_oss model cannot be written");
+    else if (model->recurrent_layers > 0)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the projections of a %s model cannot be written",
+                    ignis__families[model->family].model_type);
     else if (model->rope_scaling == IGNIS__ROPE_SCALING_TABLE)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the frequencies of the model are a GGUF file's own, which config.json has no words for");
@@ -33043,7 +33780,8 @@ IGNIS__PRIVATE ignis__lora_name ignis__lora_name_write(const ignis__model *model
 /*  Tells whether a part of a model supports an adapter: matrices of layers do, except those of routers and experts. */
 IGNIS__PRIVATE bool ignis__lora_supports(const ignis__model_part *part)
 {
-    return part->row->in_layer && part->row->columns && !(part->row->how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_DENSE));
+    return part->row->in_layer && part->row->columns && !ignis__model_is_sliced(part->row) &&
+           !(part->row->how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_DENSE));
 }
 
 /*  Tells whether the name of a product ends with these words. */
@@ -34786,6 +35524,12 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_hold_weights(const char *call, ign
         to->q_b = ignis__engine_hold_weight(call, from->q_b, &ok);
         to->kv_a_norm = ignis__engine_hold_weight(call, from->kv_a_norm, &ok);
         to->kv_b = ignis__engine_hold_weight(call, from->kv_b, &ok);
+        to->gate = ignis__engine_hold_weight(call, from->gate, &ok);
+        to->conv = ignis__engine_hold_weight(call, from->conv, &ok);
+        to->strengths = ignis__engine_hold_weight(call, from->strengths, &ok);
+        to->decay_log = ignis__engine_hold_weight(call, from->decay_log, &ok);
+        to->decay_bias = ignis__engine_hold_weight(call, from->decay_bias, &ok);
+        to->delta_norm = ignis__engine_hold_weight(call, from->delta_norm, &ok);
         to->attn_norm_behind = ignis__engine_hold_weight(call, from->attn_norm_behind, &ok);
         to->mlp_norm_behind = ignis__engine_hold_weight(call, from->mlp_norm_behind, &ok);
     }
@@ -34847,8 +35591,10 @@ IGNIS__PRIVATE void ignis__lora_launch(ignis__op *op, const ignis__engine *engin
     enum { AT_A_TIME = 16 }; /* blocks of a row */
     const ignis__model *model = engine->model;
     const bool shared = model->shared_inner && product / IGNIS__LORA_PRODUCTS >= model->dense_layers;
+    const bool recurs = model->layer[product / IGNIS__LORA_PRODUCTS].recurrent;
     const int64_t inner = shared ? model->shared_inner : model->inner;
-    const int64_t n[] = {engine->qkv->shape.dim[1], model->hidden, inner * (model->gelu ? 1 : 2), model->hidden};
+    const int64_t n[] = {(recurs ? engine->qkvz : engine->qkv)->shape.dim[1], model->hidden,
+                         inner * (model->gelu ? 1 : 2), model->hidden};
     static const int pairs[] = {IGNIS__LORA_PAIRS, 1, 2, 1};
     ignis__address to = ignis__op_write(op, out);
     ignis__lora_step p;
@@ -34890,7 +35636,7 @@ IGNIS__COLD static bool ignis__engine_alloc_for_lora(const char *call, ignis__en
 {
     const ignis__model *model = engine->model;
     const ignis_dtype wide = ignis__wide_dtype(model->dtype);
-    const int64_t width = engine->qkv->shape.dim[1],
+    const int64_t qkv = engine->qkv->shape.dim[1], delta = ignis__delta_rows(model), width = qkv > delta ? qkv : delta,
                   up = (int64_t)ignis__model_widest_inner(model) * (model->gelu ? 1 : 2);
     return (engine->shrunk || ignis__engine_alloc(call, engine, &engine->shrunk, IGNIS__CHUNK,
                                                   (int64_t)IGNIS__LORA_PAIRS * IGNIS__LORA_SEQUENCE_RANK, wide)) &&
@@ -35557,6 +36303,82 @@ IGNIS__PRIVATE void ignis__latent_attend(ignis__op *op, const ignis__engine *eng
     }
 }
 
+/*  models/generate/delta_net.c - recurrent layers of sequences: gated DeltaNet (Yang, Kautz, Hatamizadeh 2024)
+
+    A layer: q, k, v and a gate are one product of the hidden state, strengths and decays another one. q, k and v pass a
+    causal convolution over the latest tokens of each channel, and silu. q and k get length 1, and the delta rule
+    (kernels/models/delta_net_rule.cu) changes the state of each head of v and reads it. The rms_norm of what it reads,
+    times silu of the gate, is multiplied with o.
+
+    A prompt takes the same kernels as a step, token by token, so the bits of a state do not depend on chunks.
+    sequence_state.c has the states of sequences.
+    May use: kernel_params.c. Locks: the caller holds the engine's lock. */
+
+/*  Allocates the buffers of recurrent layers and of gates, for chunks of `rows` rows. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_delta(const char *call, ignis__engine *engine, int64_t rows)
+{
+    const ignis__model *model = engine->model;
+    const ignis_dtype dtype = model->dtype;
+    const int64_t width = ignis__delta_width(model);
+    return !model->recurrent_layers ||
+           (ignis__engine_alloc(call, engine, &engine->qkvz, rows, ignis__delta_rows(model), dtype) &&
+            ignis__engine_alloc(call, engine, &engine->mixed, rows, ignis__delta_channels(model), dtype) &&
+            ignis__engine_alloc(call, engine, &engine->strengths, rows, (int64_t)2 * model->delta_v_heads, dtype) &&
+            ignis__engine_alloc(call, engine, &engine->recalled, rows, width, dtype) &&
+            ignis__engine_alloc(call, engine, &engine->gates, rows, (int64_t)model->heads * model->head_dim, dtype));
+}
+
+/*  Computes `recalled` from the products of a layer. number: among the recurrent layers; tokens: rows of a sequence. */
+IGNIS__PRIVATE void ignis__delta_net_launch(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
+                                            int number, int count, int tokens)
+{
+    enum { COLUMNS = 32, WARPS = 4, THREADS = 256 }; /* as the kernels */
+    const ignis__model *model = engine->model;
+    const ignis_dtype dtype = model->dtype;
+    char define[48];
+    ignis__delta_net p;
+    void *params[] = {&p};
+    memset(&p, 0, sizeof p);
+    p.rows = ignis__op_write(op, engine->rows);
+    p.qkvz = ignis__op_write(op, engine->qkvz);
+    p.mixed = ignis__op_write(op, engine->mixed);
+    p.strengths = ignis__op_write(op, engine->strengths);
+    p.out = ignis__op_write(op, engine->recalled);
+    p.conv = ignis__op_read(op, layer->conv);
+    p.norm = ignis__op_read(op, layer->delta_norm);
+    p.decay_log = ignis__op_read(op, layer->decay_log);
+    p.decay_bias = ignis__op_read(op, layer->decay_bias);
+    p.state = model->recurrent_layers * ignis__delta_state(model);
+    p.layer = number * ignis__delta_state(model);
+    p.eps = model->eps;
+    p.tokens = tokens;
+    p.heads = model->delta_heads;
+    p.v_heads = model->delta_v_heads;
+    p.k = model->delta_k;
+    p.v = model->delta_v;
+    p.channels = (int)ignis__delta_channels(model);
+    p.width = (int)ignis__delta_width(model);
+    p.window = model->delta_conv;
+    p.tiled = model->tiled;
+    ignis__op_launch(op, IGNIS__BUILTIN(DELTA_NET_CONV), dtype, NULL,
+                     ignis__launch_grid(ignis__ceil_div(p.channels, THREADS), count, 1, THREADS, 1, 0), params);
+    snprintf(define, sizeof define, "-DIGNIS_DELTA_K=%d", p.k);
+    ignis__op_launch(
+        op, IGNIS__BUILTIN(DELTA_NET_RULE), dtype, define,
+        ignis__launch_grid(ignis__ceil_div(p.v, COLUMNS), p.v_heads, count / tokens, COLUMNS * WARPS, 1, 0), params);
+    ignis__op_launch_row(op, IGNIS__BUILTIN(DELTA_NET_NORM), dtype, count, THREADS, params);
+}
+
+/*  Multiplies the results of attention by the sigmoids of `gates`. */
+IGNIS__PRIVATE void ignis__delta_net_gate(ignis__op *op, ignis__engine *engine, int count)
+{
+    ignis__address x = ignis__op_write(op, engine->attended), gates = ignis__op_write(op, engine->gates);
+    long long elements = count * (long long)engine->gates->shape.dim[1];
+    void *params[] = {&x, &gates, &elements};
+    ignis__op_launch_row(op, IGNIS__BUILTIN(DELTA_NET_GATE), engine->model->dtype,
+                         ignis__clamp(ignis__ceil_div(elements, 256), 1, 1024), 256, params);
+}
+
 /*  models/generate/engine_create.c - the making of an engine: checks, KV cache, buffers, free list of pages
 
     Every size is fixed here, so decode steps never allocate. The cache has enough pages for desc.sequences
@@ -35588,6 +36410,11 @@ IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engin
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                                  "the cache is to be %s and the model is %s; a cache has the dtype of its model",
                                  ignis__dtypes[model->cache_dtype].name, ignis__dtypes[model->dtype].name);
+    if (model->recurrent_layers && (model->delta_k % 4 != 0 || model->delta_k > 256))
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "heads of keys of recurrent layers have %d elements; multiples of 4 up to 256 can be "
+                                 "generated with",
+                                 model->delta_k);
     if (pages > INT32_MAX || pages > INT64_MAX / page_bytes)
         return ignis__fail_false(
             IGNIS_DIAG_CACHE_FULL, call,
@@ -35601,7 +36428,7 @@ IGNIS__COLD static void ignis__engine_divide_layers(ignis__engine *engine, int64
 {
     ignis__page_group *all = &engine->groups[IGNIS__PAGES_OF_ALL], *windows = &engine->groups[IGNIS__PAGES_OF_WINDOWS];
     const int64_t tokens = ignis__model_window_tokens(engine->model, &windows->window, &windows->layers);
-    all->layers = engine->model->layers - windows->layers;
+    all->layers = engine->model->layers - engine->model->recurrent_layers - windows->layers;
     all->pages = all->layers ? (int)ignis__clamp(pages, 1, INT32_MAX) : 0;
     windows->pages = (int)(tokens / IGNIS__PAGE); /* fewer than `pages`, which are checked */
 }
@@ -35671,7 +36498,8 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
         engine->step_rows *= 2;
     engine->mask_count = engine->step_rows + IGNIS__SPARE_MASKS;
     engine->splits = (int)ignis__clamp(ignis__ceil_div(engine->context, IGNIS__SPLIT), 1, IGNIS__SPLITS);
-    page_bytes = IGNIS__PAGE * model->layers * ignis__model_cache_elements(model) * ignis__dtypes[model->dtype].size;
+    page_bytes = (int64_t)IGNIS__PAGE * (model->layers - model->recurrent_layers) * ignis__model_cache_elements(model) *
+                 ignis__dtypes[model->dtype].size;
     ok = ignis__engine_check(call, engine, pages, page_bytes);
     for (i = 0; ok && model->rope && i < model->head_dim / 2; i++) {
         engine->frequencies[0][i] = model->frequencies[i];
@@ -35714,6 +36542,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          (!ignis__engine_adds_results(engine) ||
           ignis__engine_alloc(call, engine, &engine->result, chunk, model->hidden, model->dtype)) &&
          ignis__engine_alloc_experts(call, engine, chunk) && ignis__engine_alloc_latent(call, engine, chunk) &&
+         ignis__engine_alloc_delta(call, engine, chunk) &&
          ignis__engine_alloc(call, engine, &engine->block_counts, engine->step_rows, model->heads, IGNIS_I32) &&
          ignis__op_begin_on_device(&op, call, engine->device);
     if (ok) {
@@ -36011,6 +36840,48 @@ static void ignis__layers_attend_to_latents(ignis__layers_pass *pass, const igni
     ignis__latent_attend(pass->op, engine, layer, &pass->paged, pass->count);
 }
 
+/*  Computes the gates of the results of attention. */
+static void ignis__layers_gates(ignis__layers_pass *pass, const ignis__engine_layer *layer)
+{
+    ignis__gemv_desc *desc = &pass->desc;
+    desc->kind = IGNIS__GEMV_OUT;
+    desc->gated = false;
+    desc->out = pass->engine->gates;
+    desc->x = pass->engine->normed;
+    desc->weights = layer->gate;
+    desc->bias = NULL;
+    desc->norm = &pass->norm;
+    desc->cache = NULL;
+    desc->delta = NULL;
+    ignis__engine_multiply(pass->op, pass->engine, pass->is_chunk, desc);
+}
+
+/*  Computes a recurrent layer up to its last product. number: among the recurrent layers. */
+static void ignis__layers_recur(ignis__layers_pass *pass, const ignis__engine_layer *layer, int number)
+{
+    ignis__op *op = pass->op;
+    ignis__engine *engine = pass->engine;
+    ignis__gemv_desc *desc = &pass->desc;
+    desc->kind = IGNIS__GEMV_OUT;
+    desc->gated = false;
+    desc->out = engine->qkvz;
+    desc->x = engine->normed;
+    desc->weights = layer->qkv;
+    desc->bias = NULL;
+    desc->norm = NULL;
+    desc->cache = NULL;
+    ignis__pre_norm_launch(op, pass->count, engine->normed, &pass->norm);
+    ignis__layers_adapt(pass, IGNIS__LORA_QKV, desc);
+    ignis__engine_multiply(op, engine, pass->is_chunk, desc);
+    if (pass->is_chunk)
+        ignis__layers_add_adapters(pass, IGNIS__LORA_QKV, desc->x, desc->out);
+    desc->out = engine->strengths;
+    desc->weights = layer->strengths;
+    desc->delta = NULL;
+    ignis__engine_multiply(op, engine, pass->is_chunk, desc);
+    ignis__delta_net_launch(op, engine, layer, number, pass->count, pass->end > 0 ? pass->count : 1);
+}
+
 /*  Returns the buffer for the inner elements of a layer's dense MLP, which may be the expert for all tokens. */
 static ignis__array *ignis__layers_inner(const ignis__layers_pass *pass, const ignis__engine_layer *layer)
 {
@@ -36074,6 +36945,37 @@ static void ignis__layers_experts(ignis__layers_pass *pass, const ignis__engine_
                                layer->mlp_norm_behind);
 }
 
+/*  Computes attention of a layer up to its last product. at: keys of the next layer of each group of pages. */
+static void ignis__layers_attend(ignis__layers_pass *pass, int number, ignis__address at[IGNIS__PAGE_GROUPS])
+{
+    ignis__op *op = pass->op;
+    ignis__engine *engine = pass->engine;
+    const ignis__model *model = engine->model;
+    const ignis__engine_layer *layer = &engine->layer[number];
+    const int g = model->layer[number].window > 0 && engine->groups[IGNIS__PAGES_OF_WINDOWS].layers
+                      ? IGNIS__PAGES_OF_WINDOWS
+                      : IGNIS__PAGES_OF_ALL;
+    const int64_t page = ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size;
+    pass->keys = at[g];
+    pass->values = pass->keys + (ignis__address)(engine->groups[g].pages * page);
+    at[g] = pass->keys + (ignis__address)(ignis__engine_slabs(engine) * engine->groups[g].pages * page);
+    pass->cache.table = pass->direct.table = pass->paged.table = g * ignis__engine_context_pages(engine);
+    pass->paged.window = model->layer[number].window;
+    pass->paged.sinks = layer->sinks ? ignis__op_read(op, layer->sinks) : 0;
+    ignis__layers_project(pass, number);
+    pass->norm.other = NULL; /* it has been added */
+    if (layer->gate)
+        ignis__layers_gates(pass, layer);
+    if (model->latent)
+        ignis__layers_attend_to_latents(pass, layer);
+    else if (pass->is_chunk)
+        ignis__chunk_attention(op, pass->count, pass->end, &pass->paged, engine->gathered);
+    else
+        ignis__paged_attention(op, pass->count, engine->step_rows, model->dtype, &pass->paged);
+    if (layer->gate)
+        ignis__delta_net_gate(op, engine, pass->count);
+}
+
 /*  Runs rows through all layers. Leaves their hidden states in `sum`, and their keys and values in the KV cache. end:
     0 if the rows belong to different sequences; else the length of their one sequence after them. is_chunk: as in
     ignis__engine_multiply. adapted: products of which some rows have adapters, as bits. */
@@ -36081,11 +36983,10 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
                                          int adapted)
 {
     const ignis__model *model = engine->model;
-    const int64_t page = ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size;
     ignis__address at[IGNIS__PAGE_GROUPS]; /* keys of the next layer of a group */
     ignis__layers_pass pass;
     ignis__pre_norm *norm = &pass.norm;
-    int i, g;
+    int i, g, recurrent = 0; /* recurrent: layers of that kind so far */
     ignis__layers_pass_begin(&pass, op, engine, count, end, is_chunk);
     pass.adapted = adapted;
     for (g = 0; g < IGNIS__PAGE_GROUPS; g++)
@@ -36093,27 +36994,18 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
     ignis__embed_rows(op, count, engine);
     for (i = 0; op->ok && i < model->layers; i++) {
         const ignis__engine_layer *layer = &engine->layer[i];
+        const bool recurs = model->layer[i].recurrent;
+        ignis__array *attended = recurs ? engine->recalled : engine->attended;
         pass.layer = i;
-        g = model->layer[i].window > 0 && engine->groups[IGNIS__PAGES_OF_WINDOWS].layers ? IGNIS__PAGES_OF_WINDOWS
-                                                                                         : IGNIS__PAGES_OF_ALL;
-        pass.keys = at[g];
-        pass.values = pass.keys + (ignis__address)(engine->groups[g].pages * page);
-        at[g] = pass.keys + (ignis__address)(ignis__engine_slabs(engine) * engine->groups[g].pages * page);
-        pass.cache.table = pass.direct.table = pass.paged.table = g * ignis__engine_context_pages(engine);
-        pass.paged.window = model->layer[i].window;
-        pass.paged.sinks = layer->sinks ? ignis__op_read(op, layer->sinks) : 0;
         norm->weight = layer->attn_norm;
         norm->bias = layer->attn_norm_bias;
-        ignis__layers_project(&pass, i);
-        norm->other = NULL; /* it has been added */
-        if (model->latent)
-            ignis__layers_attend_to_latents(&pass, layer);
-        else if (is_chunk)
-            ignis__chunk_attention(op, count, end, &pass.paged, engine->gathered);
+        if (recurs)
+            ignis__layers_recur(&pass, layer, recurrent++);
         else
-            ignis__paged_attention(op, count, engine->step_rows, model->dtype, &pass.paged);
+            ignis__layers_attend(&pass, i, at);
+        norm->other = NULL; /* it has been added */
         if (!model->parallel_blocks)
-            ignis__layers_multiply_add(&pass, IGNIS__LORA_O, engine->attended, layer->o, layer->o_bias,
+            ignis__layers_multiply_add(&pass, IGNIS__LORA_O, attended, layer->o, layer->o_bias,
                                        layer->attn_norm_behind);
         norm->weight = model->parallel_blocks && !layer->mlp_norm ? layer->attn_norm : layer->mlp_norm;
         norm->bias = model->parallel_blocks && !layer->mlp_norm ? layer->attn_norm_bias : layer->mlp_norm_bias;
@@ -36123,7 +37015,7 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
         }
         ignis__layers_expand(&pass, layer);
         if (model->parallel_blocks) { /* the MLP has read the sum */
-            ignis__layers_multiply_add(&pass, IGNIS__LORA_O, engine->attended, layer->o, layer->o_bias,
+            ignis__layers_multiply_add(&pass, IGNIS__LORA_O, attended, layer->o, layer->o_bias,
                                        layer->attn_norm_behind);
             ignis__pre_norm_add_pending(op, count, norm);
         }
@@ -36479,6 +37371,8 @@ IGNIS__PRIVATE void ignis__sequence_clear(const char *call, ignis__sequence *seq
         ignis__array_unclaim(call, sequence->pages_on_device);
     if (sequence->last_hidden)
         ignis__array_unclaim(call, sequence->last_hidden);
+    if (sequence->states)
+        ignis__array_unclaim(call, sequence->states);
     ignis__free(sequence->ids);
     ignis__free(sequence->tables[0].page);
     ignis__free(sequence->in_chunk);
@@ -36920,7 +37814,7 @@ IGNIS_API ignis_status ignis_sequence_share_prefix(ignis_sequence handle, const 
     else
         ok = sequence->engine->kept || ignis__kept_begin(call, sequence->engine);
     if (ok) {
-        sequence->shares = true;
+        sequence->shares = !sequence->states; /* pages without the states after them would not help */
         sequence->boundary = desc ? desc->boundary : 0;
     }
     ignis__sequence_leave(call, sequence);
@@ -36978,6 +37872,66 @@ IGNIS_API ignis_status ignis_model_drop_prefixes(ignis_model handle)
     }
     ignis__model_drop(call, model);
     return IGNIS_OK;
+}
+
+/*  models/generate/sequence_state.c - the states of recurrent layers that a sequence has
+
+    A sequence has two states of all layers, in the wide type, instead of keys. Tokens are computed from one to the
+    other: so the state before the last token is there, too, a token can be computed twice, and a sequence can be
+    truncated by one token. Which one is which follows from the position and from `turn` of the row, because the device
+    counts positions in a captured step. Before position 0 the state is zeros, whatever the memory has. A sequence whose
+    next token has no state before it becomes stale: kv_cache.c computes its tokens again, each in a chunk or not as
+    before.
+    May use: engine.c, sequence.c. Locks: the caller holds the engine's lock. */
+
+/*  Allocates the states of a sequence; nothing if its model has no recurrent layers. */
+IGNIS__PRIVATE bool ignis__sequence_alloc_states(const char *call, ignis__sequence *sequence)
+{
+    const ignis__model *model = sequence->model;
+    return !model->recurrent_layers ||
+           ignis__engine_alloc(call, sequence->engine, &sequence->states, 2,
+                               model->recurrent_layers * ignis__delta_state(model), ignis__wide_dtype(model->dtype));
+}
+
+/*  Returns which state, 0 or 1, is that before `position`; -1 if none is. */
+IGNIS__PRIVATE int ignis__sequence_find_state(const ignis__sequence *sequence, int position)
+{
+    const int *tokens = sequence->state_tokens;
+    return !sequence->states || position == 0 || tokens[0] == position ? 0 : tokens[1] == position ? 1 : -1;
+}
+
+/*  Notes that `count` tokens from `first` on are computed. Until then they are not in the cache. */
+IGNIS__PRIVATE void ignis__sequence_advance_state(ignis__sequence *sequence, int first, int count)
+{
+    const int from = ignis__sequence_find_state(sequence, first);
+    if (!sequence->states || from < 0)
+        return;
+    sequence->state_tokens[1 - from] = first + count;
+    sequence->cached = sequence->cached < first ? sequence->cached : first;
+}
+
+/*  Forgets states after tokens that are not in the cache. */
+IGNIS__PRIVATE void ignis__sequence_forget_states(ignis__sequence *sequence)
+{
+    int i;
+    for (i = 0; i < 2; i++)
+        if (sequence->state_tokens[i] > sequence->cached)
+            sequence->state_tokens[i] = 0;
+}
+
+/*  Copies the states of a sequence to its fork. False, and reported, on failure. */
+IGNIS__PRIVATE bool ignis__sequence_copy_states(const char *call, const ignis__sequence *sequence,
+                                                ignis__sequence *fork)
+{
+    ignis__op op;
+    memcpy(fork->state_tokens, sequence->state_tokens, sizeof fork->state_tokens);
+    if (!sequence->states || sequence->cached == 0)
+        return true;
+    if (!ignis__op_begin_on_device(&op, call, sequence->engine->device))
+        return false;
+    op.ok = ignis__copy_on_device(&op.work, ignis__op_write(&op, fork->states), ignis__op_write(&op, sequence->states),
+                                  ignis__array_bytes(sequence->states));
+    return ignis__engine_leave(&op);
 }
 
 /*  models/generate/kv_cache.c - pages of the KV cache, and tokens that enter it
@@ -37101,6 +38055,10 @@ IGNIS__PRIVATE void ignis__sequence_fill_row(ignis__op *op, ignis__sequence *seq
     row->pages = ignis__op_write(op, sequence->pages_on_device);
     row->position = position;
     row->penalty = 1;
+    if (sequence->states) {
+        row->states = ignis__op_write(op, sequence->states);
+        row->turn = (ignis__sequence_find_state(sequence, position) + position) & 1;
+    }
     row->adapters = sequence->lora ? ignis__op_read(op, sequence->lora->table) : 0;
 }
 
@@ -37111,28 +38069,38 @@ IGNIS__PRIVATE void ignis__sequence_run_chunk(ignis__op *op, ignis__sequence *se
     ignis__engine *engine = sequence->engine;
     ignis__generate_row row;
     ignis__sequence_fill_row(op, sequence, first, &row);
+    ignis__sequence_advance_state(sequence, first, count);
     ignis__sequence_read_lora(op, sequence);
     ignis__upload_rows_from(op, engine->model->dtype, engine->rows, &row, count);
     ignis__engine_layers(op, engine, count, first + count, sequence->in_chunk[first],
                          sequence->lora ? sequence->lora->products : 0);
 }
 
-/*  Computes the tokens of a stale sequence again, each in a chunk or not as before, so that all bits are the same. */
-IGNIS__PRIVATE void ignis__sequence_refill(ignis__op *op, ignis__sequence *sequence)
+/*  Computes the tokens of a stale sequence again, each in a chunk or not as before, so that all bits are the same. A
+    sequence without a state before `position`, the next one to be computed, is stale, too. */
+IGNIS__PRIVATE void ignis__sequence_refill(ignis__op *op, ignis__sequence *sequence, int position)
 {
     const bool *in_chunk = sequence->in_chunk;
-    int at, end;
-    if (!sequence->stale)
+    int at, end, cached = sequence->cached;
+    if (!sequence->stale && ignis__sequence_find_state(sequence, position) < 0)
+        ignis__sequence_drop_pages(sequence);
+    else if (!sequence->stale)
         return;
     sequence->stale = false;
-    for (at = 0; op->ok && at < sequence->cached; at = end) {
+    if (sequence->states) { /* the states count tokens */
+        cached = position;
+        sequence->cached = 0;
+        ignis__sequence_forget_states(sequence);
+    }
+    for (at = 0; op->ok && at < cached; at = end) {
         const int most = in_chunk[at] ? IGNIS__CHUNK : IGNIS__STEP_ROWS;
-        for (end = at + 1; end < sequence->cached && end < at + most && in_chunk[end] == in_chunk[at];)
+        for (end = at + 1; end < cached && end < at + most && in_chunk[end] == in_chunk[at];)
             end++;
         op->ok = ignis__sequence_has_pages(op->work.call, sequence, at, end);
         ignis__sequence_take_pages(op, sequence, at, end);
         ignis__sequence_run_chunk(op, sequence, at, end - at);
     }
+    sequence->cached = cached;
     if (op->ok)
         return;
     ignis__sequence_drop_pages(sequence);
@@ -37171,7 +38139,7 @@ static bool ignis__sequence_fill_cache(const char *call, ignis__sequence *sequen
         end = sequence->length - at < IGNIS__CHUNK ? sequence->length : at + IGNIS__CHUNK;
         memset(sequence->in_chunk + at, end - at > IGNIS__STEP_ROWS, sizeof *sequence->in_chunk * (size_t)(end - at));
     }
-    ignis__sequence_refill(&op, sequence);
+    ignis__sequence_refill(&op, sequence, sequence->cached);
     if (op.ok && shares)
         ignis__kept_give(sequence, grain, &path, &pages);
     op.ok = op.ok && ignis__sequence_has_pages(call, sequence, sequence->cached, sequence->length);
@@ -37213,6 +38181,7 @@ IGNIS__PRIVATE void ignis__sequence_truncate(ignis__sequence *sequence, int leng
     sequence->length = length;
     sequence->cached = sequence->cached < length ? sequence->cached : length;
     sequence->last_hidden_length = sequence->last_hidden_length <= length ? sequence->last_hidden_length : 0;
+    ignis__sequence_forget_states(sequence);
     pages = (int)ignis__ceil_div(sequence->cached, IGNIS__PAGE);
     sequence->uploaded = sequence->uploaded < length ? sequence->uploaded : length;
     sequence->hashed_length = sequence->hashed_length <= length ? sequence->hashed_length : 0;
@@ -37836,6 +38805,8 @@ static void ignis__engine_decode_batch(ignis__op *op, ignis__sequence *const *se
         if (samples && ignis__sampling_filters(desc))
             kind = IGNIS__SAMPLING_FILTERED;
         ignis__sequence_fill_row(op, sequence, sequence->length - 1, &rows[i]);
+        if (!ready)
+            ignis__sequence_advance_state(sequence, sequence->length - 1, 1);
         ignis__sampling_fill_row(engine, i, desc, &rows[i]);
         if (i == 0 || sequence->lora != sequences[of[i - 1]]->lora)
             ignis__sequence_read_lora(op, sequence);
@@ -37916,10 +38887,12 @@ IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *cons
         return false;
     for (i = 0; op.ok && i < count; i++) { /* in order: the last sequence of a shared page needs no copy */
         ignis__sequence *sequence = sequences[i];
-        ignis__sequence_refill(&op, sequence);
+        const bool known = ignis__sequence_ends_in_chunk(sequence) && sequence->last_hidden_length == sequence->length;
+        if (!known || sequence->stale)
+            ignis__sequence_refill(&op, sequence, known ? sequence->cached : sequence->length - 1);
         op.ok = op.ok && ignis__sequence_has_pages(call, sequence, sequence->length - 1, sequence->length);
         ignis__sequence_take_pages(&op, sequence, sequence->length - 1, sequence->length);
-        if (!op.ok || !ignis__sequence_ends_in_chunk(sequence) || sequence->last_hidden_length == sequence->length)
+        if (!op.ok || !ignis__sequence_ends_in_chunk(sequence) || known)
             continue;
         ignis__sequence_run_chunk(&op, sequence, sequence->length - 1, 1);
         ignis__sequence_keep_hidden(&op, sequence, 1);
@@ -37979,10 +38952,13 @@ IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__mo
     if (!sequence->ids || !page || !sequence->in_chunk)
         ignis__fail_host_memory(call, sizeof *sequence->ids * ((size_t)engine->context + 1));
     else if (ignis__engine_alloc(call, engine, &sequence->ids_on_device, 1, (int64_t)engine->context + 1, IGNIS_I32) &&
-             ignis__engine_alloc(call, engine, &sequence->pages_on_device, IGNIS__PAGE_GROUPS, pages, IGNIS_I32))
+             ignis__engine_alloc(call, engine, &sequence->pages_on_device, IGNIS__PAGE_GROUPS, pages, IGNIS_I32) &&
+             ignis__sequence_alloc_states(call, sequence))
         return sequence;
     if (sequence->ids_on_device)
         ignis__array_unclaim(call, sequence->ids_on_device);
+    if (sequence->pages_on_device)
+        ignis__array_unclaim(call, sequence->pages_on_device);
     ignis__free(sequence->ids);
     ignis__free(page);
     ignis__free(sequence->in_chunk);
@@ -38212,11 +39188,13 @@ IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence handle)
     ignis_sequence none = IGNIS__ZERO;
     ignis__sequence *sequence = ignis__sequence_enter(call, handle), *fork;
     int g, i;
+    bool ok = false;
     if (!sequence)
         return none;
     fork = ignis__sequence_make(call, sequence->model, sequence->engine);
     if (fork) {
         (void)ignis__pool_hold_more(sequence->model);
+        ok = ignis__sequence_copy_states(call, sequence, fork);
         memcpy(fork->ids, sequence->ids, sizeof *sequence->ids * (size_t)sequence->length);
         for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
             const ignis__page_table *table = &sequence->tables[g];
@@ -38244,9 +39222,12 @@ IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence handle)
         if (sequence->grammar)
             sequence->grammar->uses++;
         ignis__sequence_share_lora(sequence, fork);
-        none.id = ignis__pool_publish(&ignis__sequences, fork);
+        if (ok)
+            none.id = ignis__pool_publish(&ignis__sequences, fork);
     }
     ignis__sequence_leave(call, sequence);
+    if (fork && !ok)
+        ignis__sequence_clear(call, fork);
     return none;
 }
 
@@ -38477,6 +39458,7 @@ static ignis__pooled_event *ignis__generate_queue_step(const char *call, ignis__
         ignis__sequence_read_lora(&op, sequence);
         ignis__upload_rows(&op, engine->model->dtype, engine->rows, &row, 1);
     }
+    ignis__sequence_advance_state(sequence, position, 1);
     ignis__engine_run_step(&op, engine, 1,
                            ignis__sampling_filters(sampling) ? IGNIS__SAMPLING_FILTERED : IGNIS__SAMPLING_UNFILTERED,
                            sequence->lora ? sequence->lora->products : 0);
@@ -38511,7 +39493,8 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *sequence,
     /* alone: no token ahead; ranks compare their arguments in every step */
     alone =
         !event && (!continues || sequence->length == 0 || sequence->stale || ignis__sequence_ends_in_chunk(sequence) ||
-                   sampling->bias_count || sequence->grammar || engine->model->parallel.size > 1);
+                   ignis__sequence_find_state(sequence, sequence->length - 1) < 0 || sampling->bias_count ||
+                   sequence->grammar || engine->model->parallel.size > 1);
     state = sequence->grammar && sequence->length ? ignis__sequence_match_grammar(call, sequence) : NULL;
     if (state && state->count == 0)
         id = -3;

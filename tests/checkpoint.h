@@ -14,6 +14,7 @@ typedef struct ck_tensor {
     int rows, columns; /* columns 0: one dimension */
     bool in_out;       /* a folder has it [in, out] */
     bool pairs;        /* a GGUF file of llama has its rows in another order */
+    bool middle;       /* a folder has a dimension of 1 behind its rows */
     bool leading;      /* a folder has two dimensions of 1 ahead of its rows */
     int experts;       /* whose rows follow each other: in a folder a dimension ahead of their rows; 0: none */
     double *v;         /* [rows, columns] */
@@ -221,7 +222,7 @@ static void ck_write_safetensors(const ck_model *m, const char *path, ignis_dtyp
             snprintf(line, sizeof line, "%d", t->in_out ? t->columns : t->rows);
         ck_put(&header, line, strlen(line));
         if (t->columns) {
-            snprintf(line, sizeof line, ",%d", t->in_out ? t->rows : t->columns);
+            snprintf(line, sizeof line, t->middle ? ",1,%d" : ",%d", t->in_out ? t->rows : t->columns);
             ck_put(&header, line, strlen(line));
         }
         snprintf(line, sizeof line, "],\"data_offsets\":[%zu,%zu]}", begin, data.size);

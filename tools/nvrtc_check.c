@@ -215,6 +215,8 @@ static const char *const experts_of_blocks[] = {OF_BLOCKS(2, 2, 2),
                                                 OF_BLOCKS(2, 21, 21),
                                                 OF_BLOCKS(2, 16, 16),
                                                 NULL};
+static const char *const delta_keys[] = {"-DIGNIS_T=2 -DIGNIS_DELTA_K=64", "-DIGNIS_T=2 -DIGNIS_DELTA_K=256",
+                                         "-DIGNIS_T=4 -DIGNIS_DELTA_K=256", NULL};
 static const char *const only_one[] = {"", NULL};
 static const char *const formula[] = {"-DMAP=0", "-DMAP=1 -ftz=true", "-DMAP=2", NULL};
 static const char *const planted[] = {"-DIGNIS_T=2 -DPLANTED=0",
@@ -673,6 +675,9 @@ static const struct {
     {IGNIS__SOURCE_EXPERTS_SORTED_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_EXPERTS_PRODUCT_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_EXPERTS_PRODUCT_CU, experts_of_blocks, 0, 0, {0}},
+    {IGNIS__SOURCE_DELTA_NET_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_DELTA_NET_RULE_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_DELTA_NET_RULE_CU, delta_keys, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, {0, 0, 16}}, /* sm_120; 4 on sm_90 */
     {IGNIS__SOURCE_LORA_CU, every_float, 0, 0, {0, 0, 16}}, /* sm_75: f64 */
     {IGNIS__SOURCE_GEMV_MMA_CU,

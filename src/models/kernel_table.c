@@ -21,6 +21,7 @@ static const ignis__kernel_part ignis__model_kernel_parts[] = {
     IGNIS__PART(EXPERTS_ROUTER, EXPERTS_SHARED, "ignis_experts_router"),
     IGNIS__PART(EXPERTS_SORT, EXPERTS_COMBINE, "ignis_experts_sort"),
     IGNIS__PART(PAGED_1, PAGED_2, "ignis_attention_paged_1"),
+    IGNIS__PART(DELTA_NET_CONV, DELTA_NET_GATE, "ignis_delta_net_conv"),
     IGNIS__PART(LORA_SHRINK, LORA_EXPAND, "ignis_lora_shrink"),
 };
 

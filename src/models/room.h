@@ -67,6 +67,10 @@
     X(EXPERTS_GATHER, experts_sorted_cu, "ignis_experts_gather", WAITS)                \
     X(EXPERTS_GATE, experts_sorted_cu, "ignis_experts_gate", WAITS)                    \
     X(EXPERTS_COMBINE, experts_sorted_cu, "ignis_experts_combine", WAITS)              \
+    X(DELTA_NET_CONV, delta_net_cu, "ignis_delta_net_conv", WAITS)                     \
+    X(DELTA_NET_NORM, delta_net_cu, "ignis_delta_net_norm", WAITS)                     \
+    X(DELTA_NET_GATE, delta_net_cu, "ignis_delta_net_gate", WAITS)                     \
+    X(DELTA_NET_RULE, delta_net_rule_cu, "ignis_delta_net_rule", WAITS)                \
     X(LORA_SHRINK, lora_cu, "ignis_lora_shrink", WAITS)                                \
     X(LORA_EXPAND, lora_cu, "ignis_lora_expand", WAITS)                                \
     X(GENERATE_STEP, generate_step_cu, "ignis_generate_step", TOGETHER)

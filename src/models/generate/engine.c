@@ -162,6 +162,12 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_hold_weights(const char *call, ign
         to->q_b = ignis__engine_hold_weight(call, from->q_b, &ok);
         to->kv_a_norm = ignis__engine_hold_weight(call, from->kv_a_norm, &ok);
         to->kv_b = ignis__engine_hold_weight(call, from->kv_b, &ok);
+        to->gate = ignis__engine_hold_weight(call, from->gate, &ok);
+        to->conv = ignis__engine_hold_weight(call, from->conv, &ok);
+        to->strengths = ignis__engine_hold_weight(call, from->strengths, &ok);
+        to->decay_log = ignis__engine_hold_weight(call, from->decay_log, &ok);
+        to->decay_bias = ignis__engine_hold_weight(call, from->decay_bias, &ok);
+        to->delta_norm = ignis__engine_hold_weight(call, from->delta_norm, &ok);
         to->attn_norm_behind = ignis__engine_hold_weight(call, from->attn_norm_behind, &ok);
         to->mlp_norm_behind = ignis__engine_hold_weight(call, from->mlp_norm_behind, &ok);
     }

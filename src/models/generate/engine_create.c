@@ -31,6 +31,11 @@ IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engin
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                                  "the cache is to be %s and the model is %s; a cache has the dtype of its model",
                                  ignis__dtypes[model->cache_dtype].name, ignis__dtypes[model->dtype].name);
+    if (model->recurrent_layers && (model->delta_k % 4 != 0 || model->delta_k > 256))
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "heads of keys of recurrent layers have %d elements; multiples of 4 up to 256 can be "
+                                 "generated with",
+                                 model->delta_k);
     if (pages > INT32_MAX || pages > INT64_MAX / page_bytes)
         return ignis__fail_false(
             IGNIS_DIAG_CACHE_FULL, call,
@@ -44,7 +49,7 @@ IGNIS__COLD static void ignis__engine_divide_layers(ignis__engine *engine, int64
 {
     ignis__page_group *all = &engine->groups[IGNIS__PAGES_OF_ALL], *windows = &engine->groups[IGNIS__PAGES_OF_WINDOWS];
     const int64_t tokens = ignis__model_window_tokens(engine->model, &windows->window, &windows->layers);
-    all->layers = engine->model->layers - windows->layers;
+    all->layers = engine->model->layers - engine->model->recurrent_layers - windows->layers;
     all->pages = all->layers ? (int)ignis__clamp(pages, 1, INT32_MAX) : 0;
     windows->pages = (int)(tokens / IGNIS__PAGE); /* fewer than `pages`, which are checked */
 }
@@ -114,7 +119,8 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
         engine->step_rows *= 2;
     engine->mask_count = engine->step_rows + IGNIS__SPARE_MASKS;
     engine->splits = (int)ignis__clamp(ignis__ceil_div(engine->context, IGNIS__SPLIT), 1, IGNIS__SPLITS);
-    page_bytes = IGNIS__PAGE * model->layers * ignis__model_cache_elements(model) * ignis__dtypes[model->dtype].size;
+    page_bytes = (int64_t)IGNIS__PAGE * (model->layers - model->recurrent_layers) * ignis__model_cache_elements(model) *
+                 ignis__dtypes[model->dtype].size;
     ok = ignis__engine_check(call, engine, pages, page_bytes);
     for (i = 0; ok && model->rope && i < model->head_dim / 2; i++) {
         engine->frequencies[0][i] = model->frequencies[i];
@@ -157,6 +163,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          (!ignis__engine_adds_results(engine) ||
           ignis__engine_alloc(call, engine, &engine->result, chunk, model->hidden, model->dtype)) &&
          ignis__engine_alloc_experts(call, engine, chunk) && ignis__engine_alloc_latent(call, engine, chunk) &&
+         ignis__engine_alloc_delta(call, engine, chunk) &&
          ignis__engine_alloc(call, engine, &engine->block_counts, engine->step_rows, model->heads, IGNIS_I32) &&
          ignis__op_begin_on_device(&op, call, engine->device);
     if (ok) {

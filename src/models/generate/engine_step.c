@@ -267,6 +267,48 @@ static void ignis__layers_attend_to_latents(ignis__layers_pass *pass, const igni
     ignis__latent_attend(pass->op, engine, layer, &pass->paged, pass->count);
 }
 
+/*  Computes the gates of the results of attention. */
+static void ignis__layers_gates(ignis__layers_pass *pass, const ignis__engine_layer *layer)
+{
+    ignis__gemv_desc *desc = &pass->desc;
+    desc->kind = IGNIS__GEMV_OUT;
+    desc->gated = false;
+    desc->out = pass->engine->gates;
+    desc->x = pass->engine->normed;
+    desc->weights = layer->gate;
+    desc->bias = NULL;
+    desc->norm = &pass->norm;
+    desc->cache = NULL;
+    desc->delta = NULL;
+    ignis__engine_multiply(pass->op, pass->engine, pass->is_chunk, desc);
+}
+
+/*  Computes a recurrent layer up to its last product. number: among the recurrent layers. */
+static void ignis__layers_recur(ignis__layers_pass *pass, const ignis__engine_layer *layer, int number)
+{
+    ignis__op *op = pass->op;
+    ignis__engine *engine = pass->engine;
+    ignis__gemv_desc *desc = &pass->desc;
+    desc->kind = IGNIS__GEMV_OUT;
+    desc->gated = false;
+    desc->out = engine->qkvz;
+    desc->x = engine->normed;
+    desc->weights = layer->qkv;
+    desc->bias = NULL;
+    desc->norm = NULL;
+    desc->cache = NULL;
+    ignis__pre_norm_launch(op, pass->count, engine->normed, &pass->norm);
+    ignis__layers_adapt(pass, IGNIS__LORA_QKV, desc);
+    ignis__engine_multiply(op, engine, pass->is_chunk, desc);
+    if (pass->is_chunk)
+        ignis__layers_add_adapters(pass, IGNIS__LORA_QKV, desc->x, desc->out);
+    desc->out = engine->strengths;
+    desc->weights = layer->strengths;
+    desc->delta = NULL;
+    ignis__engine_multiply(op, engine, pass->is_chunk, desc);
+    ignis__delta_net_launch(op, engine, layer, number, pass->count, pass->end > 0 ? pass->count : 1);
+}
+
 /*  Returns the buffer for the inner elements of a layer's dense MLP, which may be the expert for all tokens. */
 static ignis__array *ignis__layers_inner(const ignis__layers_pass *pass, const ignis__engine_layer *layer)
 {
@@ -330,6 +372,37 @@ static void ignis__layers_experts(ignis__layers_pass *pass, const ignis__engine_
                                layer->mlp_norm_behind);
 }
 
+/*  Computes attention of a layer up to its last product. at: keys of the next layer of each group of pages. */
+static void ignis__layers_attend(ignis__layers_pass *pass, int number, ignis__address at[IGNIS__PAGE_GROUPS])
+{
+    ignis__op *op = pass->op;
+    ignis__engine *engine = pass->engine;
+    const ignis__model *model = engine->model;
+    const ignis__engine_layer *layer = &engine->layer[number];
+    const int g = model->layer[number].window > 0 && engine->groups[IGNIS__PAGES_OF_WINDOWS].layers
+                      ? IGNIS__PAGES_OF_WINDOWS
+                      : IGNIS__PAGES_OF_ALL;
+    const int64_t page = ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size;
+    pass->keys = at[g];
+    pass->values = pass->keys + (ignis__address)(engine->groups[g].pages * page);
+    at[g] = pass->keys + (ignis__address)(ignis__engine_slabs(engine) * engine->groups[g].pages * page);
+    pass->cache.table = pass->direct.table = pass->paged.table = g * ignis__engine_context_pages(engine);
+    pass->paged.window = model->layer[number].window;
+    pass->paged.sinks = layer->sinks ? ignis__op_read(op, layer->sinks) : 0;
+    ignis__layers_project(pass, number);
+    pass->norm.other = NULL; /* it has been added */
+    if (layer->gate)
+        ignis__layers_gates(pass, layer);
+    if (model->latent)
+        ignis__layers_attend_to_latents(pass, layer);
+    else if (pass->is_chunk)
+        ignis__chunk_attention(op, pass->count, pass->end, &pass->paged, engine->gathered);
+    else
+        ignis__paged_attention(op, pass->count, engine->step_rows, model->dtype, &pass->paged);
+    if (layer->gate)
+        ignis__delta_net_gate(op, engine, pass->count);
+}
+
 /*  Runs rows through all layers. Leaves their hidden states in `sum`, and their keys and values in the KV cache. end:
     0 if the rows belong to different sequences; else the length of their one sequence after them. is_chunk: as in
     ignis__engine_multiply. adapted: products of which some rows have adapters, as bits. */
@@ -337,11 +410,10 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
                                          int adapted)
 {
     const ignis__model *model = engine->model;
-    const int64_t page = ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size;
     ignis__address at[IGNIS__PAGE_GROUPS]; /* keys of the next layer of a group */
     ignis__layers_pass pass;
     ignis__pre_norm *norm = &pass.norm;
-    int i, g;
+    int i, g, recurrent = 0; /* recurrent: layers of that kind so far */
     ignis__layers_pass_begin(&pass, op, engine, count, end, is_chunk);
     pass.adapted = adapted;
     for (g = 0; g < IGNIS__PAGE_GROUPS; g++)
@@ -349,27 +421,18 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
     ignis__embed_rows(op, count, engine);
     for (i = 0; op->ok && i < model->layers; i++) {
         const ignis__engine_layer *layer = &engine->layer[i];
+        const bool recurs = model->layer[i].recurrent;
+        ignis__array *attended = recurs ? engine->recalled : engine->attended;
         pass.layer = i;
-        g = model->layer[i].window > 0 && engine->groups[IGNIS__PAGES_OF_WINDOWS].layers ? IGNIS__PAGES_OF_WINDOWS
-                                                                                         : IGNIS__PAGES_OF_ALL;
-        pass.keys = at[g];
-        pass.values = pass.keys + (ignis__address)(engine->groups[g].pages * page);
-        at[g] = pass.keys + (ignis__address)(ignis__engine_slabs(engine) * engine->groups[g].pages * page);
-        pass.cache.table = pass.direct.table = pass.paged.table = g * ignis__engine_context_pages(engine);
-        pass.paged.window = model->layer[i].window;
-        pass.paged.sinks = layer->sinks ? ignis__op_read(op, layer->sinks) : 0;
         norm->weight = layer->attn_norm;
         norm->bias = layer->attn_norm_bias;
-        ignis__layers_project(&pass, i);
-        norm->other = NULL; /* it has been added */
-        if (model->latent)
-            ignis__layers_attend_to_latents(&pass, layer);
-        else if (is_chunk)
-            ignis__chunk_attention(op, count, end, &pass.paged, engine->gathered);
+        if (recurs)
+            ignis__layers_recur(&pass, layer, recurrent++);
         else
-            ignis__paged_attention(op, count, engine->step_rows, model->dtype, &pass.paged);
+            ignis__layers_attend(&pass, i, at);
+        norm->other = NULL; /* it has been added */
         if (!model->parallel_blocks)
-            ignis__layers_multiply_add(&pass, IGNIS__LORA_O, engine->attended, layer->o, layer->o_bias,
+            ignis__layers_multiply_add(&pass, IGNIS__LORA_O, attended, layer->o, layer->o_bias,
                                        layer->attn_norm_behind);
         norm->weight = model->parallel_blocks && !layer->mlp_norm ? layer->attn_norm : layer->mlp_norm;
         norm->bias = model->parallel_blocks && !layer->mlp_norm ? layer->attn_norm_bias : layer->mlp_norm_bias;
@@ -379,7 +442,7 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, i
         }
         ignis__layers_expand(&pass, layer);
         if (model->parallel_blocks) { /* the MLP has read the sum */
-            ignis__layers_multiply_add(&pass, IGNIS__LORA_O, engine->attended, layer->o, layer->o_bias,
+            ignis__layers_multiply_add(&pass, IGNIS__LORA_O, attended, layer->o, layer->o_bias,
                                        layer->attn_norm_behind);
             ignis__pre_norm_add_pending(op, count, norm);
         }

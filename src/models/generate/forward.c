@@ -93,12 +93,17 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
 {
     const bool turns = model->rope && layer->rope != IGNIS__ROPE_NONE;
     ignis_sdpa_desc attention;
-    ignis_tensor qkv, part[3];
+    ignis_tensor qkv, part[3], gate;
     ignis_rope_desc rope;
     int64_t sizes[3];
     if (model->latent)
         return ignis__model_latent_attention(model, lora, layer, h, lengths);
     qkv = IGNIS__MODEL_LINEAR(h, layer, qkv);
+    if (layer->recurrent) {
+        part[0] = ignis__model_linear(model, h, layer->strengths, ignis__no_tensor());
+        h = ignis__model_delta_net(model, layer, qkv, part[0]);
+        return IGNIS__MODEL_LINEAR(h, layer, o);
+    }
     memset(&attention, 0, sizeof attention);
     memset(&rope, 0, sizeof rope);
     attention.num_heads = model->heads;
@@ -111,7 +116,8 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     attention.lengths = lengths;
     rope.inv_freq_f64 = layer->rope == IGNIS__ROPE_LOCAL ? model->local_frequencies : model->frequencies;
     rope.inv_freq_count = model->head_dim / 2;
-    if (!layer->q_norm.id && !(layer->rest_scale > 0)) {
+    gate = layer->gate.id ? ignis__model_linear(model, h, layer->gate, ignis__no_tensor()) : ignis__no_tensor();
+    if (!layer->q_norm.id && !(layer->rest_scale > 0) && !gate.id) {
         h = ignis_sdpa_packed(qkv, &attention, turns ? &rope : NULL);
         return IGNIS__MODEL_LINEAR(h, layer, o);
     }
@@ -126,6 +132,7 @@ static ignis_tensor ignis__model_attention(const ignis__model *model, const stru
     part[1] = ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads);
     part[1] = turns ? ignis__model_rest(model, layer, ignis_rope(part[1], &rope), model->kv_heads) : part[1];
     h = ignis_sdpa(part[0], part[1], part[2], &attention);
+    h = gate.id ? ignis_map("h*sigmoid(gate)", IGNIS_INPUTS(h, gate)) : h;
     return IGNIS__MODEL_LINEAR(h, layer, o);
 }
 

@@ -26,6 +26,7 @@ static ignis__pooled_event *ignis__generate_queue_step(const char *call, ignis__
         ignis__sequence_read_lora(&op, sequence);
         ignis__upload_rows(&op, engine->model->dtype, engine->rows, &row, 1);
     }
+    ignis__sequence_advance_state(sequence, position, 1);
     ignis__engine_run_step(&op, engine, 1,
                            ignis__sampling_filters(sampling) ? IGNIS__SAMPLING_FILTERED : IGNIS__SAMPLING_UNFILTERED,
                            sequence->lora ? sequence->lora->products : 0);
@@ -60,7 +61,8 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *sequence,
     /* alone: no token ahead; ranks compare their arguments in every step */
     alone =
         !event && (!continues || sequence->length == 0 || sequence->stale || ignis__sequence_ends_in_chunk(sequence) ||
-                   sampling->bias_count || sequence->grammar || engine->model->parallel.size > 1);
+                   ignis__sequence_find_state(sequence, sequence->length - 1) < 0 || sampling->bias_count ||
+                   sequence->grammar || engine->model->parallel.size > 1);
     state = sequence->grammar && sequence->length ? ignis__sequence_match_grammar(call, sequence) : NULL;
     if (state && state->count == 0)
         id = -3;

@@ -90,7 +90,8 @@ typedef struct ignis_prefix_info {
     null. The text is the same as without, bit for bit: tokens are found only if they were computed as the sequence
     would compute them, more than 64 at a time or not. So sampled tokens are not found by a prompt of more. Kept pages
     that no sequence uses count as free; they are dropped when there is no other room, the least recently used ones
-    first. Forks share as their sequence does. After weights or adapters change, call ignis_model_drop_prefixes.
+    first. Forks share as their sequence does. Models with recurrent layers keep nothing. After weights or adapters
+    change, call ignis_model_drop_prefixes.
     Returns: IGNIS_OK, or the reason; then the sequence is as it was.
     Errors: FREED, ARGUMENT (the sequence has tokens), UNSUPPORTED (this thread captures a graph), MEMORY.
     Ownership: unchanged; desc may be reused when the call returns.

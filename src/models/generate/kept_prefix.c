@@ -358,7 +358,7 @@ IGNIS_API ignis_status ignis_sequence_share_prefix(ignis_sequence handle, const 
     else
         ok = sequence->engine->kept || ignis__kept_begin(call, sequence->engine);
     if (ok) {
-        sequence->shares = true;
+        sequence->shares = !sequence->states; /* pages without the states after them would not help */
         sequence->boundary = desc ? desc->boundary : 0;
     }
     ignis__sequence_leave(call, sequence);

@@ -121,6 +121,10 @@ IGNIS__PRIVATE void ignis__sequence_fill_row(ignis__op *op, ignis__sequence *seq
     row->pages = ignis__op_write(op, sequence->pages_on_device);
     row->position = position;
     row->penalty = 1;
+    if (sequence->states) {
+        row->states = ignis__op_write(op, sequence->states);
+        row->turn = (ignis__sequence_find_state(sequence, position) + position) & 1;
+    }
     row->adapters = sequence->lora ? ignis__op_read(op, sequence->lora->table) : 0;
 }
 
@@ -131,28 +135,38 @@ IGNIS__PRIVATE void ignis__sequence_run_chunk(ignis__op *op, ignis__sequence *se
     ignis__engine *engine = sequence->engine;
     ignis__generate_row row;
     ignis__sequence_fill_row(op, sequence, first, &row);
+    ignis__sequence_advance_state(sequence, first, count);
     ignis__sequence_read_lora(op, sequence);
     ignis__upload_rows_from(op, engine->model->dtype, engine->rows, &row, count);
     ignis__engine_layers(op, engine, count, first + count, sequence->in_chunk[first],
                          sequence->lora ? sequence->lora->products : 0);
 }
 
-/*  Computes the tokens of a stale sequence again, each in a chunk or not as before, so that all bits are the same. */
-IGNIS__PRIVATE void ignis__sequence_refill(ignis__op *op, ignis__sequence *sequence)
+/*  Computes the tokens of a stale sequence again, each in a chunk or not as before, so that all bits are the same. A
+    sequence without a state before `position`, the next one to be computed, is stale, too. */
+IGNIS__PRIVATE void ignis__sequence_refill(ignis__op *op, ignis__sequence *sequence, int position)
 {
     const bool *in_chunk = sequence->in_chunk;
-    int at, end;
-    if (!sequence->stale)
+    int at, end, cached = sequence->cached;
+    if (!sequence->stale && ignis__sequence_find_state(sequence, position) < 0)
+        ignis__sequence_drop_pages(sequence);
+    else if (!sequence->stale)
         return;
     sequence->stale = false;
-    for (at = 0; op->ok && at < sequence->cached; at = end) {
+    if (sequence->states) { /* the states count tokens */
+        cached = position;
+        sequence->cached = 0;
+        ignis__sequence_forget_states(sequence);
+    }
+    for (at = 0; op->ok && at < cached; at = end) {
         const int most = in_chunk[at] ? IGNIS__CHUNK : IGNIS__STEP_ROWS;
-        for (end = at + 1; end < sequence->cached && end < at + most && in_chunk[end] == in_chunk[at];)
+        for (end = at + 1; end < cached && end < at + most && in_chunk[end] == in_chunk[at];)
             end++;
         op->ok = ignis__sequence_has_pages(op->work.call, sequence, at, end);
         ignis__sequence_take_pages(op, sequence, at, end);
         ignis__sequence_run_chunk(op, sequence, at, end - at);
     }
+    sequence->cached = cached;
     if (op->ok)
         return;
     ignis__sequence_drop_pages(sequence);
@@ -191,7 +205,7 @@ static bool ignis__sequence_fill_cache(const char *call, ignis__sequence *sequen
         end = sequence->length - at < IGNIS__CHUNK ? sequence->length : at + IGNIS__CHUNK;
         memset(sequence->in_chunk + at, end - at > IGNIS__STEP_ROWS, sizeof *sequence->in_chunk * (size_t)(end - at));
     }
-    ignis__sequence_refill(&op, sequence);
+    ignis__sequence_refill(&op, sequence, sequence->cached);
     if (op.ok && shares)
         ignis__kept_give(sequence, grain, &path, &pages);
     op.ok = op.ok && ignis__sequence_has_pages(call, sequence, sequence->cached, sequence->length);
@@ -233,6 +247,7 @@ IGNIS__PRIVATE void ignis__sequence_truncate(ignis__sequence *sequence, int leng
     sequence->length = length;
     sequence->cached = sequence->cached < length ? sequence->cached : length;
     sequence->last_hidden_length = sequence->last_hidden_length <= length ? sequence->last_hidden_length : 0;
+    ignis__sequence_forget_states(sequence);
     pages = (int)ignis__ceil_div(sequence->cached, IGNIS__PAGE);
     sequence->uploaded = sequence->uploaded < length ? sequence->uploaded : length;
     sequence->hashed_length = sequence->hashed_length <= length ? sequence->hashed_length : 0;

@@ -36,6 +36,7 @@ enum {
 #include "../../shared/models/fused_step.h"
 #include "../../shared/models/lora.h"
 #include "../../shared/models/latent.h"
+#include "../../shared/models/delta_net.h"
 
 /*  The kinds of sampling of a step: none; a token for each row; the same where top k, top p or min p filter some
     rows. */
@@ -73,7 +74,8 @@ typedef struct ignis__engine_layer {
     ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias,
         *up, *up_bias, *down, *down_bias, *attn_norm_behind, *mlp_norm_behind, *router, *gate_experts, *up_experts,
         *down_experts, *shared_gate, *choice_bias, *router_bias, *gate_experts_bias, *up_experts_bias,
-        *down_experts_bias, *sinks, *q_a_norm, *q_b, *kv_a_norm, *kv_b;
+        *down_experts_bias, *sinks, *q_a_norm, *q_b, *kv_a_norm, *kv_b, *gate, *conv, *strengths, *decay_log,
+        *decay_bias, *delta_norm;
 } ignis__engine_layer;
 
 typedef struct ignis__sequence ignis__sequence;
@@ -149,12 +151,13 @@ typedef struct ignis__engine {
        order, rows of x or of results, and one of the two products of a gate; else NULL. shared_inner: of the expert for
        all tokens, if it differs from `inner`; else NULL.
        q_normed to latents: of latent attention, see latent.c, else NULL; q_normed and q also if q has no low rank.
-       shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. */
+       shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. qkvz, mixed, strengths,
+       recalled: of recurrent layers, see delta_net.c; gates: of the results of attention; NULL without them. */
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
         *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner,
-        *expert_order, *expert_rows, *expert_up, *shared_inner, *shrunk, *delta, *q_normed, *q, *query, *latents,
-        *agreement;
+        *expert_order, *expert_rows, *expert_up, *shared_inner, *shrunk, *delta, *q_normed, *q, *query, *latents, *qkvz,
+        *mixed, *strengths, *recalled, *gates, *agreement;
     int context, step_rows, splits, step_types;
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
@@ -209,6 +212,9 @@ struct ignis__sequence {
     int32_t state, epoch; /* of the grammar; epoch 0: no state yet */
     /* ids, and [groups, pages of a context], on the device; claimed */
     ignis__array *ids_on_device, *pages_on_device;
+    /* of recurrent layers, see sequence_state.c: claimed, or NULL; tokens that each of both has seen, up to `cached` */
+    ignis__array *states;
+    int state_tokens[2];
     /* the hidden state of the last token of a chunk; claimed, shared by forks; or NULL */
     ignis__array *last_hidden;
     int last_hidden_length; /* tokens up to that one; 0 if it is stale */
@@ -319,6 +325,16 @@ IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, con
 IGNIS__PRIVATE void ignis__experts_run_shared_gate(ignis__op *op, ignis__engine *engine,
                                                    const ignis__engine_layer *layer, int count);
 
+/* delta_net.c */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_delta(const char *call, ignis__engine *engine, int64_t rows);
+IGNIS__PRIVATE void ignis__delta_net_launch(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
+                                            int number, int count, int tokens);
+IGNIS__PRIVATE void ignis__delta_net_gate(ignis__op *op, ignis__engine *engine, int count);
+
+/* delta_forward.c */
+IGNIS__PRIVATE ignis_tensor ignis__model_delta_net(const ignis__model *model, const ignis__layer *layer,
+                                                   ignis_tensor qkvz, ignis_tensor strengths);
+
 /* engine_create.c */
 IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, const ignis__model *model);
 
@@ -368,13 +384,21 @@ IGNIS__PRIVATE ignis__sequence *ignis__sequence_hold(const char *call, ignis_seq
 IGNIS__PRIVATE ignis__sequence *ignis__sequence_enter(const char *call, ignis_sequence handle);
 IGNIS__PRIVATE void ignis__sequence_leave(const char *call, ignis__sequence *sequence);
 
+/* sequence_state.c */
+IGNIS__PRIVATE bool ignis__sequence_alloc_states(const char *call, ignis__sequence *sequence);
+IGNIS__PRIVATE int ignis__sequence_find_state(const ignis__sequence *sequence, int position);
+IGNIS__PRIVATE void ignis__sequence_advance_state(ignis__sequence *sequence, int first, int count);
+IGNIS__PRIVATE void ignis__sequence_forget_states(ignis__sequence *sequence);
+IGNIS__PRIVATE bool ignis__sequence_copy_states(const char *call, const ignis__sequence *sequence,
+                                                ignis__sequence *fork);
+
 /* kv_cache.c */
 IGNIS__PRIVATE bool ignis__sequence_has_pages(const char *call, ignis__sequence *sequence, int from, int to);
 IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *sequence, int from, int to);
 IGNIS__PRIVATE void ignis__sequence_fill_row(ignis__op *op, ignis__sequence *sequence, int position,
                                              ignis__generate_row *row);
 IGNIS__PRIVATE void ignis__sequence_run_chunk(ignis__op *op, ignis__sequence *sequence, int first, int count);
-IGNIS__PRIVATE void ignis__sequence_refill(ignis__op *op, ignis__sequence *sequence);
+IGNIS__PRIVATE void ignis__sequence_refill(ignis__op *op, ignis__sequence *sequence, int position);
 IGNIS__PRIVATE void ignis__sequence_keep_hidden(ignis__op *op, ignis__sequence *sequence, int count);
 IGNIS__PRIVATE void ignis__sequence_truncate(ignis__sequence *sequence, int length);
 IGNIS__PRIVATE bool ignis__sequence_check_ids(const char *call, const ignis__sequence *sequence, const int32_t *ids,

@@ -61,6 +61,8 @@ IGNIS__PRIVATE void ignis__sequence_clear(const char *call, ignis__sequence *seq
         ignis__array_unclaim(call, sequence->pages_on_device);
     if (sequence->last_hidden)
         ignis__array_unclaim(call, sequence->last_hidden);
+    if (sequence->states)
+        ignis__array_unclaim(call, sequence->states);
     ignis__free(sequence->ids);
     ignis__free(sequence->tables[0].page);
     ignis__free(sequence->in_chunk);

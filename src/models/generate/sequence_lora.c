@@ -15,8 +15,10 @@ IGNIS__PRIVATE void ignis__lora_launch(ignis__op *op, const ignis__engine *engin
     enum { AT_A_TIME = 16 }; /* blocks of a row */
     const ignis__model *model = engine->model;
     const bool shared = model->shared_inner && product / IGNIS__LORA_PRODUCTS >= model->dense_layers;
+    const bool recurs = model->layer[product / IGNIS__LORA_PRODUCTS].recurrent;
     const int64_t inner = shared ? model->shared_inner : model->inner;
-    const int64_t n[] = {engine->qkv->shape.dim[1], model->hidden, inner * (model->gelu ? 1 : 2), model->hidden};
+    const int64_t n[] = {(recurs ? engine->qkvz : engine->qkv)->shape.dim[1], model->hidden,
+                         inner * (model->gelu ? 1 : 2), model->hidden};
     static const int pairs[] = {IGNIS__LORA_PAIRS, 1, 2, 1};
     ignis__address to = ignis__op_write(op, out);
     ignis__lora_step p;
@@ -58,7 +60,7 @@ IGNIS__COLD static bool ignis__engine_alloc_for_lora(const char *call, ignis__en
 {
     const ignis__model *model = engine->model;
     const ignis_dtype wide = ignis__wide_dtype(model->dtype);
-    const int64_t width = engine->qkv->shape.dim[1],
+    const int64_t qkv = engine->qkv->shape.dim[1], delta = ignis__delta_rows(model), width = qkv > delta ? qkv : delta,
                   up = (int64_t)ignis__model_widest_inner(model) * (model->gelu ? 1 : 2);
     return (engine->shrunk || ignis__engine_alloc(call, engine, &engine->shrunk, IGNIS__CHUNK,
                                                   (int64_t)IGNIS__LORA_PAIRS * IGNIS__LORA_SEQUENCE_RANK, wide)) &&

@@ -28,10 +28,13 @@ IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__mo
     if (!sequence->ids || !page || !sequence->in_chunk)
         ignis__fail_host_memory(call, sizeof *sequence->ids * ((size_t)engine->context + 1));
     else if (ignis__engine_alloc(call, engine, &sequence->ids_on_device, 1, (int64_t)engine->context + 1, IGNIS_I32) &&
-             ignis__engine_alloc(call, engine, &sequence->pages_on_device, IGNIS__PAGE_GROUPS, pages, IGNIS_I32))
+             ignis__engine_alloc(call, engine, &sequence->pages_on_device, IGNIS__PAGE_GROUPS, pages, IGNIS_I32) &&
+             ignis__sequence_alloc_states(call, sequence))
         return sequence;
     if (sequence->ids_on_device)
         ignis__array_unclaim(call, sequence->ids_on_device);
+    if (sequence->pages_on_device)
+        ignis__array_unclaim(call, sequence->pages_on_device);
     ignis__free(sequence->ids);
     ignis__free(page);
     ignis__free(sequence->in_chunk);

@@ -91,11 +91,13 @@ IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence handle)
     ignis_sequence none = IGNIS__ZERO;
     ignis__sequence *sequence = ignis__sequence_enter(call, handle), *fork;
     int g, i;
+    bool ok = false;
     if (!sequence)
         return none;
     fork = ignis__sequence_make(call, sequence->model, sequence->engine);
     if (fork) {
         (void)ignis__pool_hold_more(sequence->model);
+        ok = ignis__sequence_copy_states(call, sequence, fork);
         memcpy(fork->ids, sequence->ids, sizeof *sequence->ids * (size_t)sequence->length);
         for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
             const ignis__page_table *table = &sequence->tables[g];
@@ -123,9 +125,12 @@ IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence handle)
         if (sequence->grammar)
             sequence->grammar->uses++;
         ignis__sequence_share_lora(sequence, fork);
-        none.id = ignis__pool_publish(&ignis__sequences, fork);
+        if (ok)
+            none.id = ignis__pool_publish(&ignis__sequences, fork);
     }
     ignis__sequence_leave(call, sequence);
+    if (fork && !ok)
+        ignis__sequence_clear(call, fork);
     return none;
 }
 

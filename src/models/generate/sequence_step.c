@@ -58,6 +58,8 @@ static void ignis__engine_decode_batch(ignis__op *op, ignis__sequence *const *se
         if (samples && ignis__sampling_filters(desc))
             kind = IGNIS__SAMPLING_FILTERED;
         ignis__sequence_fill_row(op, sequence, sequence->length - 1, &rows[i]);
+        if (!ready)
+            ignis__sequence_advance_state(sequence, sequence->length - 1, 1);
         ignis__sampling_fill_row(engine, i, desc, &rows[i]);
         if (i == 0 || sequence->lora != sequences[of[i - 1]]->lora)
             ignis__sequence_read_lora(op, sequence);
@@ -138,10 +140,12 @@ IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *cons
         return false;
     for (i = 0; op.ok && i < count; i++) { /* in order: the last sequence of a shared page needs no copy */
         ignis__sequence *sequence = sequences[i];
-        ignis__sequence_refill(&op, sequence);
+        const bool known = ignis__sequence_ends_in_chunk(sequence) && sequence->last_hidden_length == sequence->length;
+        if (!known || sequence->stale)
+            ignis__sequence_refill(&op, sequence, known ? sequence->cached : sequence->length - 1);
         op.ok = op.ok && ignis__sequence_has_pages(call, sequence, sequence->length - 1, sequence->length);
         ignis__sequence_take_pages(&op, sequence, sequence->length - 1, sequence->length);
-        if (!op.ok || !ignis__sequence_ends_in_chunk(sequence) || sequence->last_hidden_length == sequence->length)
+        if (!op.ok || !ignis__sequence_ends_in_chunk(sequence) || known)
             continue;
         ignis__sequence_run_chunk(&op, sequence, sequence->length - 1, 1);
         ignis__sequence_keep_hidden(&op, sequence, 1);

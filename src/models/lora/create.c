@@ -25,7 +25,8 @@ IGNIS__PRIVATE ignis__lora_name ignis__lora_name_write(const ignis__model *model
 /*  Tells whether a part of a model supports an adapter: matrices of layers do, except those of routers and experts. */
 IGNIS__PRIVATE bool ignis__lora_supports(const ignis__model_part *part)
 {
-    return part->row->in_layer && part->row->columns && !(part->row->how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_DENSE));
+    return part->row->in_layer && part->row->columns && !ignis__model_is_sliced(part->row) &&
+           !(part->row->how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_DENSE));
 }
 
 /*  Tells whether the name of a product ends with these words. */

@@ -270,6 +270,7 @@ static bool ignis__model_knows_gguf(const ignis__model_files *files, const ignis
                                             "tensor_data_layout",
                                             "vocab_size",
                                             "use_parallel_residual",
+                                            "rope.dimension_sections", /* positions of texts are all equal */
                                             "rope.freq_base",
                                             "rope.scale_linear",
                                             "rope.scaling.type",

@@ -575,21 +575,20 @@ static const char *const ignis__experts_harmless[] = {
 
 static const char *const ignis__glm4_moe_harmless[] = {"norm_topk_prob", "output_router_logits", "use_qk_norm", NULL};
 
+#define IGNIS__ROWS_OF_SHARED_EXPERT                                                                    \
+    IGNIS__NAMED_ROW(shared_gate, '1', 'H', IGNIS__MODEL_DENSE, "mlp.shared_expert_gate.weight",        \
+                     "ffn_gate_inp_shexp.weight"),                                                      \
+        IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight", \
+                        "mlp.shared_expert.gate_up_proj.weight"),                                       \
+        IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight",     \
+                        "mlp.shared_expert.gate_up_proj.weight"),                                       \
+        IGNIS__NAMED_ROW(down, 'H', 'I', 0, "mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight")
+
 static const ignis__model_row ignis__qwen2_moe_rows[] = {
-    IGNIS__ROWS_OF_MODEL,
-    IGNIS__ROW_OF_ATTN_NORM,
-    IGNIS__ROWS_OF_QKV,
-    IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
-    IGNIS__ROWS_OF_O,
-    IGNIS__ROW_OF_MLP_NORM,
-    IGNIS__ROWS_OF_EXPERTS,
-    IGNIS__NAMED_ROW(shared_gate, '1', 'H', IGNIS__MODEL_DENSE, "mlp.shared_expert_gate.weight",
-                     "ffn_gate_inp_shexp.weight"),
-    IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.shared_expert.gate_proj.weight", "ffn_gate_shexp.weight",
-                    "mlp.shared_expert.gate_up_proj.weight"),
-    IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.shared_expert.up_proj.weight", "ffn_up_shexp.weight",
-                    "mlp.shared_expert.gate_up_proj.weight"),
-    IGNIS__NAMED_ROW(down, 'H', 'I', 0, "mlp.shared_expert.down_proj.weight", "ffn_down_shexp.weight"),
+    IGNIS__ROWS_OF_MODEL,   IGNIS__ROW_OF_ATTN_NORM,
+    IGNIS__ROWS_OF_QKV,     IGNIS__ROWS_OF_QKV_BIAS(IGNIS__MODEL_OPTIONAL),
+    IGNIS__ROWS_OF_O,       IGNIS__ROW_OF_MLP_NORM,
+    IGNIS__ROWS_OF_EXPERTS, IGNIS__ROWS_OF_SHARED_EXPERT,
 };
 
 static const ignis__model_row ignis__qwen3_moe_rows[] = {
@@ -783,6 +782,130 @@ static const ignis__model_row ignis__granite_moe_rows[] = {
     IGNIS__GRANITE_ROW(gate_experts, 'X', 'H', IGNIS__MODEL_FIRST_HALF, "input_linear.weight", "ffn_gate_exps.weight"),
     IGNIS__GRANITE_ROW(up_experts, 'X', 'H', IGNIS__MODEL_SECOND_HALF, "input_linear.weight", "ffn_up_exps.weight"),
     IGNIS__GRANITE_ROW(down_experts, 'H', 'X', 0, "output_linear.weight", "ffn_down_exps.weight"),
+};
+
+/* --- Qwen3-Next, Qwen3.5: recurrent layers, and attention with a gate --------------------------------------------- */
+
+/*  Keys of experts come last. */
+static const ignis__number_key ignis__recurrent_keys[] = {
+    {IGNIS__NUMBER_ROTARY_SHARE, 'r', "partial_rotary_factor", NULL, 0.25, 0},
+    {IGNIS__NUMBER_ROTARY, 'w', NULL, "rope.dimension_count", 0, 65536},
+    {IGNIS__NUMBER_MORE_LAYERS, 'p', NULL, "nextn_predict_layers", 0, 0},
+    {IGNIS__NUMBER_ATTENTION_PERIOD, 'w', "full_attention_interval", "full_attention_interval", 4, 65536},
+    {IGNIS__NUMBER_DELTA_HEADS, 'W', "linear_num_key_heads", "ssm.group_count", 0, 32768},
+    {IGNIS__NUMBER_DELTA_V_HEADS, 'W', "linear_num_value_heads", "ssm.time_step_rank", 0, 32768},
+    {IGNIS__NUMBER_DELTA_K, 'W', "linear_key_head_dim", "ssm.state_size", 0, 65536},
+    {IGNIS__NUMBER_DELTA_V, 'w', "linear_value_head_dim", NULL, 128, 65536},
+    {IGNIS__NUMBER_DELTA_WIDTH, 'w', NULL, "ssm.inner_size", 4096, 1 << 26},
+    {IGNIS__NUMBER_DELTA_CONV, 'W', "linear_conv_kernel_dim", "ssm.conv_kernel", 0, 64},
+    {IGNIS__NUMBER_EXPERTS, 'W', "num_experts", "expert_count", 0, 1024},
+    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
+    {IGNIS__NUMBER_EXPERT_INNER, 'W', "moe_intermediate_size", "expert_feed_forward_length", 0, 1 << 26},
+    {IGNIS__NUMBER_SHARED_INNER, 'W', "shared_expert_intermediate_size", "expert_shared_feed_forward_length", 0,
+     1 << 26},
+    {IGNIS__NUMBER_INNER, 'w', "intermediate_size", "feed_forward_length", 0, 1 << 26},
+};
+enum { IGNIS__RECURRENT_DENSE_KEYS = IGNIS__COUNT(ignis__recurrent_keys) - 5 };
+
+static const ignis__json_must ignis__recurrent_musts[] = {
+    {"layer_types[]", 't', 0, {"full_attention", "linear_attention", NULL}},
+    IGNIS__MUST_BE("attn_output_gate", 'b', 1),
+    IGNIS__MUST_BE("decoder_sparse_step", 'n', 1),
+    IGNIS__MUST_BE("mlp_only_layers[]", '0', 0), /* layers without experts */
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
+
+static const char *const ignis__recurrent_harmless[] = {
+    "mamba_ssm_dtype", "mlp_only_layers",      "mtp_num_hidden_layers", "mtp_use_dedicated_embeddings",
+    "norm_topk_prob",  "output_router_logits", "router_aux_loss_coef",  NULL};
+
+/*  Tensors that predict further tokens. */
+static const ignis__unused_tensor ignis__recurrent_unused[] = {{"rotary_emb.inv_freq", 1}, {"mtp.", -2}, {NULL, 0}};
+
+#define IGNIS__ATTENTIVE_ROW(member, rows, columns, how, hf, gguf) \
+    IGNIS__NAMED_ROW(member, rows, columns, IGNIS__MODEL_ATTENTIVE | (how), hf, gguf)
+#define IGNIS__RECURRENT_ROW(member, rows, columns, how, hf, gguf) \
+    IGNIS__NAMED_ROW(member, rows, columns, IGNIS__MODEL_RECURRENT | (how), hf, gguf)
+#define IGNIS__RECURRENT_PART(member, rows, how, hf, gguf, whole) \
+    IGNIS__PART_ROW(member, rows, 'H', IGNIS__MODEL_RECURRENT | (how), "linear_attn." hf, gguf, "linear_attn." whole)
+#define IGNIS__ATTENTIVE_PART(rows, how, hf, gguf) \
+    IGNIS__PART_ROW(qkv, rows, 'H', IGNIS__MODEL_ATTENTIVE | (how), "self_attn." hf, gguf, "self_attn.qkv_proj.weight")
+#define IGNIS__HEAD_NORM_ROW(member, hf, gguf) \
+    IGNIS__ATTENTIVE_ROW(member, 'D', 0, IGNIS__MODEL_NORM | IGNIS__MODEL_PAIRS, hf, gguf)
+#define IGNIS__ROWS_OF_RECURRENT                                                                                     \
+    IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight"),                      \
+        IGNIS__MODEL_ROW(norm, 'H', 0, IGNIS__MODEL_NORM, "model.norm.weight", "output_norm.weight"),                \
+        IGNIS__MODEL_ROW(head, 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight"),                      \
+        IGNIS__NAMED_ROW(attn_norm, 'H', 0, IGNIS__MODEL_NORM, "input_layernorm.weight", "attn_norm.weight"),        \
+        IGNIS__NAMED_ROW(mlp_norm, 'H', 0, IGNIS__MODEL_NORM, "post_attention_layernorm.weight",                     \
+                         "post_attention_norm.weight"),                                                              \
+        IGNIS__ATTENTIVE_PART('g', IGNIS__MODEL_PAIRS, "q_proj.weight", "attn_q.weight"),                            \
+        IGNIS__ATTENTIVE_PART('K', IGNIS__MODEL_PAIRS, "k_proj.weight", "attn_k.weight"),                            \
+        IGNIS__ATTENTIVE_PART('K', 0, "v_proj.weight", "attn_v.weight"),                                             \
+        IGNIS__ATTENTIVE_ROW(gate, 'h', 'H', 0, "self_attn.q_proj.weight", "attn_q.weight"),                         \
+        IGNIS__HEAD_NORM_ROW(q_norm, "self_attn.q_norm.weight", "attn_q_norm.weight"),                               \
+        IGNIS__HEAD_NORM_ROW(k_norm, "self_attn.k_norm.weight", "attn_k_norm.weight"),                               \
+        IGNIS__ATTENTIVE_ROW(o, 'H', 'Q', 0, "self_attn.o_proj.weight", "attn_output.weight"),                       \
+        IGNIS__RECURRENT_ROW(conv, 'l', 'w', IGNIS__MODEL_DENSE | IGNIS__MODEL_MIDDLE, "linear_attn.conv1d.weight",  \
+                             "ssm_conv1d.weight"),                                                                   \
+        IGNIS__RECURRENT_ROW(decay_log, 'n', 0, IGNIS__MODEL_WIDE | IGNIS__MODEL_LOG, "linear_attn.A_log", "ssm_a"), \
+        IGNIS__RECURRENT_ROW(decay_bias, 'n', 0, IGNIS__MODEL_WIDE, "linear_attn.dt_bias", "ssm_dt.bias"),           \
+        IGNIS__RECURRENT_ROW(delta_norm, 'Y', 0, 0, "linear_attn.norm.weight", "ssm_norm.weight"),                   \
+        IGNIS__RECURRENT_ROW(o, 'H', 'Z', 0, "linear_attn.out_proj.weight", "ssm_out.weight")
+#define IGNIS__ROWS_OF_APART                                                                               \
+    IGNIS__RECURRENT_PART(qkv, 'l', 0, "in_proj_qkv.weight", "attn_qkv.weight", "in_proj_qkvz.weight"),    \
+        IGNIS__RECURRENT_PART(qkv, 'Z', 0, "in_proj_z.weight", "attn_gate.weight", "in_proj_qkvz.weight"), \
+        IGNIS__RECURRENT_PART(strengths, 'n', IGNIS__MODEL_DENSE, "in_proj_b.weight", "ssm_beta.weight",   \
+                              "in_proj_ba.weight"),                                                        \
+        IGNIS__RECURRENT_PART(strengths, 'n', IGNIS__MODEL_DENSE, "in_proj_a.weight", "ssm_alpha.weight",  \
+                              "in_proj_ba.weight")
+
+static const ignis__model_row ignis__qwen3_5_rows[] = {
+    IGNIS__ROWS_OF_RECURRENT,
+    IGNIS__ROWS_OF_APART,
+    IGNIS__ROWS_OF_MLP,
+};
+
+#define IGNIS__JOINED_ROW(rows)                                                                                     \
+    {                                                                                                               \
+        IGNIS__ROW_LAYER(qkv), rows, 'H', IGNIS__MODEL_RECURRENT, "model.layers.#.linear_attn.in_proj_qkvz.weight", \
+            NULL, NULL                                                                                              \
+    }
+
+static const ignis__model_row ignis__qwen3_next_rows[] = {
+    IGNIS__ROWS_OF_RECURRENT,
+    IGNIS__JOINED_ROW('q'),
+    IGNIS__JOINED_ROW('k'),
+    IGNIS__JOINED_ROW('v'),
+    IGNIS__JOINED_ROW('z'),
+    IGNIS__GGUF_PART_ROW(qkv, 'l', IGNIS__MODEL_RECURRENT, "attn_qkv.weight"),
+    IGNIS__GGUF_PART_ROW(qkv, 'Z', IGNIS__MODEL_RECURRENT, "attn_gate.weight"),
+    IGNIS__RECURRENT_ROW(strengths, 'b', 'H', IGNIS__MODEL_DENSE, "linear_attn.in_proj_ba.weight", "ssm_ba.weight"),
+    IGNIS__RECURRENT_ROW(strengths, 'a', 'H', IGNIS__MODEL_DENSE, "linear_attn.in_proj_ba.weight", "ssm_ba.weight"),
+    IGNIS__ROWS_OF_EXPERTS,
+    IGNIS__ROWS_OF_SHARED_EXPERT,
+};
+
+/*  Experts of a layer are one tensor, or tensors of their own as transformers 5 writes them. */
+#define IGNIS__JOINED_EXPERTS(member, rows, columns, how, hf)                                  \
+    {                                                                                          \
+        IGNIS__ROW_LAYER(member), rows, columns, IGNIS__TOGETHER | IGNIS__MODEL_FUSED | (how), \
+            "model.layers.#.mlp.experts." hf, NULL, NULL                                       \
+    }
+#define IGNIS__APART_EXPERTS(member, rows, columns, hf, gguf) \
+    IGNIS__NAMED_ROW(member, rows, columns, IGNIS__MODEL_EXPERTS | IGNIS__MODEL_APART, "mlp.experts.@." hf, gguf)
+
+static const ignis__model_row ignis__qwen3_5_moe_rows[] = {
+    IGNIS__ROWS_OF_RECURRENT,
+    IGNIS__ROWS_OF_APART,
+    IGNIS__NAMED_ROW(router, 'E', 'H', IGNIS__MODEL_DENSE, "mlp.gate.weight", "ffn_gate_inp.weight"),
+    IGNIS__JOINED_EXPERTS(gate_experts, 'X', 'H', IGNIS__MODEL_FIRST_HALF, "gate_up_proj"),
+    IGNIS__JOINED_EXPERTS(up_experts, 'X', 'H', IGNIS__MODEL_SECOND_HALF, "gate_up_proj"),
+    IGNIS__JOINED_EXPERTS(down_experts, 'H', 'X', 0, "down_proj"),
+    IGNIS__APART_EXPERTS(gate_experts, 'X', 'H', "gate_proj.weight", "ffn_gate_exps.weight"),
+    IGNIS__APART_EXPERTS(up_experts, 'X', 'H', "up_proj.weight", "ffn_up_exps.weight"),
+    IGNIS__APART_EXPERTS(down_experts, 'H', 'X', "down_proj.weight", "ffn_down_exps.weight"),
+    IGNIS__ROWS_OF_SHARED_EXPERT,
 };
 
 /* --- encoders: BERT, RoBERTa, Nomic ------------------------------------------------------------------------------- */
@@ -1066,4 +1189,13 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
     {"xlm-roberta", NULL, "XLMRobertaModel", "roberta.", IGNIS__BERT | IGNIS__LATE_POSITIONS,
      IGNIS__ROWS(ignis__roberta_rows), IGNIS__KEYS(ignis__bert_keys), ignis__bert_musts, ignis__bert_harmless,
      ignis__roberta_unused},
+    {"qwen3_next", "qwen3next", "Qwen3NextForCausalLM", NULL,
+     IGNIS__RECURRENT | IGNIS__ONE_PLUS | IGNIS__GGUF_NORMALISED, IGNIS__ROWS(ignis__qwen3_next_rows),
+     IGNIS__KEYS(ignis__recurrent_keys), ignis__recurrent_musts, ignis__recurrent_harmless, ignis__recurrent_unused},
+    {"qwen3_5_text", "qwen35", "Qwen3_5ForCausalLM", NULL, IGNIS__RECURRENT | IGNIS__ONE_PLUS | IGNIS__GGUF_TILED,
+     IGNIS__ROWS(ignis__qwen3_5_rows), ignis__recurrent_keys, IGNIS__RECURRENT_DENSE_KEYS, ignis__recurrent_musts,
+     ignis__recurrent_harmless, ignis__recurrent_unused},
+    {"qwen3_5_moe_text", "qwen35moe", "Qwen3_5MoeForCausalLM", NULL,
+     IGNIS__RECURRENT | IGNIS__ONE_PLUS | IGNIS__GGUF_TILED | IGNIS__NORMALISED, IGNIS__ROWS(ignis__qwen3_5_moe_rows),
+     IGNIS__KEYS(ignis__recurrent_keys), ignis__recurrent_musts, ignis__recurrent_harmless, ignis__recurrent_unused},
 };

@@ -139,6 +139,8 @@ IGNIS__PRIVATE const char *const ignis__rope_keys[] = {"full_attention",
                                                        "low_freq_factor",
                                                        "mscale",
                                                        "mscale_all_dim",
+                                                       "mrope_interleaved", /* positions of texts are all equal */
+                                                       "mrope_section",
                                                        "original_max_position_embeddings",
                                                        "partial_rotary_factor",
                                                        "rope_theta",

@@ -327,18 +327,20 @@ static void ignis__layer_set_scale(const ignis__model *model, ignis__layer *laye
     layer->rest_scale = model->rotary < model->head_dim && factor != 1 ? 1 / factor : 0;
 }
 
-/*  Sets which layers have a window, and how each layer rotates: by the lists of config.json, or else by periods. */
+/*  Sets which layers have a window or a state, and how each layer rotates: by the lists of config.json, or else by
+    periods. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_layers(ignis__model_files *files, ignis__model *model)
 {
     static const char *const lists[] = {"layer_types[]", "no_rope_layers[]"};
     const unsigned features = ignis__families[model->family].features;
     double numbers[IGNIS__NUMBERS];
-    int i, period, rope_period, window;
+    int i, period, rope_period, window, attention_period;
     if (!ignis__model_read_numbers(files, numbers))
         return false;
     window = (int)numbers[IGNIS__NUMBER_WINDOW];
     period = (int)numbers[IGNIS__NUMBER_WINDOW_PERIOD];
     rope_period = (int)numbers[IGNIS__NUMBER_ROPE_PERIOD];
+    attention_period = (int)numbers[IGNIS__NUMBER_ATTENTION_PERIOD];
     for (i = 0; i < 2; i++) {
         const bool exists = ignis__model_list_item(&files->config, lists[i], 0) != NULL;
         if (!exists || (ignis__model_list_item(&files->config, lists[i], model->layers - 1) &&
@@ -367,8 +369,16 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_layers(ignis__model_files *fil
         layer->rope = !rotates || (features & IGNIS__ONLY_WINDOWS_ROTATE && !windowed) ? IGNIS__ROPE_NONE
                       : features & IGNIS__LOCAL_ROPE && windowed                       ? IGNIS__ROPE_LOCAL
                                                                                        : IGNIS__ROPE_COMMON;
+        layer->recurrent = type && type->kind == 't' ? strcmp(type->text, "linear_attention") == 0
+                                                     : attention_period > 0 && (i + 1) % attention_period != 0;
+        model->recurrent_layers += layer->recurrent;
         ignis__layer_set_scale(model, layer);
     }
+    if (model->recurrent_layers == model->layers)
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' has no layer with attention: all of its %d layers are "
+                                 "recurrent",
+                                 files->path, model->layers);
     return true;
 }
 
@@ -397,8 +407,13 @@ static bool ignis__model_experts_apart(const ignis__model_files *files)
     const ignis__family *family = &ignis__families[files->family];
     bool apart = false;
     int i;
-    for (i = 0; i < family->row_count; i++)
-        apart |= (family->rows[i].how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_TOGETHER)) == IGNIS__MODEL_EXPERTS;
+    for (i = 0; i < family->row_count; i++) {
+        const ignis__model_row *row = &family->rows[i];
+        apart |= (row->how & (IGNIS__MODEL_EXPERTS | IGNIS__MODEL_TOGETHER)) == IGNIS__MODEL_EXPERTS;
+        if (row->how & IGNIS__MODEL_EXPERTS && row->how & IGNIS__MODEL_FUSED && row->hf &&
+            ignis__model_source_find(files, ignis__model_name_write("", row->hf, 0).text))
+            return false;
+    }
     return apart && !files->is_gguf;
 }
 
@@ -481,6 +496,38 @@ static bool ignis__model_read_experts(ignis__model_files *files, ignis__model *m
                                  files->path, model->layers - model->dense_layers, model->experts,
                                  (long long)files->source_count);
     return ignis__model_read_shares(files, model, numbers);
+}
+
+/*  Reads the sizes of recurrent layers. False, and reported, if they contradict each other. */
+static bool ignis__model_read_recurrent(ignis__model_files *files, ignis__model *model, const double *numbers)
+{
+    const unsigned features = ignis__families[model->family].features;
+    const double width = numbers[IGNIS__NUMBER_DELTA_WIDTH];
+    double rows, state;
+    if (!(features & IGNIS__RECURRENT))
+        return true;
+    model->delta_heads = (int)numbers[IGNIS__NUMBER_DELTA_HEADS];
+    model->delta_v_heads = (int)numbers[IGNIS__NUMBER_DELTA_V_HEADS];
+    model->delta_k = (int)numbers[IGNIS__NUMBER_DELTA_K];
+    model->delta_v = (int)(files->is_gguf ? width / model->delta_v_heads : numbers[IGNIS__NUMBER_DELTA_V]);
+    model->delta_conv = (int)numbers[IGNIS__NUMBER_DELTA_CONV];
+    model->tiled = files->is_gguf && features & IGNIS__GGUF_TILED;
+    rows = 2.0 * model->delta_heads * model->delta_k + 2.0 * model->delta_v_heads * model->delta_v;
+    if (model->delta_v_heads % model->delta_heads != 0 ||
+        (files->is_gguf && (double)model->delta_v * model->delta_v_heads != width))
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' contradicts itself: recurrent layers have %d heads of values "
+                                 "of %g elements together, and %d heads of keys",
+                                 files->path, model->delta_v_heads,
+                                 files->is_gguf ? width : (double)model->delta_v_heads * model->delta_v,
+                                 model->delta_heads);
+    state = (double)model->delta_v_heads * model->delta_v * model->delta_k;
+    if (rows > 1 << 26 || state > 1 << 30)
+        return ignis__fail_false(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                                 "the description of '%s' has recurrent layers of %g rows and states of %g elements; "
+                                 "up to %d and %d are possible",
+                                 files->path, rows, state, 1 << 26, 1 << 30);
+    return true;
 }
 
 /*  Sets the family of a GGUF file whose architecture has two: a Llama with experts is Mixtral, a DeepSeek whose shares
@@ -592,7 +639,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
         return false;
     }
     if (!ignis__model_read_experts(files, model, numbers) || !ignis__model_read_heads(files, model, numbers) ||
-        !ignis__model_read_vocabulary(files, model) ||
+        !ignis__model_read_recurrent(files, model, numbers) || !ignis__model_read_vocabulary(files, model) ||
         (files->is_gguf && !ignis__model_refuse_unknown_gguf_keys(files, model)))
         return false;
     ignis__model_set_features(files, model, numbers);

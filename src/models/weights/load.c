@@ -84,17 +84,34 @@ static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_rea
                                   got < 0 ? reason : "it has become shorter");
 }
 
-/*  Converts weights of norms that the file has 1 larger. */
-static void ignis__model_subtract_one(const ignis__model_source *source, const unsigned char *from, int64_t count,
-                                      char *to, ignis_dtype dtype)
+/*  Tells whether a GGUF file has other values than a folder: weights of norms are 1 larger, and logarithms of decays
+    are minus their exponentials. */
+static bool ignis__model_changes_values(const ignis__model_files *files, const ignis__model *model, int how)
 {
+    return files->is_gguf && (how & IGNIS__MODEL_LOG ||
+                              (how & IGNIS__MODEL_NORM && ignis__families[model->family].features & IGNIS__ONE_PLUS));
+}
+
+/*  Converts such values to those of a folder. False, and reported, if one has no logarithm. */
+static bool ignis__model_restore_values(ignis__model_loading *loading, const ignis__model_part *part,
+                                        const unsigned char *from, int64_t count, char *to, ignis_dtype dtype)
+{
+    const ignis__model_source *source = part->from;
+    const bool logs = part->row->how & IGNIS__MODEL_LOG;
     int64_t i;
     for (i = 0; i < count; i++) {
         double value;
+        char why[160];
         ignis__convert(&value, IGNIS_F64, from + i * source->bytes, source->dtype, 1);
-        value -= 1;
+        if (logs && !(value < 0 && value > -1e300)) {
+            snprintf(why, sizeof why, "tensor %s has %g; expected numbers below 0",
+                     ignis__name_write(source->name).text, value);
+            return ignis__model_read_fail(loading, IGNIS_DIAG_MODEL_CONFIG, source->file, "read", why);
+        }
+        value = logs ? ignis__ln(-value) : value - 1;
         ignis__convert(to + i * ignis__dtypes[dtype].size, dtype, &value, IGNIS_F64, 1);
     }
+    return true;
 }
 
 /*  Packs rows as blocks: blocks of the file, or floats to be quantised. */
@@ -233,8 +250,7 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
     unsigned char *read;
     bool direct;
     bool pairs = ignis__model_moves_rows(loading->files, loading->model, part->row);
-    bool larger = loading->files->is_gguf && part->row->how & IGNIS__MODEL_NORM &&
-                  ignis__families[loading->model->family].features & IGNIS__ONE_PLUS;
+    bool changed = ignis__model_changes_values(loading->files, loading->model, part->row->how);
     if (!loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
         if (!ignis__model_fill_transposed(loading, reader, chunk, to, dtype))
             return false;
@@ -244,7 +260,7 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
     }
     if (ignis__part_is_transposed(part))
         return ignis__model_fill_heads(loading, reader, chunk, out, dtype);
-    direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs && !larger && !source->packed &&
+    direct = !part->blocks && !source->quant && source->dtype == dtype && !pairs && !changed && !source->packed &&
              part->every == 1;
     read = direct ? (unsigned char *)out : source->packed ? reader->unpacked : reader->bytes;
     if (source->packed) {
@@ -264,10 +280,8 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
     }
     if (direct)
         return true;
-    if (larger && !pairs) {
-        ignis__model_subtract_one(source, read, chunk->rows, out, dtype);
-        return true;
-    }
+    if (changed && !pairs)
+        return ignis__model_restore_values(loading, part, read, chunk->rows, out, dtype);
     if (!part->blocks && !pairs && !source->quant) {
         ignis__convert(out, dtype, read, source->dtype, chunk->rows * part->columns);
         return true;
@@ -279,7 +293,9 @@ static bool ignis__model_fill_chunk(ignis__model_loading *loading, ignis__model_
                         : row) *
                        row_bytes;
         bool kept = part->blocks && source->quant == (uint32_t)part->blocks;
-        if (!kept)
+        if (changed && !ignis__model_restore_values(loading, part, from, 1, to + row * size, dtype))
+            return false;
+        if (!kept && !changed)
             ignis__model_source_row(source, from, part->columns, part->blocks ? to : to + row * part->columns * size,
                                     dtype);
         if (part->blocks)

@@ -44,6 +44,10 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_NOMIC_BERT,
     IGNIS_MODEL_ROBERTA,     /* of folders; GGUF files say bert */
     IGNIS_MODEL_XLM_ROBERTA, /* as ROBERTA */
+    /* with recurrent layers */
+    IGNIS_MODEL_QWEN3_NEXT,
+    IGNIS_MODEL_QWEN3_5, /* text models, in GGUF files also the text part of others */
+    IGNIS_MODEL_QWEN3_5_MOE,
     IGNIS_MODEL_FAMILY_COUNT
 } ignis_model_family;
 
@@ -103,8 +107,9 @@ typedef struct ignis_model_info {
     int64_t quantised;            /* of them, elements that are quantised on the device */
     int64_t file_bytes;           /* of the weights in the file */
     int64_t weight_bytes;         /* of the weights on the device */
-    int64_t cache_bytes_of_token; /* for keys and values of all layers */
+    int64_t cache_bytes_of_token; /* for keys and values of all layers that have some */
     int64_t cache_bytes;          /* of all sequences at their full context; layers with a window keep the window */
+    int64_t state_bytes;          /* of each sequence in recurrent layers, besides the cache; 0: there are none */
     int64_t workspace_bytes;      /* about the additional memory for a pass over the first 512 tokens of a sequence */
     int32_t ends[16];             /* tokens that end a text: see ignis_model_inspect */
     int end_count;                /* of ends; 0: there are none */

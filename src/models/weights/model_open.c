@@ -184,13 +184,13 @@ IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis_
 }
 
 /*  Checks that ranks can share the layers of this family. False, and reported, if not: norms over the width, and
-    results that are scaled or normalised before they are added, need sums over the ranks first; experts are not
-    shared. */
+    results that are scaled or normalised before they are added, need sums over the ranks first; experts and recurrent
+    layers are not shared. */
 static bool ignis__model_check_ranks(const char *call, const ignis__model *model)
 {
     const ignis__family *family = &ignis__families[model->family];
     bool apart = model->wide_norms || model->head_layer_norms || model->residual_scale > 0 || model->experts > 0 ||
-                 model->encoder || model->latent > 0;
+                 model->encoder || model->latent > 0 || model->recurrent_layers > 0;
     int i;
     for (i = 0; i < family->row_count; i++)
         apart |= family->rows[i].in_layer && (family->rows[i].member == offsetof(ignis__layer, attn_norm_behind) ||
@@ -278,6 +278,31 @@ IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
     return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
+/*  Returns the elements of all heads of values of a recurrent layer. */
+IGNIS__PRIVATE int64_t ignis__delta_width(const ignis__model *model)
+{
+    return (int64_t)model->delta_v_heads * model->delta_v;
+}
+
+/*  Returns the rows of q, k and v of a recurrent layer, which are the channels of its convolution. */
+IGNIS__PRIVATE int64_t ignis__delta_channels(const ignis__model *model)
+{
+    return (int64_t)2 * model->delta_heads * model->delta_k + ignis__delta_width(model);
+}
+
+/*  Returns the rows of q, k, v and the gate of a recurrent layer. */
+IGNIS__PRIVATE int64_t ignis__delta_rows(const ignis__model *model)
+{
+    return ignis__delta_channels(model) + ignis__delta_width(model);
+}
+
+/*  Returns the elements of the state of a recurrent layer: [heads of v, elements of k, elements of v], then the latest
+    inputs of the convolution, the oldest one first. */
+IGNIS__PRIVATE int64_t ignis__delta_state(const ignis__model *model)
+{
+    return ignis__delta_width(model) * model->delta_k + ignis__delta_channels(model) * (model->delta_conv - 1);
+}
+
 /*  Returns the inner elements of the widest dense MLP. */
 IGNIS__PRIVATE int ignis__model_widest_inner(const ignis__model *model)
 {
@@ -303,11 +328,13 @@ IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
             qkv = model->q_rank && heads > own ? heads : own; /* also that of q_b, whose columns are q_rank */
     int64_t inner = ignis__model_widest_inner(model), up = (model->gelu ? 1 : 2) * inner, rows = qkv > up ? qkv : up,
             k = heads > model->hidden ? heads : model->hidden;
-    const int64_t widest = model->q_rank > k ? model->q_rank : k;
+    const int64_t delta = ignis__delta_rows(model), v = ignis__delta_width(model),
+                  of_k = model->q_rank > k ? model->q_rank : k, widest = v > of_k ? v : of_k;
     int64_t scratch = ignis__blocks_scratch_elements(inner > widest ? inner : widest),
             experts =
                 model->experts ? (int64_t)ignis__model_experts_at_once(model) * model->hidden * model->expert_inner : 0;
     scratch = scratch > experts ? scratch : experts;
+    rows = delta > rows ? delta : rows;
     return !model->quantised ? 0 : rows * widest > scratch ? rows * widest : scratch;
 }
 
@@ -325,6 +352,7 @@ static bool ignis__model_has_head_norms(const ignis__model *model)
 static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
 {
     int64_t rows = model->max_tokens < 512 ? model->max_tokens : 512, qkv = ignis__model_qkv_rows(model), windowed;
+    const int attentive = model->layers - model->recurrent_layers;
     int layers;
     memset(info, 0, sizeof *info);
     info->family = model->family;
@@ -341,14 +369,16 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->parameters = model->parameters, info->quantised = model->quantised, info->file_bytes = model->file_bytes,
     info->weight_bytes = model->weight_bytes;
     info->cache_bytes_of_token =
-        model->layers * ignis__model_cache_elements(model) * ignis__dtypes[model->cache_dtype].size;
+        attentive * ignis__model_cache_elements(model) * ignis__dtypes[model->cache_dtype].size;
+    info->state_bytes =
+        2 * model->recurrent_layers * ignis__delta_state(model) * ignis__dtypes[ignis__wide_dtype(model->dtype)].size;
     info->cache_bytes =
         (int64_t)model->max_tokens * model->sequences; /* counted in tokens; may exceed 64 bits in bytes */
     windowed = ignis__model_window_tokens(model, NULL, &layers);
-    info->cache_bytes = info->cache_bytes > INT64_MAX / info->cache_bytes_of_token
-                            ? INT64_MAX
-                            : info->cache_bytes_of_token / model->layers *
-                                  (info->cache_bytes * (model->layers - layers) + windowed * layers);
+    info->cache_bytes =
+        info->cache_bytes > INT64_MAX / info->cache_bytes_of_token
+            ? INT64_MAX
+            : info->cache_bytes_of_token / attentive * (info->cache_bytes * (attentive - layers) + windowed * layers);
     if (model->latent) /* q, and keys and values of all heads as wide as q */
         qkv += (int64_t)5 * model->heads * model->head_dim;
     /* a residual, its norm, qkv and its parts (again with norms of heads), gate and up together and apart; rows of

@@ -15,7 +15,7 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
     for (i = 0; i < count; i++) {
         const ignis__model_row *row = parts[i].row;
         ignis__model_name full = ignis__model_weight_name(NULL, model, row, parts[i].layer, parts[i].expert);
-        if (row->how & (IGNIS__MODEL_EVEN | IGNIS__MODEL_ODD)) /* not a tensor of a folder */
+        if (ignis__model_is_sliced(row)) /* not a tensor of a folder */
             continue;
         *whole = !row->whole && !strchr(row->hf, '@');
         if (strcmp(full.text, name) == 0 || (*prefix && strcmp(full.text + strlen(prefix), name) == 0 &&

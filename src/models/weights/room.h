@@ -39,9 +39,14 @@ typedef struct ignis__layer {
     ignis_tensor shared_gate; /* of an expert for all tokens, which is up and down */
     ignis_tensor router_bias, gate_experts_bias, up_experts_bias, down_experts_bias;
     ignis_tensor sinks; /* of heads: scores that the softmax has besides those of keys */
+    ignis_tensor gate;  /* of the results of attention, which are multiplied by its sigmoid */
+    /* Of a recurrent layer, whose qkv has the rows of q, k, v and of the gate of its results, and whose o follows them:
+       of the convolution of q, k and v; of strengths, then of decays, a row for each head of v; decays */
+    ignis_tensor conv, strengths, decay_log, decay_bias, delta_norm;
     /* of the results of attention and MLP, before they are added; of the sums, in encoders */
     ignis_tensor attn_norm_behind, mlp_norm_behind, attn_norm_behind_bias, mlp_norm_behind_bias;
-    int window; /* keys that a token sees, its own included; 0: all */
+    int window;     /* keys that a token sees, its own included; 0: all */
+    bool recurrent; /* it has a state instead of keys: a gated DeltaNet, see generate/delta_net.c */
     ignis__rope_kind rope;
     double attention_scale;
     double rest_scale; /* of the elements of q and k that do not rotate; 0: 1 */
@@ -86,6 +91,11 @@ typedef struct ignis__model {
     bool gelu_gate, parallel_blocks, wide_norms, head_layer_norms, exact_gelu;
     bool two_norms; /* Falcon: parallel blocks have a norm each */
     int rotary;     /* elements of a head that rotate */
+    /* Of recurrent layers: heads of q and k, and of v; elements of a head of each; tokens that the convolution reads;
+       their number. tiled: head h of v has head h % delta_heads of q and k; else heads of v with one of k follow each
+       other */
+    int delta_heads, delta_v_heads, delta_k, delta_v, delta_conv, recurrent_layers;
+    bool tiled;
     /* 0 if the model has none of it; norm_offset: is added to the weights of RMS norms */
     double norm_offset, embedding_scale, residual_scale, logit_scale, softcap, logit_softcap;
     bool tied; /* the head is the embedding */
@@ -236,7 +246,10 @@ enum {
     IGNIS__UNCUT_YARN = 2097152, /* in GGUF files, which do not say it, as config.json does: see ignis__model */
     IGNIS__SIGMOID = 4194304,    /* shares of experts are sigmoids */
     /* folders say by names of Falcon how many heads of keys there are, and whether attention and MLP have own norms */
-    IGNIS__FALCON_CHOICES = 8388608
+    IGNIS__FALCON_CHOICES = 8388608,
+    /* some layers are recurrent; GGUF files have the heads of v in another order: see ignis__model */
+    IGNIS__RECURRENT = 67108864,
+    IGNIS__GGUF_TILED = 134217728
 };
 
 /*  The layout of a tensor in the file, if it differs, and whether it exists. */
@@ -274,7 +287,13 @@ enum {
     IGNIS__MODEL_DIRECT = 67108864,   /* only if it is not */
     /* in GGUF files [heads, rows, columns], for rows 'U' with rows and columns exchanged */
     IGNIS__MODEL_OF_HEADS = 16777216,
-    IGNIS__MODEL_OPTIONAL = 8 /* only if the files have it, or another part of its weight */
+    IGNIS__MODEL_OPTIONAL = 8, /* only if the files have it, or another part of its weight */
+    /* only in recurrent layers; only in the others */
+    IGNIS__MODEL_RECURRENT = 134217728,
+    IGNIS__MODEL_ATTENTIVE = 268435456,
+    /* GGUF files have -exp of it; in folders [rows, 1, columns] */
+    IGNIS__MODEL_LOG = 536870912,
+    IGNIS__MODEL_MIDDLE = 1073741824
 };
 
 /*  A tensor of a file that becomes rows of a weight, after the rows of the table's entry before it with the
@@ -282,8 +301,11 @@ enum {
     queries and keys, D a head, I inner, 3 three times hidden, F queries, keys and values, G twice inner,
     E experts, X the inner elements of an expert, S those
     of an expert for all tokens, T types of tokens, C classes. Of latent attention: A the low rank of q, L the latent,
-    M the latent and what rotates, U the rows of keys in kv_b, W those of values, B both. hf or gguf
-    is NULL if such files do not have the tensor. */
+    M the latent and what rotates, U the rows of keys in kv_b, W those of values, B both. g, h: rows of q,
+    and of the gate of its results, of a tensor that has both for each head in turn. Of recurrent layers: l rows of q,
+    k and v, Z of v, n heads of v, Y a head of v, w tokens of the convolution; q, k, v, z, b, a: rows of queries, keys,
+    values, gates, strengths and decays, in a tensor that has these for one head of k, then those for the next one. hf
+    or gguf is NULL if such files do not have the tensor. */
 typedef struct ignis__model_row {
     bool in_layer;
     size_t member;      /* of ignis__layer or ignis__model */
@@ -339,6 +361,14 @@ typedef enum ignis__number {
     IGNIS__NUMBER_YARN_LOG, /* softmax_factor is 1 + this ln(factor) */
     IGNIS__NUMBER_TYPES,    /* of tokens */
     IGNIS__NUMBER_POOLING,  /* as llama.cpp numbers them */
+    /* of recurrent layers; n: every n-th layer is another one */
+    IGNIS__NUMBER_ATTENTION_PERIOD,
+    IGNIS__NUMBER_DELTA_HEADS, /* of k */
+    IGNIS__NUMBER_DELTA_V_HEADS,
+    IGNIS__NUMBER_DELTA_K, /* elements of a head of k */
+    IGNIS__NUMBER_DELTA_V,
+    IGNIS__NUMBER_DELTA_WIDTH, /* of all heads of v */
+    IGNIS__NUMBER_DELTA_CONV,
     IGNIS__NUMBERS
 } ignis__number;
 
@@ -365,7 +395,7 @@ typedef struct ignis__json_must {
         name, kind, number, { NULL, NULL, NULL } \
     }
 
-/*  A tensor that changes nothing: its suffix, and its dimensions (-1: any). */
+/*  A tensor that changes nothing: its suffix, and its dimensions (-1: any; -2: any, and it is a prefix). */
 typedef struct ignis__unused_tensor {
     const char *suffix;
     int ndim;
@@ -500,6 +530,7 @@ IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int6
 IGNIS__PRIVATE bool ignis__part_is_transposed(const ignis__model_part *part);
 IGNIS__PRIVATE int64_t ignis__model_qkv_rows(const ignis__model *model);
 IGNIS__PRIVATE int64_t ignis__model_move_unit(const ignis__model *model, const ignis__model_part *part);
+IGNIS__PRIVATE bool ignis__model_is_sliced(const ignis__model_row *row);
 IGNIS__PRIVATE bool ignis__model_moves_rows(const ignis__model_files *files, const ignis__model *model,
                                             const ignis__model_row *row);
 IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, const ignis__model *model,
@@ -581,6 +612,10 @@ extern bool ignis__model_keeps_windows;
 IGNIS__PRIVATE int64_t ignis__model_window_tokens(const ignis__model *model, int *window, int *layers);
 IGNIS__PRIVATE int64_t ignis__model_cache_elements(const ignis__model *model);
 IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns);
+IGNIS__PRIVATE int64_t ignis__delta_width(const ignis__model *model);
+IGNIS__PRIVATE int64_t ignis__delta_channels(const ignis__model *model);
+IGNIS__PRIVATE int64_t ignis__delta_rows(const ignis__model *model);
+IGNIS__PRIVATE int64_t ignis__delta_state(const ignis__model *model);
 IGNIS__PRIVATE int ignis__model_widest_inner(const ignis__model *model);
 extern int64_t ignis__expert_elements;
 IGNIS__PRIVATE int ignis__model_experts_at_once(const ignis__model *model);

@@ -200,6 +200,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
                     ignis__families[model->family].model_type);
     else if (model->family == IGNIS_MODEL_GPT_OSS)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the experts of a gpt_oss model cannot be written");
+    else if (model->recurrent_layers > 0)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the projections of a %s model cannot be written",
+                    ignis__families[model->family].model_type);
     else if (model->rope_scaling == IGNIS__ROPE_SCALING_TABLE)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the frequencies of the model are a GGUF file's own, which config.json has no words for");

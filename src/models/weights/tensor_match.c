@@ -27,6 +27,8 @@ static bool ignis__model_is_redundant(const ignis__model_files *files, const ign
     if (files->is_gguf)
         return false;
     for (; unused->suffix; unused++) {
+        if (unused->ndim == -2 && strncmp(source->name, unused->suffix, strlen(unused->suffix)) == 0)
+            return true;
         end = strlen(unused->suffix);
         if (size >= end && strcmp(source->name + size - end, unused->suffix) == 0 &&
             (unused->ndim < 0 || unused->ndim == source->shape.ndim))
@@ -92,6 +94,11 @@ static ignis_shape ignis__model_wanted_shape(const ignis__model_files *files, co
         wanted.dim[0] = part->file_columns;
         wanted.dim[1] = part->file_rows;
     }
+    if (!files->is_gguf && part->row->how & IGNIS__MODEL_MIDDLE) {
+        wanted.ndim = 3;
+        wanted.dim[2] = wanted.dim[1];
+        wanted.dim[1] = 1;
+    }
     return wanted;
 }
 
@@ -105,8 +112,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
         ignis__model_part *part = &parts[i];
         ignis__model_name name = ignis__model_weight_name(files, model, part->row, part->layer, part->expert);
         ignis__model_source *source = ignis__model_source_find(files, name.text);
-        ignis_shape wanted;
-        wanted = ignis__model_wanted_shape(files, model, part, source);
+        const ignis_shape wanted = ignis__model_wanted_shape(files, model, part, source);
         if (!source) {
             ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
                         "'%s' has no tensor %s, %s, which its description asks for", files->path,

@@ -43,6 +43,19 @@ static int64_t ignis__model_size_of_letter(const ignis__model *model, char lette
     case 'U': return (int64_t)model->heads * (model->head_dim - model->rotary);
     case 'W': return (int64_t)model->heads * model->value_dim;
     case 'B': return (int64_t)model->heads * (model->head_dim - model->rotary + model->value_dim);
+    case 'g':
+    case 'h': return (int64_t)model->heads * model->head_dim;
+    case 'q':
+    case 'k': return (int64_t)model->delta_heads * model->delta_k;
+    case 'v':
+    case 'z':
+    case 'Z': return (int64_t)model->delta_v_heads * model->delta_v;
+    case 'l': return (int64_t)2 * model->delta_heads * model->delta_k + (int64_t)model->delta_v_heads * model->delta_v;
+    case 'b':
+    case 'a':
+    case 'n': return model->delta_v_heads;
+    case 'Y': return model->delta_v;
+    case 'w': return model->delta_conv;
     default: return 1;
     }
 }
@@ -74,6 +87,24 @@ IGNIS__PRIVATE ignis_dtype ignis__model_part_dtype(const ignis__model *model, co
 IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model)
 {
     return ignis__ceil_div(model->vocab, model->parallel.size);
+}
+
+/*  Tells whether a row of the table is some rows of a tensor, and its other rows do not follow in the weight. No tensor
+    of a folder can be made of such a weight. */
+IGNIS__PRIVATE bool ignis__model_is_sliced(const ignis__model_row *row)
+{
+    return row->how & (IGNIS__MODEL_EVEN | IGNIS__MODEL_ODD) || strchr("ghqkvzba", row->rows);
+}
+
+/*  Sets the rows of a part of a tensor that has q, k, v and z, or b and a, for one head of k after the other. */
+static void ignis__model_select_of_heads(const ignis__model *model, ignis__model_part *part, char letter)
+{
+    const int64_t group = model->delta_v_heads / model->delta_heads, k = model->delta_k, v = group * model->delta_v;
+    const bool gains = letter == 'b' || letter == 'a';
+    part->run = gains ? group : letter == 'q' || letter == 'k' ? k : v;
+    part->stride = gains ? 2 * group : 2 * (k + v);
+    part->skip_rows = letter == 'k' ? k : letter == 'v' ? 2 * k : letter == 'z' ? 2 * k + v : letter == 'a' ? group : 0;
+    part->file_rows = part->stride * model->delta_heads;
 }
 
 /*  Sets which rows and columns of the file's tensor a part is. The ranks share heads of queries, keys and
@@ -120,6 +151,14 @@ static void ignis__model_select_share(const ignis__model_files *files, const ign
         part->file_rows = 2 * part->rows;
         part->skip_rows = row->how & IGNIS__MODEL_SECOND_HALF ? part->run : 0;
     }
+    if (row->rows == 'g' || row->rows == 'h') {
+        part->run = model->head_dim;
+        part->stride = 2 * part->run;
+        part->file_rows = 2 * part->rows;
+        part->skip_rows = row->rows == 'h' ? part->run : 0;
+    }
+    if (strchr("qkvzba", row->rows))
+        ignis__model_select_of_heads(model, part, row->rows);
     if (row->columns == 'Q' || row->columns == 'I') {
         part->file_columns = part->columns * ranks;
         part->skip_columns = part->columns * rank;
@@ -262,6 +301,8 @@ static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *
         ignis__model_is_fused(files, model, row, layer) != ((row->how & IGNIS__MODEL_FUSED) != 0))
         return false;
     if (row->how & (layer < model->dense_layers ? IGNIS__MODEL_SPARSE : IGNIS__MODEL_LEADING))
+        return false;
+    if (layer >= 0 && row->how & (model->layer[layer].recurrent ? IGNIS__MODEL_ATTENTIVE : IGNIS__MODEL_RECURRENT))
         return false;
     if (row->how & IGNIS__MODEL_SAID && files && !files->is_gguf) {
         const ignis__config_item *said = ignis__config_find(&files->config, "use_qk_norm");

@@ -161,6 +161,25 @@ MODELS = {
                                                 rope_theta=1000000.0, rms_norm_eps=1e-5, tie_word_embeddings=False)),
     "olmoe": ("olmoe", "OLMoE 1B-7B", shape(2, 50304, 2048, 1024, 16, 16, 4096, num_experts=64, num_experts_per_tok=8, norm_topk_prob=False,
                                            clip_qkv=None, rope_theta=10000.0, rms_norm_eps=1e-5, tie_word_embeddings=False)),
+    "qwen3_next": ("qwen3_next", "Qwen3-Next 80B-A3B", shape(4, 151936, 2048, 5120, 16, 2, 262144, head_dim=256, partial_rotary_factor=0.25,
+                                                            linear_num_key_heads=16, linear_num_value_heads=32, linear_key_head_dim=128,
+                                                            linear_value_head_dim=128, linear_conv_kernel_dim=4, full_attention_interval=4,
+                                                            num_experts=512, num_experts_per_tok=10, moe_intermediate_size=512,
+                                                            shared_expert_intermediate_size=512, norm_topk_prob=True, decoder_sparse_step=1,
+                                                            mlp_only_layers=[], rope_theta=10000000, rms_norm_eps=1e-6, tie_word_embeddings=False)),
+    "qwen3_5": ("qwen3_5_text", "Qwen3.5 9B", shape(4, 248320, 4096, 12288, 16, 4, 262144, head_dim=256, attn_output_gate=True,
+                                                    linear_num_key_heads=16, linear_num_value_heads=32, linear_key_head_dim=128,
+                                                    linear_value_head_dim=128, linear_conv_kernel_dim=4, mamba_ssm_dtype="float32",
+                                                    layer_types=["linear_attention"] * 3 + ["full_attention"], rms_norm_eps=1e-6,
+                                                    rope_parameters=dict(rope_type="default", rope_theta=10000000, partial_rotary_factor=0.25,
+                                                                         mrope_interleaved=True, mrope_section=[11, 11, 10]),
+                                                    tie_word_embeddings=False)),
+    "qwen3_5_moe": ("qwen3_5_moe_text", "Qwen3.5 35B-A3B", shape(4, 248320, 2048, 512, 16, 2, 262144, head_dim=256, partial_rotary_factor=0.25,
+                                                                 linear_num_key_heads=16, linear_num_value_heads=32, linear_key_head_dim=128,
+                                                                 linear_value_head_dim=128, linear_conv_kernel_dim=4, full_attention_interval=4,
+                                                                 num_experts=256, num_experts_per_tok=8, moe_intermediate_size=512,
+                                                                 shared_expert_intermediate_size=512, rope_theta=10000000, rms_norm_eps=1e-6,
+                                                                 tie_word_embeddings=False)),
     "bert": ("bert", "BGE base", encoder(30522, 512, 2, hidden_act="gelu", position_embedding_type="absolute")),
     "nomic_bert": ("nomic_bert", "Nomic Embed 1.5", encoder(30528, 2048, 2, hidden_act="silu", rope_theta=1000.0)),
     "roberta": ("roberta", "RoBERTa base", encoder(50265, 514, 1, hidden_act="gelu", position_embedding_type="absolute")),
@@ -171,7 +190,7 @@ TINY = dict(vocab_size=131, hidden_size=64, intermediate_size=96, max_position_e
             attn_logit_softcapping=2.5, final_logit_softcapping=3.0, query_pre_attn_scalar=24, attention_multiplier=0.1, dim_model_base=16,
             n_positions=128, n_embd=48, n_layer=2, n_head=3, num_experts=8, num_local_experts=4, moe_intermediate_size=32, num_experts_per_tok=3,
             n_routed_experts=12, n_group=3, topk_group=2, q_lora_rank=32, kv_lora_rank=40, qk_nope_head_dim=16, qk_rope_head_dim=8, v_head_dim=16,
-            shared_expert_intermediate_size=48)
+            shared_expert_intermediate_size=48, linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=16, linear_value_head_dim=24)
 
 
 def shrink(config):
@@ -227,6 +246,7 @@ def name_as_internlm2(tensors, config):
 
 ARCHITECTURES = {"minicpm": "MiniCPMForCausalLM", "internlm2": "InternLM2ForCausalLM"}
 ONLY_PUBLISHED = [*ARCHITECTURES]  # there is no other form of config.json
+NOT_SAVED = ["qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"]
 ADDED = {"minicpm": scale_as_minicpm}
 RENAMED = {"internlm2": name_as_internlm2}
 
@@ -384,7 +404,7 @@ def compare(ignis, name, top, options):
     """Rows of the table."""
     kind, published, config = MODELS[name]
     config = shrink(config) if options.tiny else config
-    tokens, saved = 0 if is_encoder(config) else 8 if options.tiny else 32, options.tiny or options.saved
+    tokens, saved = 0 if is_encoder(config) else 8 if options.tiny else 32, (options.tiny or options.saved) and kind not in NOT_SAVED
     folder = os.path.join(top, "model")
     model = create(kind, config)
     rounded(model).save_pretrained(folder)

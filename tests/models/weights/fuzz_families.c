@@ -48,12 +48,14 @@ static void add(const char *name, const char *value)
 static const char *sound_value(ignis__number number)
 {
     static const char *const values[] = {"2", "16", "2", "1", "12", "32", "1e-5", "8"};
-    return number < IGNIS__COUNT(values)             ? values[number]
-           : number == IGNIS__NUMBER_ROTARY_SHARE    ? "0.5"
-           : number == IGNIS__NUMBER_QUERY_SCALAR    ? "8"
-           : number == IGNIS__NUMBER_LOCAL_THETA     ? "1000"
-           : number == IGNIS__NUMBER_ATTENTION_SCALE ? "0.25"
-                                                     : "4";
+    return number < IGNIS__COUNT(values)              ? values[number]
+           : number == IGNIS__NUMBER_ROTARY_SHARE     ? "0.5"
+           : number == IGNIS__NUMBER_QUERY_SCALAR     ? "8"
+           : number == IGNIS__NUMBER_LOCAL_THETA      ? "1000"
+           : number == IGNIS__NUMBER_ATTENTION_SCALE  ? "0.25"
+           : number == IGNIS__NUMBER_DELTA_WIDTH      ? "16"
+           : number == IGNIS__NUMBER_ATTENTION_PERIOD ? "2"
+                                                      : "4";
 }
 
 /*  Makes a sound description of a family: the numbers that it needs, and those that most files have. */
@@ -69,7 +71,8 @@ static void make_description(ignis_model_family number, bool gguf)
             key = ignis__common_keys[k].number == (ignis__number)i ? &ignis__common_keys[k] : key;
         for (k = family->key_count - 1; k >= 0; k--) /* the first one; the others are names of other files */
             key = family->keys[k].number == (ignis__number)i ? &family->keys[k] : key;
-        if (key && (gguf ? key->gguf : key->json) && (key->kind < 'a' || i <= IGNIS__NUMBER_EPS))
+        if (key && (gguf ? key->gguf : key->json) &&
+            (key->kind < 'a' || i <= IGNIS__NUMBER_EPS || i >= IGNIS__NUMBER_ATTENTION_PERIOD))
             add(gguf ? key->gguf : key->json, sound_value((ignis__number)i));
     }
     if (!gguf) {
@@ -126,6 +129,7 @@ typedef struct zeros {
     char name[96];
     int64_t rows, columns; /* columns 0: it has one dimension */
     int64_t experts;       /* above 0: it has three dimensions, this one first */
+    bool middle;           /* it has a dimension of 1 between both */
 } zeros;
 
 static struct {
@@ -173,7 +177,7 @@ static void write_safetensors(ignis_model_family family)
     for (i = 0; i < weights[0][family].count; i++) {
         const zeros *t = &weights[0][family].tensors[i];
         size_t size = (size_t)(t->rows * (t->columns ? t->columns : 1)) * 4;
-        snprintf(columns, sizeof columns, t->columns ? ",%lld" : "", (long long)t->columns);
+        snprintf(columns, sizeof columns, !t->columns ? "" : t->middle ? ",1,%lld" : ",%lld", (long long)t->columns);
         snprintf(experts, sizeof experts, t->experts ? "%lld," : "", (long long)t->experts);
         snprintf(line, sizeof line, "%c\"%s\":{\"dtype\":\"F32\",\"shape\":[%s%lld%s],\"data_offsets\":[%zu,%zu]}",
                  i ? ',' : '{', t->name, experts, (long long)(t->rows / (t->experts ? t->experts : 1)), columns, begin,
@@ -198,7 +202,7 @@ static void find_weights(ignis_model_family family, bool gguf)
     ignis__model model;
     ignis__model_part *parts;
     char path[128];
-    int i, count = 0;
+    int i, k, count = 0;
     snprintf(path, sizeof path, gguf ? "%s/m.gguf" : "%s", folder);
     memset(&files, 0, sizeof files);
     memset(&model, 0, sizeof model);
@@ -224,11 +228,14 @@ static void find_weights(ignis_model_family family, bool gguf)
     weights[gguf][family].count = 0;
     for (i = 0; i < count; i++) {
         zeros *t = &weights[gguf][family].tensors[weights[gguf][family].count];
-        if (!gguf && parts[i].row->how & (IGNIS__MODEL_SECOND_HALF | IGNIS__MODEL_ODD)) /* of the tensor before it */
-            continue;
-        weights[gguf][family].count++;
         snprintf(t->name, sizeof t->name, "%s",
                  ignis__model_weight_name(&files, &model, parts[i].row, parts[i].layer, parts[i].expert).text);
+        for (k = 0; k < weights[gguf][family].count && strcmp(weights[gguf][family].tensors[k].name, t->name) != 0;)
+            k++;
+        if (k < weights[gguf][family].count) /* other rows of the same tensor */
+            continue;
+        weights[gguf][family].count++;
+        t->middle = !gguf && parts[i].row->how & IGNIS__MODEL_MIDDLE;
         t->rows = parts[i].file_rows, t->columns = parts[i].row->columns ? parts[i].file_columns : 0;
         t->experts = parts[i].row->how & (gguf ? IGNIS__MODEL_EXPERTS : IGNIS__MODEL_TOGETHER) ? model.experts : 0;
         if (!gguf && parts[i].row->how & IGNIS__MODEL_IN_OUT) {
