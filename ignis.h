@@ -44956,6 +44956,7 @@ IGNIS__PRIVATE bool ignis__piece_take(const char *call, ignis__optimizer *optimi
     ignis__array *data;
     bool ok;
     int i;
+    optimizer->sharer = sharer; /* it was that of the others, or there are none */
     if (!group) {
         data = ignis__tensor_array(call, parameter->tensor);
         if (!data)
@@ -44975,7 +44976,6 @@ IGNIS__PRIVATE bool ignis__piece_take(const char *call, ignis__optimizer *optimi
     parameter->leads_group = true;
     for (i = 0; i < optimizer->count; i++)
         parameter->leads_group &= optimizer->parameters[i].group_of != group;
-    optimizer->sharer = sharer;
     return group->sharing->drop_fn(group, call) && ok && parameter->data && parameter->grad;
 }
 
