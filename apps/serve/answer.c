@@ -141,12 +141,15 @@ static void print_choice(text *t, const job *j, const growth *g, bool whole, boo
 
 static void print_usage(text *t, const request *ask, const char *input, const char *output)
 {
-    int i, prompt = 0, drawn = 0;
+    int i, prompt = 0, drawn = 0, found = 0;
     for (i = 0; i < ask->prompt_count; i++)
         prompt += ask->counts[i];
     for (i = 0; i < ask->job_count; i++)
-        drawn += ask->jobs[i].drawn;
-    text_print(t, "\"usage\":{\"%s\":%d,\"%s\":%d,\"total_tokens\":%d}", input, prompt, output, drawn, prompt + drawn);
+        drawn += ask->jobs[i].drawn, found += ask->jobs[i].found;
+    text_print(t, "\"usage\":{\"%s\":%d,\"%s\":%d,\"total_tokens\":%d", input, prompt, output, drawn, prompt + drawn);
+    if (found)
+        text_print(t, ",\"%s_details\":{\"cached_tokens\":%d}", input, found);
+    text_print(t, "}");
 }
 
 /*  The head of an answer, up to its choices. */

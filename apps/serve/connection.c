@@ -20,6 +20,7 @@ typedef struct connection {
     bool chunked;
     size_t length;      /* of the body, if it is not chunked */
     const char *origin; /* the page of another site that may use the server; or NULL */
+    int key;            /* which of the keys was shown, from 1 on; 0: none is asked for */
     const char *rest;   /* of the path, behind that of the route */
 
     /* the answer */

@@ -85,16 +85,23 @@ static bool job_feed(job *j, bool *fed)
         ignis_status_clear();
     }
     if (!j->sequence.id) {
+        ignis_prefix_desc prefix = {.boundary = (uint64_t)j->ask->key};
         j->sequence = ignis_sequence_begin(engine.model);
         if (!j->sequence.id ||
             (j->ask->adapter >= 0 &&
              ignis_sequence_set_lora(j->sequence, engine.adapters[j->ask->adapter].lora) != IGNIS_OK))
             return job_end(j, NULL);
+        if (ignis_sequence_share_prefix(j->sequence, &prefix) != IGNIS_OK)
+            ignis_status_clear(); /* it computes all of its prompt */
     }
     if (piece && !*fed) {
+        ignis_prefix_info before = {0}, after = {0};
         *fed = true;
+        ignis_model_prefixes(engine.model, &before);
         if (ignis_sequence_feed(j->sequence, j->ids + j->fed, piece) != IGNIS_OK)
             return job_end(j, NULL);
+        ignis_model_prefixes(engine.model, &after);
+        j->found += (int)(after.found - before.found);
         j->fed += piece;
         if (j->fed == j->count && !job_ready(j))
             return job_end(j, NULL);

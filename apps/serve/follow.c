@@ -161,6 +161,7 @@ static void answer_text(connection *c)
     pthread_mutex_init(&ask.lock, NULL);
     pthread_cond_init(&ask.news, NULL);
     ask.kind = c->route->kind;
+    ask.key = c->key;
     ask.adapter = -1;
     ask.asked_at = seconds();
     while (!(form->kind & ask.kind))

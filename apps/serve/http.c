@@ -112,16 +112,23 @@ static bool is_own_name(const char *host)
            strcasecmp(name, settings.host) == 0 || (!is_local() && (is_address(name) || settings.key));
 }
 
-/*  Takes as long for every key of the same length. */
-static bool is_key(const char *given)
+/*  Which of the keys "a,b" was shown, from 1 on; 0: none. Takes as long for every key of the same length. */
+static int find_key(const char *given)
 {
     const char *key = settings.key;
-    int difference = 0;
-    if (!given || strncasecmp(given, "Bearer ", 7) != 0 || strlen(given + 7) != strlen(key))
-        return false;
-    for (given += 7; *key; key++, given++)
-        difference |= *key ^ *given;
-    return difference == 0;
+    int found = 0, number = 1;
+    size_t size, i;
+    if (!given || strncasecmp(given, "Bearer ", 7) != 0)
+        return 0;
+    for (given += 7; *key; key += size + (key[size] != 0), number++) {
+        int difference = 0;
+        size = strcspn(key, ",");
+        for (i = 0; i < size && strlen(given) == size; i++)
+            difference |= key[i] ^ given[i];
+        if (size && strlen(given) == size && difference == 0)
+            found = number;
+    }
+    return found;
 }
 
 /*  Header lines, with a 0 behind each and an empty one at the end, into values. */
@@ -191,7 +198,8 @@ static bool check_head(connection *c, const char *method, const char *path, cons
     }
     if (strcmp(method, r->method) != 0 && !(c->head_only && strcmp(r->method, "GET") == 0))
         return refuse(c, 405, NULL, "this path has the method %s only", r->method);
-    if (settings.key && !r->open && !is_key(values[KEY]))
+    c->key = settings.key ? find_key(values[KEY]) : 0;
+    if (settings.key && !r->open && !c->key)
         return refuse(c, 401, NULL, "no key, or a wrong one: Authorization: Bearer KEY");
     if (r->kind && !c->chunked && !length)
         return refuse(c, 411, NULL, "neither Content-Length nor Transfer-Encoding");

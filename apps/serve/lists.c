@@ -156,6 +156,8 @@ static void answer_metrics(connection *c)
     print_metric(t, "serve_connections", "gauge", "open connections", shared.connection_count);
     print_metric(t, "serve_prompt_tokens_total", "counter", "tokens of prompts that were computed",
                  (double)shared.prompt_tokens);
+    print_metric(t, "serve_found_tokens_total", "counter", "tokens of prompts that earlier requests had computed",
+                 (double)shared.found_tokens);
     print_metric(t, "serve_generated_tokens_total", "counter", "tokens of answers", (double)shared.drawn_tokens);
     print_metric(t, "serve_dropped_total", "counter", "texts whose client has left, or that took too long",
                  (double)shared.dropped);

@@ -55,14 +55,14 @@ static void print_arguments(text *t, const json *arguments)
 static bool print_calls(connection *c, text *t, const json *calls, int at)
 {
     const json *one = calls->kind == JSON_ARRAY ? calls->first : NULL;
-    if (engine.has_tools)
+    if (engine.has_calls)
         text_print(t, ",\"tool_calls\":[");
     for (; one; one = one->next) {
         const json *function = member(one, "function"), *name = function ? member(function, "name") : NULL,
                    *id = member(one, "id");
         if (!name || name->kind != JSON_STRING)
             return refuse(c, 400, "messages", "messages[%d].tool_calls has to be an array of calls of functions", at);
-        if (engine.has_tools) {
+        if (engine.has_calls) {
             text_print(t, one == calls->first ? "{\"type\":\"function\"" : ",{\"type\":\"function\"");
             if (id && id->kind == JSON_STRING)
                 print_member(t, "id", id->string);
@@ -80,22 +80,27 @@ static bool print_calls(connection *c, text *t, const json *calls, int at)
             text_free(&inside);
         }
     }
-    if (engine.has_tools)
+    if (engine.has_calls)
         text_print(t, "]");
     return true;
 }
 
-/*  Tells a model about tools whose template does not: the words of Hermes 2 and Qwen. */
+/*  Tells a model about tools whose template does not: the words of Hermes 2 and Qwen, with the form of its calls. */
 static void print_tools_words(text *t, const char *tools, const char *system)
 {
+    const char *forced = engine.form->forced, *percent = strchr(forced, '%');
     text words = {0};
     text_print(&words,
                "%s%s# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-               "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n%s\n</tools>\n\n"
-               "For each function call, return a json object with function name and arguments within "
-               "<tool_call></tool_call> XML tags:\n<tool_call>\n"
-               "{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>",
+               "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n%s\n</tools>\n\n",
                system, *system ? "\n\n" : "", tools);
+    if (strcmp(engine.form->name, "hermes") == 0)
+        text_print(&words, "For each function call, return a json object with function name and arguments within "
+                           "<tool_call></tool_call> XML tags:\n<tool_call>\n"
+                           "{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>");
+    else
+        text_print(&words, "A function call begins with:\n%.*s<function-name>%s<args-json-object>",
+                   (int)(percent - forced), forced, percent + 1);
     text_escape(t, words.data, words.size);
     text_free(&words);
 }
@@ -132,19 +137,19 @@ static bool print_messages(connection *c, text *t, const json *messages, const c
         if (!string)
             return refuse(c, 400, "messages",
                           "messages[%d].content has to be a text, or an array of parts of type text", i);
-        as = is_text(role, "developer")     ? "system" /* OpenAI's newer name for it */
-             : is_tool && !engine.has_tools ? "user"
-                                            : role->string;
+        as = is_text(role, "developer")       ? "system" /* OpenAI's newer name for it */
+             : is_tool && !engine.has_results ? "user"
+                                              : role->string;
         text_print(t, i ? ",{\"role\":\"%s\",\"content\":\"" : "{\"role\":\"%s\",\"content\":\"", as);
         if (!told)
             print_tools_words(t, tools, string);
-        else if (is_tool && !engine.has_tools)
+        else if (is_tool && !engine.has_results)
             text_print(t, "<tool_response>\\n"), text_escape(t, string, strlen(string)),
                 text_print(t, "\\n</tool_response>");
         else
             text_escape(t, string, strlen(string));
         told = true;
-        if (calls && !engine.has_tools && !print_calls(c, t, calls, i))
+        if (calls && !engine.has_calls && !print_calls(c, t, calls, i))
             return false;
         text_print(t, "\"");
         if (reasoning && reasoning->kind == JSON_STRING)
@@ -153,7 +158,7 @@ static bool print_messages(connection *c, text *t, const json *messages, const c
             print_member(t, "tool_call_id", id->string);
         if (name && name->kind == JSON_STRING)
             print_member(t, "name", name->string);
-        if (calls && engine.has_tools && !print_calls(c, t, calls, i))
+        if (calls && engine.has_calls && !print_calls(c, t, calls, i))
             return false;
         text_print(t, "}");
     }

@@ -9,6 +9,8 @@ static struct engine {
     int32_t ends[17]; /* tokens that end an answer */
     int end_count;
     bool talks;            /* there is a chat template, */
+    bool has_results;      /* which writes results of calls, */
+    bool has_calls;        /* which writes calls, */
     bool has_tools;        /* which writes the tools that it is given, */
     bool wants_text;       /* and takes the arguments of calls as text */
     const call_form *form; /* of calls */
@@ -53,7 +55,7 @@ static bool show_progress(int done, int total, void *user_data)
 static char *render_probe(const char *arguments)
 {
     static const char *const roles[] = {"user", "assistant", "tool"};
-    ignis_message messages[3] = {{roles[0], "U"}, {roles[1], ""}, {roles[2], "R"}};
+    ignis_message messages[3] = {{roles[0], "U"}, {roles[1], ""}, {roles[2], "the_result"}};
     ignis_chat_desc desc = {.add_generation_prompt = true};
     text variables = {0};
     char *out = NULL;
@@ -66,7 +68,7 @@ static char *render_probe(const char *arguments)
         text_print(&variables,
                    ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"abcdefgh1\",\"type\":"
                    "\"function\",\"function\":{\"name\":\"the_name\",\"arguments\":%s}}]},{\"role\":\"tool\",\"name\":"
-                   "\"the_name\",\"tool_call_id\":\"abcdefgh1\",\"content\":\"R\"}",
+                   "\"the_name\",\"tool_call_id\":\"abcdefgh1\",\"content\":\"the_result\"}",
                    arguments);
     text_print(&variables, "]}");
     desc.json = variables.data;
@@ -90,9 +92,12 @@ static void probe_template(void)
         engine.wants_text = calls && strstr(calls, "v1");
     }
     engine.has_tools = tools && strstr(tools, "the_name");
-    engine.form = settings.form      ? form_named(settings.form)
-                  : engine.has_tools ? find_form(calls ? calls : tools)
-                                     : form_named("hermes");
+    engine.has_calls = calls && strstr(calls, "v1");
+    engine.has_results = calls && strstr(calls, "the_result");
+    engine.form = settings.form                                     ? form_named(settings.form)
+                  : calls && (engine.has_tools || engine.has_calls) ? find_form(calls)
+                  : engine.has_tools                                ? find_form(tools)
+                                                                    : form_named("hermes");
     if (!engine.form)
         give_up("no such form of calls: ", settings.form);
     free(tools), free(calls);
@@ -167,7 +172,8 @@ static bool job_end(job *j, const char *finish)
     j->sequence.id = 0;
     pthread_mutex_lock(&shared.lock);
     job_leave(j);
-    shared.prompt_tokens += j->fed;
+    shared.prompt_tokens += j->fed - j->found;
+    shared.found_tokens += j->found;
     shared.drawn_tokens += j->drawn;
     shared.dropped += j->unwanted;
     shared.failed += !finish && !j->unwanted;

@@ -56,12 +56,12 @@ typedef struct job {
     ignis_sequence sequence;
     ignis_text_stream characters;
     parser parser;
-    int fed;
-    bool chosen;   /* the tool that has to be called is known */
-    bool unwanted; /* it has seen that the job was dropped */
-    text held;     /* what may be the beginning of a stop string */
-    text name;     /* of the tool, while it is being chosen */
-    size_t offset; /* characters of the text so far */
+    int fed, found; /* tokens of the prompt that are computed; of these, those that earlier requests had computed */
+    bool chosen;    /* the tool that has to be called is known */
+    bool unwanted;  /* it has seen that the job was dropped */
+    text held;      /* what may be the beginning of a stop string */
+    text name;      /* of the tool, while it is being chosen */
+    size_t offset;  /* characters of the text so far */
     double first_at;
     struct {
         int32_t id;
@@ -92,6 +92,7 @@ typedef struct job {
 typedef struct request {
     /* what is asked for: nobody changes it any more */
     int kind; /* of the route */
+    int key;  /* which of the keys was shown, from 1 on; 0: none is asked for */
     bool stream, usage, logprobs, echo, add_special, with_pieces, base64;
     int64_t max_tokens, top_k, choices, top_logprobs;
     double presence, frequency;
@@ -137,7 +138,7 @@ static struct shared {
     pthread_cond_t wake_model, ended; /* there is a job; a connection has ended */
     job *first;                       /* those that run, and behind them those that wait */
     int jobs;
-    int64_t prompt_tokens, drawn_tokens, failed, dropped; /* since the start, for /metrics */
+    int64_t prompt_tokens, found_tokens, drawn_tokens, failed, dropped; /* since the start, for /metrics */
     struct connection *connections;
     int connection_count;
     double stop; /* when answers are cut off, after a signal; atomic */

@@ -426,8 +426,7 @@ static bool read_request(connection *c)
     ask->sampling.seed = random_number(c);
     if (!read_json(c) || !read_parameters(c, ask->values) || !read_rest(c, ask->values))
         return false;
-    if (ask->max_tokens < 0 || (ask->max_tokens == 0 && !ask->echo))
-        ask->max_tokens = ask->max_tokens < 0 ? INT32_MAX : 1;
+    ask->max_tokens = ask->max_tokens < 0 ? INT32_MAX : ask->max_tokens;
     ask->sampling.top_p = ask->sampling.top_p > 0 ? ask->sampling.top_p : 1e-9; /* for Ignis 0 is all */
     ask->sampling.top_k = (int)ask->top_k;
     return make_jobs(c);

@@ -24,7 +24,7 @@ static const struct option {
      "of calls of tools (as the chat template has it): hermes, llama3, ..."},
     {"--adapters list", NULL, 0, 0, 0, &settings.adapters,
      "of LoRA, by the model's name in a request: name=folder,..."},
-    {"--api-key key", NULL, 0, 0, 0, &settings.key, "what requests have to show (SERVE_API_KEY; none)"},
+    {"--api-key keys", NULL, 0, 0, 0, &settings.key, "of which requests have to show one: a,b (SERVE_API_KEY; none)"},
     {"--name name", NULL, 0, 0, 0, &settings.name, "of the model (the last part of MODEL)"},
     {"--context n", &settings.context, 0, 1, 1 << 30, NULL,
      "tokens of a prompt and its answer (the model's, but at most 4096)"},

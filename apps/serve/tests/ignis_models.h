@@ -87,6 +87,12 @@ typedef struct ignis_tensor {
 typedef struct ignis_tensor_desc {
     ignis_dtype dtype;
 } ignis_tensor_desc;
+typedef struct ignis_prefix_desc {
+    uint64_t boundary;
+} ignis_prefix_desc;
+typedef struct ignis_prefix_info {
+    int64_t found;
+} ignis_prefix_info;
 typedef struct ignis_scope {
     uint64_t id;
 } ignis_scope;
@@ -116,6 +122,7 @@ typedef struct ignis_sampling_desc {
 typedef struct fake_sequence {
     int32_t *ids;
     int length, prompt; /* where the answer begins */
+    int64_t boundary;   /* -1: it shares no prefix */
     bool adapted;       /* it says capital letters */
     char grammar[4096]; /* what is said, if it is not empty */
 } fake_sequence;
@@ -260,7 +267,7 @@ static int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message 
 {
     const char *probe = getenv("SERVE_PROBE");
     (void)tokenizer, (void)messages, (void)count, (void)desc;
-    probe = probe ? probe : "the_name <tool_call> v1";
+    probe = probe ? probe : "the_name <tool_call> v1 the_result";
     memcpy(out ? out : (char *)&fake_last, probe, out ? (size_t)capacity : 0);
     return (int64_t)strlen(probe);
 }
@@ -333,6 +340,7 @@ static ignis_sequence ignis_sequence_begin(ignis_model model)
     fake_sequence *s = (fake_sequence *)calloc(1, sizeof *s);
     (void)model;
     s->ids = (int32_t *)calloc((size_t)fake_context, sizeof *s->ids);
+    s->boundary = -1;
     if (++fake_live > fake_most)
         fprintf(stderr, "fake: too many sequences\n"), abort();
     sequence.id = (uint64_t)(uintptr_t)s;
@@ -398,11 +406,44 @@ static bool fake_says(const fake_sequence *s, const char *what)
     return true;
 }
 
+/*  The last prompt of each boundary is kept, in pages of 16. */
+static struct {
+    int32_t ids[4096];
+    int count;
+} fake_kept[8];
+static int64_t fake_found;
+
+static ignis_status ignis_sequence_share_prefix(ignis_sequence sequence, const ignis_prefix_desc *desc)
+{
+    fake_of(sequence)->boundary = (int64_t)desc->boundary;
+    return IGNIS_OK;
+}
+
+static ignis_status ignis_model_prefixes(ignis_model model, ignis_prefix_info *info)
+{
+    (void)model;
+    info->found = fake_found;
+    return IGNIS_OK;
+}
+
+static void fake_keep(const fake_sequence *s, const int32_t *ids, int count)
+{
+    int i = 0;
+    if (s->boundary < 0 || s->boundary >= 8 || s->length || count > 4096)
+        return;
+    while (i < count - 1 && i < fake_kept[s->boundary].count && fake_kept[s->boundary].ids[i] == ids[i])
+        i++;
+    fake_found += i / 16 * 16;
+    memcpy(fake_kept[s->boundary].ids, ids, sizeof *ids * (size_t)count);
+    fake_kept[s->boundary].count = count;
+}
+
 static ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count)
 {
     fake_sequence *s = fake_of(sequence);
     if (s->length + count > fake_context)
         fprintf(stderr, "fake: the context is full\n"), abort();
+    fake_keep(s, ids, count);
     memcpy(s->ids + s->length, ids, sizeof *ids * (size_t)count);
     s->prompt = s->length += count;
     return fake_says(s, "!prompt") ? fake_last = IGNIS_ERROR_ARGUMENT : IGNIS_OK;

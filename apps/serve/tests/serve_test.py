@@ -413,6 +413,8 @@ def test_choices():
                                       "top_logprobs": [None, {"a": -0.25}, {"a": -0.25}]}, choice
         choice = s.text("xy", max_tokens=1, echo=True, logprobs=0)["choices"][0]
         assert choice["text"] == "xyx" and choice["logprobs"]["token_logprobs"] == [None, -0.25, -0.25, -0.5] and choice["logprobs"]["top_logprobs"] is None
+        none = s.text("xy", max_tokens=0)
+        assert none["choices"][0]["text"] == "" and none["choices"][0]["finish_reason"] == "length" and none["usage"]["total_tokens"] == 3
         assert s.text("xy", max_tokens=1, echo=True)["choices"][0]["text"] == "xyx"
 
 
@@ -496,6 +498,12 @@ def test_tools():
         assert told["messages"][2]["content"] == '\n<tool_call>\n{"name": "get_weather", "arguments": {"city":"B\u00e9"}}\n</tool_call>' and "tool_calls" not in told["messages"][2]
         assert told["messages"][3] == {"role": "user", "content": "<tool_response>\nrain\n</tool_response>", "tool_call_id": "abc"}, told
         assert s.chat(CALL, tools=TOOLS)["choices"][0]["finish_reason"] == "tool_calls"
+    # a template that writes calls, and no tools
+    with Server("--context", 9000, env={"SERVE_PROBE": "<｜tool▁call▁begin｜>the-name<｜tool▁sep｜>v1 the_result <｜tool▁call▁begin｜>function"}) as s:
+        status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": talk, "tools": TOOLS})
+        told = json.loads(json.loads(body)["choices"][0]["message"]["content"])
+        assert told["messages"][0]["content"].endswith("function<｜tool▁sep｜><function-name>\n```json\n<args-json-object>") and "tools" not in told, told
+        assert told["messages"][2]["tool_calls"][0]["function"]["name"] == "get_weather" and told["messages"][3]["role"] == "tool"
     # each family's form, as its template has it
     for probe, text in (('[TOOL_CALLS][{"name": "the_name"', '[TOOL_CALLS][{"name": "g", "arguments": {}}]'), ('{"name": "the_name", "parameters": {"the_key": "v1"}}', '{"name": "g", "parameters": {}}'),
                         ("<|channel|>commentary", "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.g <|constrain|>json<|message|>{}"),
@@ -607,6 +615,20 @@ def test_vectors():
         s.idle()
     with Server(env={"SERVE_ENCODER": "1"}) as s:
         assert s.ask("POST", "/v1/completions", {"prompt": "a"})[0] == 400 and s.ask("POST", "/v1/embeddings", {"input": "a"})[0] == 200
+
+
+def test_prefixes():
+    """Prompts of a key find what its earlier ones have computed; those of another key do not."""
+    with Server("--api-key", "one,two") as s:
+        def found(key, prompt):
+            status, _, body = s.ask("POST", "/v1/completions", {"prompt": prompt, "max_tokens": 1}, dict(JSON, Authorization="Bearer " + key))
+            assert status == 200, body
+            return json.loads(body)["usage"].get("prompt_tokens_details", {"cached_tokens": 0})["cached_tokens"]
+        assert [found("one", "x" * 100), found("one", "x" * 100), found("one", "x" * 50 + "y"), found("two", "x" * 100), found("two", "x" * 100)] == [0, 96, 48, 0, 96]
+        for key in ("", "one,two", "three", "on", ",", "onetwo"):
+            assert s.ask("POST", "/v1/completions", {"prompt": "a"}, dict(JSON, Authorization="Bearer " + key))[0] == 401, key
+        metrics = s.ask("GET", "/metrics", headers={"Authorization": "Bearer two"})[2].decode()
+        assert "serve_found_tokens_total 240\n" in metrics
 
 
 def test_adapters():
@@ -1228,6 +1250,8 @@ def test_model():
             assert "g" in names and names <= {"f", "g"}, names
             status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a" * 150}], "tools": tools, "tool_choice": "required"})
             assert status == 400 and "context" in json.loads(body)["error"]["message"], body
+            again = [s.text("a talk with a long beginning " * 6, max_tokens=6, seed=4) for _ in range(2)]
+            assert again[1]["usage"]["prompt_tokens_details"]["cached_tokens"] >= 64 and again[0]["choices"] == again[1]["choices"], again
             vectors = json.loads(s.ask("POST", "/v1/embeddings", {"input": ["ab", "cd"]})[2])["data"]
             assert len(vectors) == 2 and abs(sum(x * x for x in vectors[0]["embedding"]) - 1) < 1e-3
             assert s.get("/props")["tool_calls"] == "hermes" and s.get("/props")["template_has_tools"] is True
