@@ -83,6 +83,7 @@ extern "C" {
 #include "models/tokenizer/vocabulary.c"
 #include "models/tokenizer/tokenizer_config.c"
 #include "models/tokenizer/tokenizer_gguf.c"
+#include "models/tokenizer/tokenizer_tekken.c"
 #include "models/tokenizer/open.c"
 #include "models/tokenizer/codec.c"
 #include "models/tokenizer/text_stream.c"

@@ -9,7 +9,7 @@
 #include "room.h"
 
 /*  Decodes base64 in place. Returns the number of bytes; SIZE_MAX if the text is not base64 with its padding. */
-static size_t ignis__base64_decode(char *text)
+IGNIS__PRIVATE size_t ignis__base64_decode(char *text)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     size_t size = strlen(text), at, out = 0, padding = 0;

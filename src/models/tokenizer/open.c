@@ -1,7 +1,7 @@
 /*  models/tokenizer/open.c - ignis_tokenizer_open, _free and _query
 
     A tokenizer becomes visible in its pool when it is complete.
-    May use: tokenizer_json.c, tokenizer_config.c, tokenizer_gguf.c, tokenizer.c. Locks: none. */
+    May use: tokenizer_json.c, tokenizer_config.c, tokenizer_gguf.c, tokenizer_tekken.c, tokenizer.c. Locks: none. */
 
 #include "room.h"
 
@@ -41,7 +41,7 @@ IGNIS__COLD static void ignis__tokenizer_open(ignis__tokenizer_load *load, const
     int64_t length, time;
     size_t size;
     char *text;
-    bool folder = !ignis__file_info(given, &length, &time);
+    bool folder = !ignis__file_info(given, &length, &time), tekken = false;
     ignis__gguf gguf;
     load->path = path;
     snprintf(path, path_size, folder ? "%s/tokenizer.json" : "%s", given);
@@ -54,8 +54,20 @@ IGNIS__COLD static void ignis__tokenizer_open(ignis__tokenizer_load *load, const
         ignis__gguf_close(&gguf);
         return;
     }
+    if (folder && !ignis__file_info(path, &length, &time)) {
+        snprintf(path, path_size, "%s/tekken.json", given);
+        tekken = ignis__file_info(path, &length, &time);
+        if (!tekken)
+            snprintf(path, path_size, "%s/tokenizer.json", given);
+    } else if (!folder) { /* as mistral_common tells its files */
+        const char *name = strrchr(path, '/');
+        tekken = strstr(name ? name : path, "tekken") != NULL;
+    }
     text = ignis__tokenizer_read_file(load, path, true, &size);
-    if (text && ignis__tokenizer_read_json(load) && ignis__tokenizer_build(load) && folder)
+    if (text &&
+        (tekken ? ignis__tokenizer_read_tekken(load)
+                : ignis__tokenizer_read_json(load) && ignis__tokenizer_build(load)) &&
+        folder)
         (void)ignis__tokenizer_read_other_files(load, given, path, path_size);
     ignis__free(text);
 }

@@ -459,6 +459,7 @@ IGNIS__PRIVATE int ignis__u64_order(const void *a, const void *b);
 IGNIS__PRIVATE bool ignis__normal_form_add(ignis__bytes *bytes, const char *text, size_t size, unsigned form);
 
 /* charsmap.c */
+IGNIS__PRIVATE size_t ignis__base64_decode(char *text);
 IGNIS__COLD IGNIS__PRIVATE const ignis__charsmap *ignis__charsmap_read(ignis__tokenizer_load *load, const char *bytes,
                                                                        size_t size);
 IGNIS__COLD IGNIS__PRIVATE const ignis__charsmap *ignis__charsmap_read_base64(ignis__tokenizer_load *load,
@@ -546,7 +547,11 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_other_files(ignis__tokeniz
 
 /* tokenizer_gguf.c */
 IGNIS__PRIVATE int ignis__tokenizer_find_end_text(const char *text, int type);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_score_merges(ignis__tokenizer_load *load);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_gguf(ignis__tokenizer_load *load, ignis__gguf *file);
+
+/* tokenizer_tekken.c */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_read_tekken(ignis__tokenizer_load *load);
 
 /* open.c */
 IGNIS__PRIVATE void ignis__tokenizer_fill_info(ignis__tokenizer *tokenizer);

@@ -37,10 +37,10 @@ typedef struct ignis_decode_desc {
 } ignis_decode_desc;
 
 /*  ignis_tokenizer_open - open a tokenizer of Hugging Face, or that of a GGUF file
-    path: tokenizer.json, or its folder, or a GGUF file, whose weights are not read. In a folder,
-    tokenizer_config.json and chat_template.jinja are read, too, if they exist: they have bos, eos and
-    padding, whether bos and eos are added, and the chat template. truncation and padding of tokenizer.json
-    are ignored.
+    path: tokenizer.json, or Mistral's tekken.json, or the folder of either, or a GGUF file, whose weights are
+    not read. In a folder, tokenizer_config.json and chat_template.jinja are read, too, if they exist: they
+    have bos, eos and padding, whether bos and eos are added, and the chat template. truncation and padding of
+    tokenizer.json are ignored.
     Returns: the tokenizer, or no handle.
     Errors: ARGUMENT (null), IO, FORMAT (damaged, or it contradicts itself), UNSUPPORTED (a model other than
     BPE, Unigram and WordPiece, a normalizer, pre-tokenizer, post-processor, decoder or pattern that Ignis does not

@@ -294,7 +294,7 @@ static int ignis__scored_merge_order(const void *a, const void *b)
 
 /*  Reads a vocabulary with scores. Any two tokens that form a third are joined; the pair with the highest
     score comes first. */
-IGNIS__COLD static bool ignis__tokenizer_build_score_merges(ignis__tokenizer_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokenizer_build_score_merges(ignis__tokenizer_load *load)
 {
     const ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
@@ -324,7 +324,8 @@ IGNIS__COLD static bool ignis__tokenizer_build_score_merges(ignis__tokenizer_loa
         for (at = 1; ok && at < size; at++) {
             int32_t left, right;
             ignis__merge_entry *merge;
-            if ((text[at] & 0xC0) == 0x80 || (left = ignis__token_find(tokenizer, text, at, false)) < 0 ||
+            if ((!tokenizer->byte_level && (text[at] & 0xC0) == 0x80) ||
+                (left = ignis__token_find(tokenizer, text, at, false)) < 0 ||
                 (right = ignis__token_find(tokenizer, text + at, size - at, false)) < 0)
                 continue;
             merge = (ignis__merge_entry *)ignis__list_add(&load->merges);

@@ -578,6 +578,74 @@ static void free_kept(ignis__tokenizer *keeper)
     }
 }
 
+/*  Writes a tekken.json with one token for each byte, "ab" and "abc", and one that default_vocab_size cuts off. */
+static void tekken_json(char *to, size_t room, const char *config, const char *specials, int first)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t at = (size_t)snprintf(to, room, "{%s, \"vocab\": [", config);
+    int i;
+    for (i = 0; i < 256; i++)
+        at += (size_t)snprintf(to + at, room - at, "%s{\"rank\": %d, \"token_bytes\": \"%c%c==\", \"token_str\": null}",
+                               i ? ", " : "", i + first, digits[i >> 2], digits[(i & 3) << 4]);
+    snprintf(
+        to + at, room - at,
+        ", {\"rank\": 256, \"token_bytes\": \"YWI=\"}, {\"rank\": 257, \"token_bytes\": \"YWJj\"}, {\"rank\": 258, "
+        "\"token_bytes\": \"YWJjZA==\"}]%s}",
+        specials);
+}
+
+#define TEKKEN(vocab, specials)                                              \
+    "\"config\": {\"pattern\": \"[a-z]+|.\", \"default_vocab_size\": " vocab \
+    ", \"default_num_special_tokens\": " specials ", \"version\": \"v3\"}"
+
+TEST(tekken_files)
+{
+    static const struct {
+        const char *config, *specials;
+        int first;
+        const char *message;
+    } bad[] = {
+        {"\"config\": {}", "", 0, "no pattern, default_vocab_size -1"},
+        {TEKKEN("264", "4"), "", 0, "default_vocab_size 264 and default_num_special_tokens 4, beside 259 tokens"},
+        {TEKKEN("260", "6"), "", 0, "default_vocab_size 260"},
+        {TEKKEN("260", "2"), "", 0, "default_num_special_tokens 2"},
+        {TEKKEN("264", "6"), "", 1, "entry 0 of its vocab has rank 1"},
+        {TEKKEN("264", "6"), ", \"special_tokens\": [{\"rank\": 1, \"token_str\": \"<s>\"}]", 0,
+         "entry 0 of its special_tokens has rank 1 and a text"},
+        {TEKKEN("264", "6"), ", \"special_tokens\": [{\"rank\": 0}]", 0, "has rank 0 and no text"},
+        {TEKKEN("264", "6"), ", \"special_tokens\": [{\"rank\": 0, \"token_str\": \"<s>\"}]", 0, "have no </s>"},
+        {TEKKEN("264", "6"), ", \"vocab\": 3", 0, "a [ is missing"},
+        {TEKKEN("264", "6"), "} {", 0, "something follows the end"},
+    };
+    static const int32_t ids[] = {1, 6 + 257, 6 + 'd', 6 + ' ', 6 + 256, 6 + 0xC3, 6 + 0xA9, 3, 5};
+    static char text[32768];
+    ignis_tokenizer_info info;
+    ignis_tokenizer tokenizer;
+    char out[64];
+    size_t i;
+    DRY();
+    tekken_json(text, sizeof text, TEKKEN("264", "6"), ", \"special_tokens\": null, \"audio\": {\"a\": [1]}", 0);
+    CHECK_INT(ignis__folder_make_all(test_path("tk")), true);
+    (void)write_text("tk/tekken.json", text);
+    tokenizer = ignis_tokenizer_open(test_path("tk"));
+    CHECK_IDS(tokenizer, "abcd ab\xC3\xA9[INST][AVAILABLE_TOOLS]", 32, NULL, ids, 9);
+    CHECK_OK(ignis_tokenizer_query(tokenizer, &info));
+    CHECK_INT(info.tokens, 264);
+    CHECK_INT(info.bos, 1);
+    CHECK_INT(info.eos, 2);
+    CHECK_INT(info.unknown, 0);
+    CHECK_INT(info.adds_bos, true);
+    CHECK_INT(ignis_tokenizer_decode(tokenizer, ids, 7, NULL, out, sizeof out), 9);
+    CHECK_TEXT(out, "abcd ab\xC3\xA9");
+    let_go(tokenizer);
+    for (i = 0; i < sizeof bad / sizeof *bad; i++) {
+        tekken_json(text, sizeof text, bad[i].config, bad[i].specials, bad[i].first);
+        CHECK_FAILS(ignis_tokenizer_open(write_text("v3.tekken.json", text)), IGNIS_ERROR_FORMAT,
+                    IGNIS_DIAG_TOKENIZER_FORMAT);
+        CHECK_MESSAGE_HAS(bad[i].message);
+    }
+}
+
 /*  Matches of patterns that tokenizers would find in the same text, by their first place and their end. */
 TEST(patterns)
 {

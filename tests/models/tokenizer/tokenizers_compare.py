@@ -613,6 +613,30 @@ def gguf_of(tokenizer, path, pre):
     write_gguf(path, "gpt2", pre, tokens, types, merges=merges, **({"bos_token_id": begin} if begin else {}))
 
 
+def tekken_of(trained, path):
+    """Writes tekken.json, Mistral's form of a tokenizer, and returns what tokenizers takes for the same: each pair of tokens that forms a third."""
+    state = json.loads(trained.to_str())["model"]
+    names = ["<unk>", "<s>", "</s>", "[INST]", "[/INST]"]
+    tokens = sorted(state["vocab"], key=state["vocab"].get)
+    byte_of = {chr(b if 33 <= b <= 126 or 161 <= b <= 172 or b >= 174 else 323 if b == 173 else 256 + b if b <= 32 else 289 + b - 127): b for b in range(256)}
+    vocab = [dict(rank=rank, token_bytes=base64.b64encode(bytes(byte_of[c] for c in token)).decode(), token_str=None) for rank, token in enumerate(tokens)]
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(dict(config=dict(pattern=by_case("", r"\p{N}"), num_vocab_tokens=len(tokens), default_vocab_size=8 + len(tokens) - 5,
+                                   default_num_special_tokens=8, version="v7"), vocab=vocab,
+                       special_tokens=[dict(rank=i, token_str=name, is_control=True) for i, name in enumerate(names)]), file)
+    tokens = tokens[:-5]
+    ranks = {token: rank for rank, token in enumerate(tokens)}
+    merges = [(token[:i], token[i:]) for token in tokens for i in range(1, len(token)) if token[:i] in ranks and token[i:] in ranks]
+    names += [f"<SPECIAL_{i}>" for i in range(5, 8)]
+    tokenizer = Tokenizer(models.BPE({**{name: i for i, name in enumerate(names)}, **{token: 8 + rank for token, rank in ranks.items()}}, merges,
+                                     ignore_merges=True))
+    tokenizer.pre_tokenizer = split(by_case("", r"\p{N}"))
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in names])
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s>:1 $B:1", special_tokens=[("<s>", 1)])
+    return tokenizer
+
+
 def compare_sentencepiece(folder, lines):
     """A vocabulary with scores, as in the GGUF files of Llama 2, against the package that makes them."""
     path = os.path.join(folder, "pieces.gguf")
@@ -656,6 +680,9 @@ def main():
             tokenizer = Tokenizer.from_file(path)
             compare(name, path, tokenizer, lines)
             print(f"{name}: {tokenizer.get_vocab_size()} tokens, {count} texts; {failed} failed so far", flush=True)
+            if name == "tekken":
+                path_tekken = os.path.join(folder, "tekken.json")
+                compare("tekken.json", path_tekken, tekken_of(tokenizer, path_tekken), lines)
             if gguf and name in PRE:
                 path_gguf = os.path.join(folder, "tokenizer.gguf")
                 gguf_of(tokenizer, path_gguf, PRE[name])
