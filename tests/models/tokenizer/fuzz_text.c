@@ -68,8 +68,8 @@ static bool try_gguf(const char *bytes, size_t size)
     return ok;
 }
 
-/*  Reads a file, of which it needs a copy; true when it is accepted. kind: 0 tokenizer.json, 1 tokenizer_config.json.
-    */
+/*  Reads a file, of which it needs a copy; true when it is accepted. kind: 0 tokenizer.json, 1 tokenizer_config.json,
+    2 tekken.json. */
 static bool try_file(const char *bytes, size_t size, int kind)
 {
     static const char config[] =
@@ -94,8 +94,9 @@ static bool try_file(const char *bytes, size_t size, int kind)
         require(ok, "a good file is refused", bytes, size);
     }
     ignis__tokenizer_load_json(&load, second, size);
-    ok = kind == 1 ? ignis__tokenizer_read_config(&load)
-                   : ignis__tokenizer_read_json(&load) && ignis__tokenizer_build(&load);
+    ok = kind == 1   ? ignis__tokenizer_read_config(&load)
+         : kind == 2 ? ignis__tokenizer_read_tekken(&load)
+                     : ignis__tokenizer_read_json(&load) && ignis__tokenizer_build(&load);
     require(ok == (load.diagnostic == IGNIS_DIAG_NONE), "a refusal has no reason, or there is one without", bytes,
             size);
     if (ok) {
@@ -120,13 +121,32 @@ static bool try_file(const char *bytes, size_t size, int kind)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    try_file((const char *)bytes, size, (int)(size % 2));
+    try_file((const char *)bytes, size, (int)(size % 3));
     return 0;
 }
 
 #else
 
-enum { FILE_MAX = 8192 };
+enum { FILE_MAX = 16384 };
+
+static char tekken[FILE_MAX];
+
+/*  Makes a tekken.json of a token for each byte, and of some more. */
+static void make_tekken(void)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    size_t at =
+        (size_t)snprintf(tekken, sizeof tekken,
+                         "{\"config\":{\"pattern\":\"[a-z]+|.\",\"default_vocab_size\":264,"
+                         "\"default_num_special_tokens\":6},\"special_tokens\":[{\"rank\":0,\"token_str\":\"<unk>\"}"
+                         ",{\"rank\":1,\"token_str\":\"<s>\"},{\"rank\":2,\"token_str\":\"</s>\"}],\"vocab\":[");
+    int i;
+    for (i = 0; i < 256; i++)
+        at += (size_t)snprintf(tekken + at, sizeof tekken - at, "{\"rank\":%d,\"token_bytes\":\"%c%c==\"},", i,
+                               digits[i >> 2], digits[(i & 3) << 4]);
+    snprintf(tekken + at, sizeof tekken - at,
+             "{\"rank\":256,\"token_bytes\":\"YWI=\"},{\"rank\":257,\"token_bytes\":\"YWJj\"}]}");
+}
 
 #define ADDED(id, content, normalized)       \
     "{\"id\":" #id ",\"content\":\"" content \
@@ -142,6 +162,7 @@ static const struct {
     const char *text;
     int kind;
 } seeds[] = {
+    {tekken, 2},
     {"{\"version\":\"1.0\",\"added_tokens\":[" ADDED(6, "<s>", "false") "," ADDED(
          7, "</s>", "true") "],\"normalizer\":{\"type\":\"NFC\"},"
                             "\"pre_tokenizer\":" BYTES ",\"post_processor\":" BYTES ",\"decoder\":" BYTES
@@ -292,6 +313,7 @@ int main(int argc, char **argv)
     gguf[1] = gguf_file(&keys);
     keys = gguf_unigram("2336111111111");
     gguf[2] = gguf_file(&keys);
+    make_tekken();
     random_begin(argc, argv);
     for (done = 0; done < iterations; done++) {
         bool whole = done < count + 3, ok; /* each seed once as it is */
