@@ -50,7 +50,7 @@ awk '
 ' $headers || fail 'lines within 150 columns, each tag once in the declarations'
 
 # ---- the papers
-papers="README.md HACKING.md SECURITY.md CHANGELOG.md bench/README.md examples/README.md apps/serve/README.md $(find docs -name '*.md' | sort)"
+papers="README.md HACKING.md SECURITY.md CHANGELOG.md bench/README.md examples/README.md apps/serve/README.md apps/talk/README.md $(find docs -name '*.md' | sort)"
 [ "$(wc -l <README.md)" -le 170 ] || fail "README.md has $(wc -l <README.md) lines, more than 170"
 
 # A link is a path from its page, with the anchor of a heading or without. A heading's anchor: small letters, digits, _ and -, blanks as -.
@@ -149,7 +149,7 @@ blocks docs/several_gpus.md gpus
 
 # ---- the heads of the examples
 ln -s "$PWD/examples" "$PWD/apps" $out/project
-for example in examples/*.c examples/*.cpp examples/*.cu apps/serve/serve.c; do
+for example in examples/*.c examples/*.cpp examples/*.cu apps/serve/serve.c apps/talk/talk.c; do
     command=$(awk '/\*\//{ exit } /^ *((cc|c[+][+]|nvcc) -I|[(][.][/])/{ sub(/^ */, ""); print }' "$example")
     case $example in
     *.cu) if ! command -v nvcc >/dev/null || [ -n "${IGNIS_CUDA_LIBRARY:-}" ]; then echo "skipped: $command" && continue; fi ;;
