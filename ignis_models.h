@@ -813,7 +813,8 @@ IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
     graphs of their own, and not the single launches of ignis_sequence_next.
     Returns: IGNIS_OK, or the reason; then the sequence is as it was.
     Errors: FREED, ARGUMENT (adapters of another model, or merged ones; the sequence has tokens and other adapters),
-    UNSUPPORTED (this thread captures a graph; a rank above 512), MEMORY, LIBRARY, COMPILE, CUDA.
+    UNSUPPORTED (this thread captures a graph; a rank above 512; adapters of q_b of DeepSeek), MEMORY, LIBRARY, COMPILE,
+    CUDA.
     Ownership: the adapters cannot be freed or merged while sequences have them.
     Threads: any. Streams: works on the current stream of the model's device. */
 IGNIS_API ignis_status ignis_sequence_set_lora(ignis_sequence sequence, ignis_lora lora);
@@ -1485,7 +1486,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xd13f046f7cab5745ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x7bb4c8b41b5bf2a9ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -1494,12 +1495,13 @@ static const char ignis__text_attention_latent_cu_0[] =
     "#define IGNIS_LATENT 512\n"
     "#define IGNIS_ROTARY 64\n"
     "#endif\n\n"
-    "constexpr int WARPS = 8, HEADS = 2;\n"
+    "constexpr int WARPS = 8, HEADS = sizeof(W) == 8 ? 1 : 2;\n"
+    "constexpr int BATCH = sizeof(W) == 8 ? 2 : 4;\n"
     "constexpr int LATENT = IGNIS_LATENT, WIDTH = LATENT + IGNIS_ROTARY;\n"
     "constexpr int PAIRS = (WIDTH + 63) / 64, VALUES = (LATENT + 63) / 64;\n"
     "constexpr int PACK = 16 / sizeof(T);\n"
     "constexpr int BYTES = 36 << 10;\n"
-    "constexpr int FIT = BYTES / (WIDTH * (int)sizeof(W)), TILE = FIT < 16 ? FIT : 16;\n\n\n"
+    "constexpr int FIT = BYTES / (WIDTH * (int)sizeof(W)), TILE = (FIT < 16 ? FIT : 16) / BATCH * BATCH;\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_attention_latent(ignis__paged p)\n"
     "{\n"
     "__shared__ __align__(16) W tile[TILE][WIDTH];\n"
@@ -1538,7 +1540,6 @@ static const char ignis__text_attention_latent_cu_0[] =
     "out[g][c][0] = out[g][c][1] = 0;\n"
     "}\n"
     "for (int at = from; at < to; at += TILE) {\n"
-    "W score[HEADS][TILE];\n"
     "__syncthreads();\n"
     "for (int i = threadIdx.x; i < TILE * WIDTH / PACK; i += 32 * WARPS) {\n"
     "const int key = i / (WIDTH / PACK), d = i % (WIDTH / PACK) * PACK;\n"
@@ -1551,14 +1552,17 @@ static const char ignis__text_attention_latent_cu_0[] =
     "tile[key][d + j] = W(part[j]);\n"
     "}\n"
     "__syncthreads();\n"
+    "#pragma unroll 1\n"
+    "for (int first = 0; first < TILE && at + first < to; first += BATCH) {\n"
+    "W score[HEADS][BATCH];\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < TILE; j++) {\n"
+    "for (int j = 0; j < BATCH; j++) {\n"
     "W x[HEADS] = {};\n"
     "#pragma unroll\n"
     "for (int c = 0; c < PAIRS; c++) {\n"
     "if (2 * lane + 64 * c >= WIDTH)\n"
     "continue;\n"
-    "const W2 k = *(const W2 *)&tile[j][2 * lane + 64 * c];\n"
+    "const W2 k = *(const W2 *)&tile[first + j][2 * lane + 64 * c];\n"
     "#pragma unroll\n"
     "for (int g = 0; g < HEADS; g++)\n"
     "x[g] += q[g][c][0] * k.x + q[g][c][1] * k.y;\n"
@@ -1566,14 +1570,14 @@ static const char ignis__text_attention_latent_cu_0[] =
     "#pragma unroll\n"
     "for (int g = 0; g < HEADS; g++) {\n"
     "x[g] = ignis_warp_sum(x[g]);\n"
-    "score[g][j] = at + j < to ? x[g] : -ignis_infinity<W>();\n"
+    "score[g][j] = at + first + j < to ? x[g] : -ignis_infinity<W>();\n"
     "}\n"
     "}\n"
     "#pragma unroll\n"
     "for (int g = 0; g < HEADS; g++) {\n"
     "W higher = top[g];\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < TILE; j++)\n"
+    "for (int j = 0; j < BATCH; j++)\n"
     "higher = max(higher, score[g][j]);\n"
     "const W base = higher == -ignis_infinity<W>() ? W(0) : higher, factor = power_of_2(top[g] - base);\n"
     "top[g] = higher;\n"
@@ -1582,20 +1586,21 @@ static const char ignis__text_attention_latent_cu_0[] =
     "for (int c = 0; c < VALUES; c++)\n"
     "out[g][c][0] *= factor, out[g][c][1] *= factor;\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < TILE; j++)\n"
+    "for (int j = 0; j < BATCH; j++)\n"
     "sum[g] += score[g][j] = power_of_2(score[g][j] - base);\n"
     "}\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < TILE; j++)\n"
+    "for (int j = 0; j < BATCH; j++)\n"
     "#pragma unroll\n"
     "for (int c = 0; c < VALUES; c++) {\n"
     "if (2 * lane + 64 * c >= LATENT)\n"
     "continue;\n"
-    "const W2 v = *(const W2 *)&tile[j][2 * lane + 64 * c];\n"
+    "const W2 v = *(const W2 *)&tile[first + j][2 * lane + 64 * c];\n"
     "#pragma unroll\n"
     "for (int g = 0; g < HEADS; g++) {\n"
     "out[g][c][0] += score[g][j] * v.x;\n"
     "out[g][c][1] += score[g][j] * v.y;\n"
+    "}\n"
     "}\n"
     "}\n"
     "}\n"
@@ -1608,7 +1613,8 @@ static const char ignis__text_attention_latent_cu_0[] =
     "T *const final = heads.out(p) + (long long)h * LATENT;\n"
     "#pragma unroll\n"
     "for (int c = 0; c < VALUES; c++)\n"
-    "#pragma unroll\n"
+    "#pragma unroll\n";
+static const char ignis__text_attention_latent_cu_1[] =
     "for (int i = 0; i < 2; i++) {\n"
     "const int d = 2 * lane + 64 * c + i;\n"
     "if (d >= LATENT)\n"
@@ -1617,8 +1623,7 @@ static const char ignis__text_attention_latent_cu_0[] =
     "final[d] = T(out[g][c][i] / sum[g]);\n"
     "else\n"
     "result[2 + d] = out[g][c][i];\n"
-    "}\n";
-static const char ignis__text_attention_latent_cu_1[] =
+    "}\n"
     "if (splits.count > 1 && lane == 0) {\n"
     "result[0] = top[g];\n"
     "result[1] = sum[g];\n"
@@ -8324,7 +8329,7 @@ static const ignis__source *const ignis__includes_attention_latent_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_latent_cu = {
-    "attention_latent.cu", 0x8941fdf4e3b41f3dULL, IGNIS__PIECES(attention_latent_cu), ignis__includes_attention_latent_cu, 0};
+    "attention_latent.cu", 0x6af965278c0e9321ULL, IGNIS__PIECES(attention_latent_cu), ignis__includes_attention_latent_cu, 0};
 
 static const ignis__source *const ignis__includes_attention_paged_cu[] = {
     &ignis__source_ignis_cuh,
@@ -32921,13 +32926,16 @@ static ignis_tensor ignis__latent_rotate(const ignis__model *model, ignis_tensor
 }
 
 /*  Returns the queries of all heads, of the rows of q in qkv. */
-static ignis_tensor ignis__latent_queries(const ignis__model *model, const ignis__layer *layer, ignis_tensor q,
-                                          int64_t tokens)
+static ignis_tensor ignis__latent_queries(const ignis__model *model, const struct ignis__lora *lora,
+                                          const ignis__layer *layer, ignis_tensor q, int64_t tokens)
 {
     const int64_t sizes[] = {model->head_dim - model->rotary, model->rotary};
     ignis_tensor part[2];
-    if (model->q_rank)
-        q = ignis__model_linear(model, ignis_rms_norm(q, layer->q_a_norm, model->eps), layer->q_b, ignis__no_tensor());
+    if (model->q_rank) {
+        q = ignis_rms_norm(q, layer->q_a_norm, model->eps);
+        q = ignis__lora_add(lora, layer, offsetof(ignis__layer, q_b), q,
+                            ignis__model_linear(model, q, layer->q_b, ignis__no_tensor()));
+    }
     q = ignis_reshape(q, IGNIS_SHAPE(-1, tokens, model->heads, model->head_dim));
     if (ignis_split(q, -1, 2, sizes, part) != IGNIS_OK)
         return ignis__no_tensor();
@@ -32981,7 +32989,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_latent_attention(const ignis__model *mo
     attention.scale = layer->attention_scale;
     attention.mask = IGNIS_MASK_CAUSAL;
     attention.lengths = lengths;
-    h = ignis_sdpa(ignis__latent_queries(model, layer, part[0], tokens), of[0], of[1], &attention);
+    h = ignis_sdpa(ignis__latent_queries(model, lora, layer, part[0], tokens), of[0], of[1], &attention);
     if (model->value_dim < model->head_dim) {
         h = ignis_reshape(h, IGNIS_SHAPE(-1, tokens, model->heads, model->head_dim));
         h = ignis_slice(h, 3, 0, model->value_dim);
@@ -36545,11 +36553,12 @@ IGNIS__PRIVATE void ignis__latent_write(ignis__op *op, const ignis__engine *engi
 IGNIS__PRIVATE void ignis__latent_attend(ignis__op *op, const ignis__engine *engine, const ignis__engine_layer *layer,
                                          const ignis__paged *paged, int count)
 {
-    /* latent.cu has the same: THREADS, columns of a thread, rows of a block; attention_latent.cu: heads of a block */
+    /* latent.cu has the same: THREADS, columns of a thread, rows of a block; attention_latent.cu: heads of a block,
+       half of them in f64 */
     enum { THREADS = 256, COLUMNS = 2 * THREADS, ROWS = 8, HEADS = 16 };
     const ignis__model *model = engine->model;
     const int64_t size = ignis__dtypes[model->dtype].size, sms = op->work.device->info.multiprocessors,
-                  groups = ignis__ceil_div(model->heads, HEADS);
+                  groups = ignis__ceil_div(model->heads, model->dtype == IGNIS_F64 ? HEADS / 2 : HEADS);
     ignis__latent p = ignis__latent_describe(op, engine, layer, paged, count);
     ignis__paged at = *paged;
     void *of_values[] = {&p}, *of_attention[] = {&at};

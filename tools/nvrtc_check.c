@@ -375,6 +375,9 @@ static const char *const attention_paged_mma[] = PAGED_MMA(""), *const attention
                                                                     PAGED_MMA(" -DIGNIS_CLUSTERS=1");
 static const char *const attention_paged_windows[] = PAGED_MMA(" -DIGNIS_WINDOW=1"),
                          *const attention_paged_window_clusters[] = PAGED_MMA(" -DIGNIS_CLUSTERS=1 -DIGNIS_WINDOW=1");
+#define LATENT " -DIGNIS_LATENT=512 -DIGNIS_ROTARY=64"
+static const char *const attention_latent[] = {"-DIGNIS_T=1" LATENT, "-DIGNIS_T=2" LATENT, "-DIGNIS_T=3" LATENT,
+                                               "-DIGNIS_T=4" LATENT, NULL};
 static const char *const attention_paged_many[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64",
                                                    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128", NULL};
 static const char *const generate_step[] = PAGED_MMA(""),
@@ -679,6 +682,8 @@ static const struct {
     {IGNIS__SOURCE_DELTA_NET_RULE_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_DELTA_NET_RULE_CU, delta_keys, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, {0, 0, 16}}, /* sm_120; 4 on sm_90 */
+    {IGNIS__SOURCE_LATENT_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_ATTENTION_LATENT_CU, attention_latent, 0, 0, {0}},
     {IGNIS__SOURCE_LORA_CU, every_float, 0, 0, {0, 0, 16}}, /* sm_75: f64 */
     {IGNIS__SOURCE_GEMV_MMA_CU,
      gemv_mma,

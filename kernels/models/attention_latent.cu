@@ -14,12 +14,13 @@
 #define IGNIS_ROTARY 64
 #endif
 
-constexpr int WARPS = 8, HEADS = 2; /* HEADS: of a warp */
+constexpr int WARPS = 8, HEADS = sizeof(W) == 8 ? 1 : 2; /* HEADS: of a warp */
+constexpr int BATCH = sizeof(W) == 8 ? 2 : 4;            /* keys whose scores are in registers */
 constexpr int LATENT = IGNIS_LATENT, WIDTH = LATENT + IGNIS_ROTARY;
 constexpr int PAIRS = (WIDTH + 63) / 64, VALUES = (LATENT + 63) / 64; /* pairs of elements that a lane has */
 constexpr int PACK = 16 / sizeof(T);
 constexpr int BYTES = 36 << 10; /* of a tile, at most */
-constexpr int FIT = BYTES / (WIDTH * (int)sizeof(W)), TILE = FIT < 16 ? FIT : 16;
+constexpr int FIT = BYTES / (WIDTH * (int)sizeof(W)), TILE = (FIT < 16 ? FIT : 16) / BATCH * BATCH;
 
 /*  grid = blocks that divide the splits, ceil(heads / (WARPS * HEADS)), rows. p.head_dim is that of values, LATENT. */
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_attention_latent(ignis__paged p)
@@ -60,7 +61,6 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_attention_late
                 out[g][c][0] = out[g][c][1] = 0;
         }
         for (int at = from; at < to; at += TILE) {
-            W score[HEADS][TILE];
             __syncthreads(); /* all have read the tile before */
             for (int i = threadIdx.x; i < TILE * WIDTH / PACK; i += 32 * WARPS) {
                 const int key = i / (WIDTH / PACK), d = i % (WIDTH / PACK) * PACK;
@@ -73,53 +73,57 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_attention_late
                     tile[key][d + j] = W(part[j]);
             }
             __syncthreads();
+#pragma unroll 1
+            for (int first = 0; first < TILE && at + first < to; first += BATCH) {
+                W score[HEADS][BATCH];
 #pragma unroll
-            for (int j = 0; j < TILE; j++) {
-                W x[HEADS] = {};
+                for (int j = 0; j < BATCH; j++) {
+                    W x[HEADS] = {};
 #pragma unroll
-                for (int c = 0; c < PAIRS; c++) {
-                    if (2 * lane + 64 * c >= WIDTH)
-                        continue;
-                    const W2 k = *(const W2 *)&tile[j][2 * lane + 64 * c];
+                    for (int c = 0; c < PAIRS; c++) {
+                        if (2 * lane + 64 * c >= WIDTH)
+                            continue;
+                        const W2 k = *(const W2 *)&tile[first + j][2 * lane + 64 * c];
 #pragma unroll
-                    for (int g = 0; g < HEADS; g++)
-                        x[g] += q[g][c][0] * k.x + q[g][c][1] * k.y;
+                        for (int g = 0; g < HEADS; g++)
+                            x[g] += q[g][c][0] * k.x + q[g][c][1] * k.y;
+                    }
+#pragma unroll
+                    for (int g = 0; g < HEADS; g++) {
+                        x[g] = ignis_warp_sum(x[g]);
+                        score[g][j] = at + first + j < to ? x[g] : -ignis_infinity<W>();
+                    }
                 }
 #pragma unroll
                 for (int g = 0; g < HEADS; g++) {
-                    x[g] = ignis_warp_sum(x[g]);
-                    score[g][j] = at + j < to ? x[g] : -ignis_infinity<W>();
+                    W higher = top[g];
+#pragma unroll
+                    for (int j = 0; j < BATCH; j++)
+                        higher = max(higher, score[g][j]);
+                    const W base = higher == -ignis_infinity<W>() ? W(0) : higher, factor = power_of_2(top[g] - base);
+                    top[g] = higher;
+                    sum[g] *= factor;
+#pragma unroll
+                    for (int c = 0; c < VALUES; c++)
+                        out[g][c][0] *= factor, out[g][c][1] *= factor;
+#pragma unroll
+                    for (int j = 0; j < BATCH; j++)
+                        sum[g] += score[g][j] = power_of_2(score[g][j] - base);
                 }
-            }
 #pragma unroll
-            for (int g = 0; g < HEADS; g++) {
-                W higher = top[g];
+                for (int j = 0; j < BATCH; j++)
 #pragma unroll
-                for (int j = 0; j < TILE; j++)
-                    higher = max(higher, score[g][j]);
-                const W base = higher == -ignis_infinity<W>() ? W(0) : higher, factor = power_of_2(top[g] - base);
-                top[g] = higher;
-                sum[g] *= factor;
+                    for (int c = 0; c < VALUES; c++) {
+                        if (2 * lane + 64 * c >= LATENT)
+                            continue;
+                        const W2 v = *(const W2 *)&tile[first + j][2 * lane + 64 * c];
 #pragma unroll
-                for (int c = 0; c < VALUES; c++)
-                    out[g][c][0] *= factor, out[g][c][1] *= factor;
-#pragma unroll
-                for (int j = 0; j < TILE; j++)
-                    sum[g] += score[g][j] = power_of_2(score[g][j] - base);
-            }
-#pragma unroll
-            for (int j = 0; j < TILE; j++)
-#pragma unroll
-                for (int c = 0; c < VALUES; c++) {
-                    if (2 * lane + 64 * c >= LATENT)
-                        continue;
-                    const W2 v = *(const W2 *)&tile[j][2 * lane + 64 * c];
-#pragma unroll
-                    for (int g = 0; g < HEADS; g++) {
-                        out[g][c][0] += score[g][j] * v.x;
-                        out[g][c][1] += score[g][j] * v.y;
+                        for (int g = 0; g < HEADS; g++) {
+                            out[g][c][0] += score[g][j] * v.x;
+                            out[g][c][1] += score[g][j] * v.y;
+                        }
                     }
-                }
+            }
         }
 #pragma unroll
         for (int g = 0; g < HEADS; g++) {

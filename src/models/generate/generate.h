@@ -65,7 +65,8 @@ IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
     graphs of their own, and not the single launches of ignis_sequence_next.
     Returns: IGNIS_OK, or the reason; then the sequence is as it was.
     Errors: FREED, ARGUMENT (adapters of another model, or merged ones; the sequence has tokens and other adapters),
-    UNSUPPORTED (this thread captures a graph; a rank above 512), MEMORY, LIBRARY, COMPILE, CUDA.
+    UNSUPPORTED (this thread captures a graph; a rank above 512; adapters of q_b of DeepSeek), MEMORY, LIBRARY, COMPILE,
+    CUDA.
     Ownership: the adapters cannot be freed or merged while sequences have them.
     Threads: any. Streams: works on the current stream of the model's device. */
 IGNIS_API ignis_status ignis_sequence_set_lora(ignis_sequence sequence, ignis_lora lora);

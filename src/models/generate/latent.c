@@ -86,11 +86,12 @@ IGNIS__PRIVATE void ignis__latent_write(ignis__op *op, const ignis__engine *engi
 IGNIS__PRIVATE void ignis__latent_attend(ignis__op *op, const ignis__engine *engine, const ignis__engine_layer *layer,
                                          const ignis__paged *paged, int count)
 {
-    /* latent.cu has the same: THREADS, columns of a thread, rows of a block; attention_latent.cu: heads of a block */
+    /* latent.cu has the same: THREADS, columns of a thread, rows of a block; attention_latent.cu: heads of a block,
+       half of them in f64 */
     enum { THREADS = 256, COLUMNS = 2 * THREADS, ROWS = 8, HEADS = 16 };
     const ignis__model *model = engine->model;
     const int64_t size = ignis__dtypes[model->dtype].size, sms = op->work.device->info.multiprocessors,
-                  groups = ignis__ceil_div(model->heads, HEADS);
+                  groups = ignis__ceil_div(model->heads, model->dtype == IGNIS_F64 ? HEADS / 2 : HEADS);
     ignis__latent p = ignis__latent_describe(op, engine, layer, paged, count);
     ignis__paged at = *paged;
     void *of_values[] = {&p}, *of_attention[] = {&at};

@@ -27,13 +27,16 @@ static ignis_tensor ignis__latent_rotate(const ignis__model *model, ignis_tensor
 }
 
 /*  Returns the queries of all heads, of the rows of q in qkv. */
-static ignis_tensor ignis__latent_queries(const ignis__model *model, const ignis__layer *layer, ignis_tensor q,
-                                          int64_t tokens)
+static ignis_tensor ignis__latent_queries(const ignis__model *model, const struct ignis__lora *lora,
+                                          const ignis__layer *layer, ignis_tensor q, int64_t tokens)
 {
     const int64_t sizes[] = {model->head_dim - model->rotary, model->rotary};
     ignis_tensor part[2];
-    if (model->q_rank)
-        q = ignis__model_linear(model, ignis_rms_norm(q, layer->q_a_norm, model->eps), layer->q_b, ignis__no_tensor());
+    if (model->q_rank) {
+        q = ignis_rms_norm(q, layer->q_a_norm, model->eps);
+        q = ignis__lora_add(lora, layer, offsetof(ignis__layer, q_b), q,
+                            ignis__model_linear(model, q, layer->q_b, ignis__no_tensor()));
+    }
     q = ignis_reshape(q, IGNIS_SHAPE(-1, tokens, model->heads, model->head_dim));
     if (ignis_split(q, -1, 2, sizes, part) != IGNIS_OK)
         return ignis__no_tensor();
@@ -87,7 +90,7 @@ IGNIS__PRIVATE ignis_tensor ignis__model_latent_attention(const ignis__model *mo
     attention.scale = layer->attention_scale;
     attention.mask = IGNIS_MASK_CAUSAL;
     attention.lengths = lengths;
-    h = ignis_sdpa(ignis__latent_queries(model, layer, part[0], tokens), of[0], of[1], &attention);
+    h = ignis_sdpa(ignis__latent_queries(model, lora, layer, part[0], tokens), of[0], of[1], &attention);
     if (model->value_dim < model->head_dim) {
         h = ignis_reshape(h, IGNIS_SHAPE(-1, tokens, model->heads, model->head_dim));
         h = ignis_slice(h, 3, 0, model->value_dim);

@@ -58,6 +58,16 @@ static const char *sound_value(ignis__number number)
                                                       : "4";
 }
 
+/*  Tells whether a sound description needs a number that its key does not ask for: sizes of latent attention. */
+static bool is_size_of_latents(const ignis__family *family, ignis__number number)
+{
+    int i;
+    for (i = 0; i < family->key_count && family->keys[i].number != IGNIS__NUMBER_LATENT;)
+        i++;
+    return i < family->key_count && (number == IGNIS__NUMBER_PLAIN_DIM || number == IGNIS__NUMBER_VALUE_DIM ||
+                                     number == IGNIS__NUMBER_HEAD_DIM || number == IGNIS__NUMBER_Q_RANK);
+}
+
 /*  Makes a sound description of a family: the numbers that it needs, and those that most files have. */
 static void make_description(ignis_model_family number, bool gguf)
 {
@@ -72,7 +82,8 @@ static void make_description(ignis_model_family number, bool gguf)
         for (k = family->key_count - 1; k >= 0; k--) /* the first one; the others are names of other files */
             key = family->keys[k].number == (ignis__number)i ? &family->keys[k] : key;
         if (key && (gguf ? key->gguf : key->json) &&
-            (key->kind < 'a' || i <= IGNIS__NUMBER_EPS || i >= IGNIS__NUMBER_ATTENTION_PERIOD))
+            (key->kind < 'a' || i <= IGNIS__NUMBER_EPS || i >= IGNIS__NUMBER_ATTENTION_PERIOD ||
+             is_size_of_latents(family, (ignis__number)i)))
             add(gguf ? key->gguf : key->json, sound_value((ignis__number)i));
     }
     if (!gguf) {
@@ -238,6 +249,8 @@ static void find_weights(ignis_model_family family, bool gguf)
         t->middle = !gguf && parts[i].row->how & IGNIS__MODEL_MIDDLE;
         t->rows = parts[i].file_rows, t->columns = parts[i].row->columns ? parts[i].file_columns : 0;
         t->experts = parts[i].row->how & (gguf ? IGNIS__MODEL_EXPERTS : IGNIS__MODEL_TOGETHER) ? model.experts : 0;
+        if (parts[i].row->how & IGNIS__MODEL_OF_HEADS) /* latents have as many elements as heads do not rotate */
+            t->experts = model.heads;
         if (!gguf && parts[i].row->how & IGNIS__MODEL_IN_OUT) {
             int64_t rows = t->rows;
             t->rows = t->columns, t->columns = rows;
@@ -353,8 +366,9 @@ int main(int argc, char **argv)
     for (gguf = 0; gguf < 2; gguf++)
         for (family = 1; family < IGNIS_MODEL_FAMILY_COUNT; family++) {
             const ignis__family *table = &ignis__families[family];
-            if (gguf && (!table->architecture || strcmp(table->model_type, "mixtral") == 0))
-                continue; /* Mixtral's architecture is that of Llama */
+            if (gguf && (!table->architecture || strcmp(table->model_type, "mixtral") == 0 ||
+                         strcmp(table->model_type, "deepseek_v3") == 0))
+                continue; /* their architectures are those of Llama and DeepSeek-V2 */
             if (!gguf && family == IGNIS_MODEL_GPT_OSS)
                 continue; /* its experts are MXFP4 there */
             make_description((ignis_model_family)family, gguf);

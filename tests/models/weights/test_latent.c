@@ -757,16 +757,14 @@ TEST(gguf_files_that_contradict_themselves_are_refused)
 }
 
 /*  What only other families support is refused by name. */
-TEST(ranks_and_adapters_of_moved_rows_are_refused)
+TEST(ranks_and_adapters_of_kv_b_are_refused)
 {
-    static const char *const kept[] = {"q_b_proj", "kv_b_proj", "kv_a_proj_with_mqa", "q_proj"};
-    const char *targets[1];
+    static const char *const targets[] = {"kv_b_proj"};
     ignis_lora_desc lora;
     ignis_model_desc desc;
     ignis_model_info info;
     ignis_model model;
     ck_model m;
-    int i;
     SETUP(NULL);
     make_tensors(&models[V3], &m);
     write_folder(&models[V3], &m, IGNIS_F32);
@@ -780,13 +778,88 @@ TEST(ranks_and_adapters_of_moved_rows_are_refused)
     model = open_model(test_path("f"), IGNIS_F32, IGNIS_WEIGHTS_DEFAULT);
     lora.targets = targets;
     lora.target_count = 1;
-    for (i = 0; i < COUNT_OF(kept); i++) {
-        targets[0] = kept[i];
-        CHECK(!ignis_lora_create(model, &lora).id);
-        CHECK_HAS(ignis_status_message(), "which is no product of the model, deepseek_v3 of 3 layers; they have "
-                                          "self_attn.q_a_proj, self_attn.o_proj, mlp.gate_proj");
-        ignis_status_clear();
+    CHECK(!ignis_lora_create(model, &lora).id);
+    CHECK_HAS(ignis_status_message(), "'kv_b_proj', which is no product of the model, deepseek_v3 of 3 layers");
+    ignis_status_clear();
+    CHECK_OK(ignis_model_free(model));
+    ck_free(&m);
+}
+
+/*  Makes adapters of rank 2 whose B is not 0. */
+static ignis_lora make_adapters(ignis_model model, const char *const *targets, int count)
+{
+    ignis_tensor tensors[2 * 8 * LAYERS];
+    ignis_lora_desc desc;
+    ignis_lora lora;
+    int weights, k;
+    memset(&desc, 0, sizeof desc);
+    desc.rank = 2, desc.alpha = 3;
+    desc.targets = targets, desc.target_count = count;
+    lora = ignis_lora_create(model, &desc);
+    weights = ignis_lora_weights(lora, tensors, COUNT_OF(tensors));
+    CHECK(weights > 0 && weights <= COUNT_OF(tensors));
+    for (k = 1; k < weights; k += 2) { /* B; A is random */
+        const int64_t size = numel_of(tensors[k]);
+        double *b = (double *)calloc((size_t)size, sizeof *b);
+        int64_t n;
+        for (n = 0; n < size; n++)
+            b[n] = (double)(float)(0.3 * noise(700 + (uint64_t)k, n));
+        CHECK_OK(ignis_array_from_host(ignis_tensor_data(tensors[k]), b, IGNIS_F64, size));
+        free(b);
     }
+    return lora;
+}
+
+/*  A whole text, and sequences, are computed with adapters as with weights that have them merged. */
+TEST(adapters_have_the_values_of_merged_weights)
+{
+    static const char *const all[] = {"all-linear"}, *const of_sequences[] = {"q_a_proj", "kv_a_proj_with_mqa",
+                                                                              "o_proj", "down_proj"};
+    static double wanted[LONG * V];
+    const latent_model *f = &models[V3];
+    float scores[SEQ * V], steps[V], chunk[V];
+    int32_t ids[LONG];
+    ignis_tensor_desc desc = tensor_desc(IGNIS_I32, false);
+    ignis_sequence sequence;
+    ignis_scope scope;
+    ignis_model model;
+    ignis_lora lora;
+    ck_model m;
+    SETUP(NULL);
+    make_tensors(f, &m);
+    write_folder(f, &m, IGNIS_F32);
+    model = open_model(test_path("f"), IGNIS_F32, IGNIS_WEIGHTS_DEFAULT);
+    ids_of(ids, LONG);
+    lora = make_adapters(model, all, 1);
+    CHECK_OK(ignis_model_set_lora(model, lora));
+    scope = ignis_scope_begin();
+    CHECK_OK(ignis_tensor_to_host(ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(SEQ), &desc)),
+                                  scores, IGNIS_F32, SEQ * V));
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_OK(ignis_model_set_lora(model, (ignis_lora){0}));
+    sequence = ignis_sequence_begin(model);
+    CHECK_INT(ignis_sequence_set_lora(sequence, lora), IGNIS_ERROR_UNSUPPORTED);
+    CHECK_HAS(ignis_status_message(), "sequences do not support an adapter beside model.layers.0.self_attn.q_b_proj");
+    ignis_status_clear();
+    CHECK_OK(ignis_lora_merge(lora));
+    CHECK_OK(ignis_lora_free(lora));
+    take_values(&m, model);
+    forward(f, &m, ids, SEQ, wanted);
+    compare(f, "text with adapters", scores, wanted, SEQ * V, 1e-5); /* sums of f32 */
+    lora = make_adapters(model, of_sequences, COUNT_OF(of_sequences));
+    CHECK_OK(ignis_sequence_set_lora(sequence, lora));
+    CHECK_OK(ignis_sequence_feed(sequence, ids, 9));
+    CHECK_OK(ignis_sequence_logits(sequence, steps, V));
+    CHECK_OK(ignis_sequence_truncate(sequence, 0));
+    CHECK_OK(ignis_sequence_feed(sequence, ids, LONG));
+    CHECK_OK(ignis_sequence_logits(sequence, chunk, V));
+    CHECK_OK(ignis_sequence_free(sequence));
+    CHECK_OK(ignis_lora_merge(lora));
+    CHECK_OK(ignis_lora_free(lora));
+    take_values(&m, model);
+    forward(f, &m, ids, LONG, wanted);
+    compare(f, "steps with adapters", steps, wanted + 8 * V, V, 1e-5);
+    compare(f, "chunk with adapters", chunk, wanted + (LONG - 1) * V, V, 1e-5);
     CHECK_OK(ignis_model_free(model));
     ck_free(&m);
 }
