@@ -177,6 +177,7 @@ static inline void test_model_begin(test_model *t, const test_shape *shape, int 
     t->shape = *shape;
     t->model = m;
     m->layers = shape->layers, m->heads = shape->heads, m->kv_heads = shape->kv_heads, m->head_dim = shape->head_dim;
+    m->value_dim = shape->head_dim;
     m->hidden = shape->hidden, m->inner = shape->inner, m->vocab = shape->vocab, m->sequences = sequences;
     m->context = m->max_tokens = context, m->cache_dtype = shape->dtype;
     m->family = shape->gpt2 ? IGNIS_MODEL_GPT2 : shape->normed ? IGNIS_MODEL_QWEN3 : IGNIS_MODEL_LLAMA;
