@@ -737,7 +737,7 @@ static void check_prompt(const cache_case *c, ignis_dtype dtype, int length)
             cache.v_too = cache.k_too + (ignis__address)(gathered->numel / 2 * ignis__dtypes[dtype].size);
             ignis__upload_rows_from(&op, dtype, t.rows, &row, count);
             ignis__kv_cache_append(&op, count, dtype, &cache, c->turns ? t.frequencies : NULL);
-            ignis__chunk_attention(&op, count, at + count, &paged, gathered, NULL);
+            ignis__chunk_attention(&op, count, at + count, &paged, gathered);
             step_end(&op);
             out = numbers_of(t.out);
             memcpy(got[way] + at * own, out, sizeof *out * (size_t)(count * own));
