@@ -181,7 +181,7 @@ static inline void test_model_begin(test_model *t, const test_shape *shape, int 
     m->hidden = shape->hidden, m->inner = shape->inner, m->vocab = shape->vocab, m->sequences = sequences;
     m->context = m->max_tokens = context, m->cache_dtype = shape->dtype;
     m->family = shape->gpt2 ? IGNIS_MODEL_GPT2 : shape->normed ? IGNIS_MODEL_QWEN3 : IGNIS_MODEL_LLAMA;
-    m->eps = 1e-5, m->attention_factor = 1, m->value_dim = shape->head_dim;
+    m->eps = 1e-5, m->attention_factor = 1;
     m->rms = m->rope = !shape->gpt2, m->gelu = shape->gpt2, m->dtype = shape->dtype;
     m->device = ignis__device_get("test", 0);
     m->layer = (ignis__layer *)ignis__alloc((size_t)shape->layers * sizeof *m->layer);

@@ -825,7 +825,7 @@ TEST(a_grammar_for_which_memory_runs_out)
         s = ignis_sequence_begin(t.handle);
         CHECK_OK(ignis_sequence_text(s, "a", 1));
         fault_plan(NULL, at, 2, &counter, false);
-        for (step = 0, reached = false; step < 3; step++) {
+        for (step = 0, reached = false; step < 3 && failures < 2000; step++) {
             bool ok = step == 0   ? ignis_sequence_grammar(s, form) == IGNIS_OK
                       : step == 1 ? ignis_sequence_grammar(s, "root ::= [a-c]* \"d\" | \"e\" root") == IGNIS_OK
                                   : ignis_sequence_next(s, NULL) == 'b';
