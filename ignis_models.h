@@ -25594,7 +25594,69 @@ enum {
 IGNIS__PRIVATE ignis__pool ignis__models =
     IGNIS__POOL(ignis__model, IGNIS__KIND_MODEL, "model", IGNIS_DIAG_MODEL_FREED);
 
-/*  models/weights/family_keys.c - the keys of config.json and of GGUF files that all families share
+/*  Rows of tensors that several families have, and how a row of a family is written. */
+
+#define IGNIS__ROW_MODEL(member) false, offsetof(ignis__model, member)
+#define IGNIS__ROW_LAYER(member) true, offsetof(ignis__layer, member)
+
+/*  A tensor of the model; of a layer; of a layer, if the files have it; and part of a weight of several tensors. */
+#define IGNIS__MODEL_ROW(member, rows, columns, how, hf, gguf)       \
+    {                                                                \
+        IGNIS__ROW_MODEL(member), rows, columns, how, hf, gguf, NULL \
+    }
+#define IGNIS__LAYER_ROW(member, rows, columns, how, hf, gguf)                \
+    {                                                                         \
+        IGNIS__ROW_LAYER(member), rows, columns, how, hf, "blk.#." gguf, NULL \
+    }
+#define IGNIS__NAMED_ROW(member, rows, columns, how, hf, gguf) \
+    IGNIS__LAYER_ROW(member, rows, columns, how, "model.layers.#." hf, gguf)
+#define IGNIS__PART_ROW(member, rows, columns, how, hf, gguf, whole)                                               \
+    {                                                                                                              \
+        IGNIS__ROW_LAYER(member), rows, columns, how, "model.layers.#." hf, "blk.#." gguf, "model.layers.#." whole \
+    }
+
+#define IGNIS__ROWS_OF_MODEL                                                                    \
+    IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight"), \
+        IGNIS__MODEL_ROW(norm, 'H', 0, 0, "model.norm.weight", "output_norm.weight"),           \
+        IGNIS__MODEL_ROW(head, 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight")
+#define IGNIS__ROWS_OF_QKV_PARTS(how)                                                                          \
+    IGNIS__PART_ROW(qkv, 'Q', 'H', (how) | IGNIS__MODEL_PAIRS, "self_attn.q_proj.weight", "attn_q.weight",     \
+                    "self_attn.qkv_proj.weight"),                                                              \
+        IGNIS__PART_ROW(qkv, 'K', 'H', (how) | IGNIS__MODEL_PAIRS, "self_attn.k_proj.weight", "attn_k.weight", \
+                        "self_attn.qkv_proj.weight"),                                                          \
+        IGNIS__PART_ROW(qkv, 'K', 'H', how, "self_attn.v_proj.weight", "attn_v.weight", "self_attn.qkv_proj.weight")
+#define IGNIS__ROWS_OF_QKV IGNIS__ROWS_OF_QKV_PARTS(0)
+#define IGNIS__ROWS_OF_QKV_BIAS(how)                                                                          \
+    IGNIS__PART_ROW(qkv_bias, 'Q', 0, (how) | IGNIS__MODEL_PAIRS, "self_attn.q_proj.bias", "attn_q.bias",     \
+                    "self_attn.qkv_proj.bias"),                                                               \
+        IGNIS__PART_ROW(qkv_bias, 'K', 0, (how) | IGNIS__MODEL_PAIRS, "self_attn.k_proj.bias", "attn_k.bias", \
+                        "self_attn.qkv_proj.bias"),                                                           \
+        IGNIS__PART_ROW(qkv_bias, 'K', 0, how, "self_attn.v_proj.bias", "attn_v.bias", "self_attn.qkv_proj.bias")
+#define IGNIS__ROWS_OF_HEAD_NORMS                                                                          \
+    IGNIS__NAMED_ROW(q_norm, 'D', 0, IGNIS__MODEL_PAIRS, "self_attn.q_norm.weight", "attn_q_norm.weight"), \
+        IGNIS__NAMED_ROW(k_norm, 'D', 0, IGNIS__MODEL_PAIRS, "self_attn.k_norm.weight", "attn_k_norm.weight")
+#define IGNIS__ROWS_OF_O                                                               \
+    IGNIS__NAMED_ROW(o, 'H', 'Q', 0, "self_attn.o_proj.weight", "attn_output.weight"), \
+        IGNIS__NAMED_ROW(o_bias, 'H', 0, IGNIS__MODEL_OPTIONAL, "self_attn.o_proj.bias", "attn_output.bias")
+#define IGNIS__ROWS_OF_MLP                                                                                  \
+    IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.gate_proj.weight", "ffn_gate.weight", "mlp.gate_up_proj.weight"), \
+        IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.up_proj.weight", "ffn_up.weight", "mlp.gate_up_proj.weight"), \
+        IGNIS__PART_ROW(up_bias, 'I', 0, IGNIS__MODEL_OPTIONAL, "mlp.gate_proj.bias", "ffn_gate.bias",      \
+                        "mlp.gate_up_proj.bias"),                                                           \
+        IGNIS__PART_ROW(up_bias, 'I', 0, IGNIS__MODEL_OPTIONAL, "mlp.up_proj.bias", "ffn_up.bias",          \
+                        "mlp.gate_up_proj.bias"),                                                           \
+        IGNIS__NAMED_ROW(down, 'H', 'I', 0, "mlp.down_proj.weight", "ffn_down.weight"),                     \
+        IGNIS__NAMED_ROW(down_bias, 'H', 0, IGNIS__MODEL_OPTIONAL, "mlp.down_proj.bias", "ffn_down.bias")
+#define IGNIS__ROW_OF_ATTN_NORM IGNIS__NAMED_ROW(attn_norm, 'H', 0, 0, "input_layernorm.weight", "attn_norm.weight")
+#define IGNIS__ROW_OF_MLP_NORM \
+    IGNIS__NAMED_ROW(mlp_norm, 'H', 0, 0, "post_attention_layernorm.weight", "ffn_norm.weight")
+
+#define IGNIS__ROWS(list) list, IGNIS__COUNT(list)
+#define IGNIS__KEYS(list) list, IGNIS__COUNT(list)
+#define IGNIS__NO_KEYS NULL, 0
+
+/*  models/weights/family_keys.c - the keys of config.json and of GGUF files that all families share, and lists that
+    several families have
 
     The lists of a family come before these lists, and replace their entries of the same number or name.
     May use: room.h. Locks: none. */
@@ -25743,72 +25805,21 @@ IGNIS__PRIVATE const char *const ignis__rope_keys[] = {"full_attention",
                                                        "type",
                                                        NULL};
 
-/*  models/weights/families.c - the table of each family: its keys, its tensors, its features
+/* --- lists of several families ------------------------------------------------------------------------------------ */
 
-    A family is data. A new family of known features is a list of rows and an entry of ignis__families. Whatever is
-    in no list here is refused by name: an entry that Ignis ignored could change what the model computes.
-    May use: room.h; family_keys.c has the keys that families share. Locks: none. */
+IGNIS__PRIVATE const ignis__unused_tensor ignis__rotary_unused[] = {{"rotary_emb.inv_freq", 1}, {NULL, 0}};
+IGNIS__PRIVATE const ignis__json_must ignis__no_musts[] = {{NULL, 0, 0, {NULL, NULL, NULL}}};
+IGNIS__PRIVATE const char *const ignis__none_harmless[] = {NULL};
+IGNIS__PRIVATE const ignis__json_must ignis__window_musts[] = {
+    {"layer_types[]", 't', 0, {"full_attention", "sliding_attention", NULL}},
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};
 
-/* --- tensors that families share ---------------------------------------------------------------------------------- */
+/*  models/weights/families_dense.c - the tables of families whose layers have attention and one MLP
 
-#define IGNIS__ROW_MODEL(member) false, offsetof(ignis__model, member)
-#define IGNIS__ROW_LAYER(member) true, offsetof(ignis__layer, member)
-
-/*  A tensor of the model; of a layer; of a layer, if the files have it; and part of a weight of several tensors. */
-#define IGNIS__MODEL_ROW(member, rows, columns, how, hf, gguf)       \
-    {                                                                \
-        IGNIS__ROW_MODEL(member), rows, columns, how, hf, gguf, NULL \
-    }
-#define IGNIS__LAYER_ROW(member, rows, columns, how, hf, gguf)                \
-    {                                                                         \
-        IGNIS__ROW_LAYER(member), rows, columns, how, hf, "blk.#." gguf, NULL \
-    }
-#define IGNIS__NAMED_ROW(member, rows, columns, how, hf, gguf) \
-    IGNIS__LAYER_ROW(member, rows, columns, how, "model.layers.#." hf, gguf)
-#define IGNIS__PART_ROW(member, rows, columns, how, hf, gguf, whole)                                               \
-    {                                                                                                              \
-        IGNIS__ROW_LAYER(member), rows, columns, how, "model.layers.#." hf, "blk.#." gguf, "model.layers.#." whole \
-    }
-
-#define IGNIS__ROWS_OF_MODEL                                                                    \
-    IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight"), \
-        IGNIS__MODEL_ROW(norm, 'H', 0, 0, "model.norm.weight", "output_norm.weight"),           \
-        IGNIS__MODEL_ROW(head, 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight")
-#define IGNIS__ROWS_OF_QKV_PARTS(how)                                                                          \
-    IGNIS__PART_ROW(qkv, 'Q', 'H', (how) | IGNIS__MODEL_PAIRS, "self_attn.q_proj.weight", "attn_q.weight",     \
-                    "self_attn.qkv_proj.weight"),                                                              \
-        IGNIS__PART_ROW(qkv, 'K', 'H', (how) | IGNIS__MODEL_PAIRS, "self_attn.k_proj.weight", "attn_k.weight", \
-                        "self_attn.qkv_proj.weight"),                                                          \
-        IGNIS__PART_ROW(qkv, 'K', 'H', how, "self_attn.v_proj.weight", "attn_v.weight", "self_attn.qkv_proj.weight")
-#define IGNIS__ROWS_OF_QKV IGNIS__ROWS_OF_QKV_PARTS(0)
-#define IGNIS__ROWS_OF_QKV_BIAS(how)                                                                          \
-    IGNIS__PART_ROW(qkv_bias, 'Q', 0, (how) | IGNIS__MODEL_PAIRS, "self_attn.q_proj.bias", "attn_q.bias",     \
-                    "self_attn.qkv_proj.bias"),                                                               \
-        IGNIS__PART_ROW(qkv_bias, 'K', 0, (how) | IGNIS__MODEL_PAIRS, "self_attn.k_proj.bias", "attn_k.bias", \
-                        "self_attn.qkv_proj.bias"),                                                           \
-        IGNIS__PART_ROW(qkv_bias, 'K', 0, how, "self_attn.v_proj.bias", "attn_v.bias", "self_attn.qkv_proj.bias")
-#define IGNIS__ROWS_OF_HEAD_NORMS                                                                          \
-    IGNIS__NAMED_ROW(q_norm, 'D', 0, IGNIS__MODEL_PAIRS, "self_attn.q_norm.weight", "attn_q_norm.weight"), \
-        IGNIS__NAMED_ROW(k_norm, 'D', 0, IGNIS__MODEL_PAIRS, "self_attn.k_norm.weight", "attn_k_norm.weight")
-#define IGNIS__ROWS_OF_O                                                               \
-    IGNIS__NAMED_ROW(o, 'H', 'Q', 0, "self_attn.o_proj.weight", "attn_output.weight"), \
-        IGNIS__NAMED_ROW(o_bias, 'H', 0, IGNIS__MODEL_OPTIONAL, "self_attn.o_proj.bias", "attn_output.bias")
-#define IGNIS__ROWS_OF_MLP                                                                                  \
-    IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.gate_proj.weight", "ffn_gate.weight", "mlp.gate_up_proj.weight"), \
-        IGNIS__PART_ROW(up, 'I', 'H', 0, "mlp.up_proj.weight", "ffn_up.weight", "mlp.gate_up_proj.weight"), \
-        IGNIS__PART_ROW(up_bias, 'I', 0, IGNIS__MODEL_OPTIONAL, "mlp.gate_proj.bias", "ffn_gate.bias",      \
-                        "mlp.gate_up_proj.bias"),                                                           \
-        IGNIS__PART_ROW(up_bias, 'I', 0, IGNIS__MODEL_OPTIONAL, "mlp.up_proj.bias", "ffn_up.bias",          \
-                        "mlp.gate_up_proj.bias"),                                                           \
-        IGNIS__NAMED_ROW(down, 'H', 'I', 0, "mlp.down_proj.weight", "ffn_down.weight"),                     \
-        IGNIS__NAMED_ROW(down_bias, 'H', 0, IGNIS__MODEL_OPTIONAL, "mlp.down_proj.bias", "ffn_down.bias")
-#define IGNIS__ROW_OF_ATTN_NORM IGNIS__NAMED_ROW(attn_norm, 'H', 0, 0, "input_layernorm.weight", "attn_norm.weight")
-#define IGNIS__ROW_OF_MLP_NORM \
-    IGNIS__NAMED_ROW(mlp_norm, 'H', 0, 0, "post_attention_layernorm.weight", "ffn_norm.weight")
-
-static const ignis__unused_tensor ignis__rotary_unused[] = {{"rotary_emb.inv_freq", 1}, {NULL, 0}};
-static const ignis__json_must ignis__no_musts[] = {{NULL, 0, 0, {NULL, NULL, NULL}}};
-static const char *const ignis__none_harmless[] = {NULL};
+    The lists of a family are its keys of config.json and of GGUF files, what must be there, the rows of its tensors,
+    and keys and tensors that change nothing. A row says where a tensor goes.
+    May use: room.h, family_rows.h; family_keys.c has the keys that families share. Locks: none. */
 
 /* --- GPT-2 -------------------------------------------------------------------------------------------------------- */
 
@@ -25891,11 +25902,6 @@ static const ignis__model_row ignis__qwen3_rows[] = {
 
 static const ignis__number_key ignis__mistral_keys[] = {
     {IGNIS__NUMBER_WINDOW, 'w', "sliding_window", "attention.sliding_window", 0, 1 << 30},
-};
-
-static const ignis__json_must ignis__window_musts[] = {
-    {"layer_types[]", 't', 0, {"full_attention", "sliding_attention", NULL}},
-    {NULL, 0, 0, {NULL, NULL, NULL}},
 };
 
 /* --- Gemma -------------------------------------------------------------------------------------------------------- */
@@ -26244,6 +26250,77 @@ static const ignis__model_row ignis__falcon_rows[] = {
     IGNIS__FALCON_ROW(down, 'H', 'I', 0, "mlp.dense_4h_to_h.weight", "ffn_down.weight"),
     IGNIS__FALCON_ROW(down_bias, 'H', 0, IGNIS__MODEL_OPTIONAL, "mlp.dense_4h_to_h.bias", "ffn_down.bias"),
 };
+
+/* --- these families, in the order of ignis_model_family ----------------------------------------------------------- */
+
+#define IGNIS__GEMMA (IGNIS__ONE_PLUS | IGNIS__GELU_GATE | IGNIS__SQUARE_ROOT_SCALE)
+#define IGNIS__COHERE (IGNIS__LAYER_NORMS | IGNIS__PARALLEL_BLOCKS | IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS)
+
+IGNIS__PRIVATE const ignis__family ignis__dense_families[IGNIS_MODEL_QWEN3_MOE - IGNIS_MODEL_GPT2] = {
+    {"gpt2", "gpt2", "GPT2LMHeadModel", "transformer.", IGNIS__LAYER_NORMS | IGNIS__POSITIONS | IGNIS__PLAIN_GELU,
+     IGNIS__ROWS(ignis__gpt2_rows), IGNIS__KEYS(ignis__gpt2_keys), ignis__gpt2_musts, ignis__gpt2_harmless,
+     ignis__gpt2_unused},
+    {"llama", "llama", "LlamaForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows), IGNIS__NO_KEYS,
+     ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"qwen2", "qwen2", "Qwen2ForCausalLM", NULL, 0, IGNIS__ROWS(ignis__qwen2_rows), IGNIS__NO_KEYS, ignis__qwen_musts,
+     ignis__none_harmless, ignis__rotary_unused},
+    {"qwen3", "qwen3", "Qwen3ForCausalLM", NULL, 0, IGNIS__ROWS(ignis__qwen3_rows), IGNIS__NO_KEYS, ignis__qwen_musts,
+     ignis__none_harmless, ignis__rotary_unused},
+    {"mistral", NULL, "MistralForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
+     IGNIS__KEYS(ignis__mistral_keys), ignis__window_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"ministral", NULL, "MinistralForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
+     IGNIS__KEYS(ignis__mistral_keys), ignis__window_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"gemma", "gemma", "GemmaForCausalLM", NULL, IGNIS__GEMMA, IGNIS__ROWS(ignis__gemma_rows), IGNIS__NO_KEYS,
+     ignis__gemma_musts, ignis__gemma_harmless, ignis__rotary_unused},
+    {"gemma2", "gemma2", "Gemma2ForCausalLM", NULL, IGNIS__GEMMA, IGNIS__ROWS(ignis__gemma2_rows),
+     IGNIS__KEYS(ignis__gemma2_keys), ignis__gemma_musts, ignis__gemma_harmless, ignis__rotary_unused},
+    {"gemma3_text", "gemma3", "Gemma3ForCausalLM", NULL, IGNIS__GEMMA | IGNIS__LOCAL_ROPE,
+     IGNIS__ROWS(ignis__gemma3_rows), IGNIS__KEYS(ignis__gemma3_keys), ignis__gemma_musts, ignis__gemma_harmless,
+     ignis__rotary_unused},
+    {"phi3", "phi3", "Phi3ForCausalLM", NULL, 0, IGNIS__ROWS(ignis__phi3_rows), IGNIS__KEYS(ignis__phi3_keys),
+     ignis__window_musts, ignis__phi3_harmless, ignis__rotary_unused},
+    {"glm", "chatglm", "GlmForCausalLM", NULL, IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__glm_rows),
+     IGNIS__KEYS(ignis__glm_keys), ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"glm4", "glm4", "Glm4ForCausalLM", NULL, IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__glm4_rows),
+     IGNIS__KEYS(ignis__glm_keys), ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"granite", "granite", "GraniteForCausalLM", NULL, IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED,
+     IGNIS__ROWS(ignis__llama_rows), IGNIS__KEYS(ignis__granite_keys), ignis__no_musts, ignis__none_harmless,
+     ignis__rotary_unused},
+    {"olmo2", "olmo2", "Olmo2ForCausalLM", NULL, IGNIS__WIDE_NORMS | IGNIS__LOCAL_ROPE, IGNIS__ROWS(ignis__olmo2_rows),
+     IGNIS__KEYS(ignis__olmo2_keys), ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"olmo3", NULL, "Olmo3ForCausalLM", NULL, IGNIS__WIDE_NORMS | IGNIS__LOCAL_ROPE, IGNIS__ROWS(ignis__olmo2_rows),
+     IGNIS__KEYS(ignis__olmo3_keys), ignis__olmo3_musts, ignis__none_harmless, ignis__rotary_unused},
+    {"smollm3", "smollm3", "SmolLM3ForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
+     IGNIS__KEYS(ignis__smollm3_keys), ignis__qwen_musts, ignis__smollm3_harmless, ignis__rotary_unused},
+    {"minicpm", "minicpm", "MiniCPMForCausalLM", NULL, IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED | IGNIS__DEPTH_SCALE,
+     IGNIS__ROWS(ignis__llama_rows), IGNIS__KEYS(ignis__minicpm_keys), ignis__no_musts, ignis__none_harmless,
+     ignis__rotary_unused},
+    {"stablelm", "stablelm", "StableLmForCausalLM", NULL,
+     IGNIS__LAYER_NORMS | IGNIS__PARALLEL_CHOICE | IGNIS__HEAD_LAYER_NORMS, IGNIS__ROWS(ignis__stablelm_rows),
+     IGNIS__KEYS(ignis__stablelm_keys), ignis__no_musts, ignis__stablelm_harmless, ignis__rotary_unused},
+    {"internlm2", "internlm2", "InternLM2ForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__internlm2_rows),
+     IGNIS__NO_KEYS, ignis__no_musts, ignis__internlm2_harmless, ignis__rotary_unused},
+    {"cohere", "command-r", "CohereForCausalLM", NULL, IGNIS__COHERE | IGNIS__HEAD_LAYER_NORMS,
+     IGNIS__ROWS(ignis__cohere_rows), IGNIS__KEYS(ignis__cohere_keys), ignis__cohere_musts, ignis__cohere_harmless,
+     ignis__rotary_unused},
+    {"cohere2", "cohere2", "Cohere2ForCausalLM", NULL, IGNIS__COHERE | IGNIS__ONLY_WINDOWS_ROTATE,
+     IGNIS__ROWS(ignis__cohere_rows), IGNIS__KEYS(ignis__cohere2_keys), ignis__window_musts, ignis__cohere_harmless,
+     ignis__rotary_unused},
+    {"gpt_neox", "gptneox", "GPTNeoXForCausalLM", NULL,
+     IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS | IGNIS__PARALLEL_CHOICE,
+     IGNIS__ROWS(ignis__neox_rows), IGNIS__KEYS(ignis__neox_keys), ignis__neox_musts, ignis__neox_harmless,
+     ignis__neox_unused},
+    {"falcon", "falcon", "FalconForCausalLM", NULL,
+     IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS | IGNIS__FALCON_CHOICES,
+     IGNIS__ROWS(ignis__falcon_rows), IGNIS__KEYS(ignis__falcon_keys), ignis__falcon_musts, ignis__falcon_harmless,
+     ignis__rotary_unused},
+};
+
+/*  models/weights/families_experts.c - the tables of mixtures of experts, and of families with recurrent layers
+
+    As families_dense.c. The rows of experts have IGNIS__MODEL_EXPERTS; those of recurrent layers and of layers with
+    attention say which layers have them.
+    May use: room.h, family_rows.h; family_keys.c has the keys that families share. Locks: none. */
 
 /* --- mixtures of experts: Qwen2-MoE and others --------------------------------------------------------------- */
 
@@ -26651,7 +26728,53 @@ static const ignis__model_row ignis__qwen3_5_moe_rows[] = {
     IGNIS__ROWS_OF_SHARED_EXPERT,
 };
 
-/* --- encoders: BERT, RoBERTa, Nomic ------------------------------------------------------------------------------- */
+/* --- these families, in the order of ignis_model_family ----------------------------------------------------------- */
+
+#define IGNIS__DEEPSEEK3 (IGNIS__SIGMOID | IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS)
+
+IGNIS__PRIVATE const ignis__family ignis__expert_families[IGNIS_MODEL_BERT - IGNIS_MODEL_QWEN3_MOE] = {
+    {"qwen3_moe", "qwen3moe", "Qwen3MoeForCausalLM", NULL, IGNIS__GGUF_NORMALISED, IGNIS__ROWS(ignis__qwen3_moe_rows),
+     IGNIS__KEYS(ignis__qwen3_moe_keys), ignis__qwen3_moe_musts, ignis__experts_harmless, ignis__rotary_unused},
+    {"mixtral", "llama", "MixtralForCausalLM", NULL, IGNIS__NORMALISED | IGNIS__GGUF_PAIRS,
+     IGNIS__ROWS(ignis__mixtral_rows), IGNIS__KEYS(ignis__mixtral_keys), ignis__no_musts, ignis__experts_harmless,
+     ignis__rotary_unused},
+    {"olmoe", "olmoe", "OlmoeForCausalLM", NULL, IGNIS__WIDE_NORMS, IGNIS__ROWS(ignis__olmoe_rows),
+     IGNIS__KEYS(ignis__olmoe_keys), ignis__no_musts, ignis__experts_harmless, ignis__rotary_unused},
+    {"qwen2_moe", "qwen2moe", "Qwen2MoeForCausalLM", NULL, 0, IGNIS__ROWS(ignis__qwen2_moe_rows),
+     IGNIS__KEYS(ignis__qwen2_moe_keys), ignis__qwen3_moe_musts, ignis__experts_harmless, ignis__rotary_unused},
+    {"gpt_oss", "gpt-oss", "GptOssForCausalLM", NULL, IGNIS__NORMALISED | IGNIS__UNCUT_YARN,
+     IGNIS__ROWS(ignis__gpt_oss_rows), IGNIS__KEYS(ignis__gpt_oss_keys), ignis__window_musts, ignis__gpt_oss_harmless,
+     ignis__rotary_unused},
+    {"granitemoe", "granitemoe", "GraniteMoeForCausalLM", NULL,
+     IGNIS__NORMALISED | IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED, IGNIS__ROWS(ignis__granite_moe_rows),
+     IGNIS__KEYS(ignis__granite_moe_keys), ignis__no_musts, ignis__experts_harmless, ignis__rotary_unused},
+    {"glm4_moe", "glm4moe", "Glm4MoeForCausalLM", NULL, IGNIS__SIGMOID, IGNIS__ROWS(ignis__glm4_moe_rows),
+     IGNIS__KEYS(ignis__glm4_moe_keys), ignis__no_musts, ignis__glm4_moe_harmless, ignis__rotary_unused},
+    {"deepseek_v2", "deepseek2", "DeepseekV2ForCausalLM", NULL, IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS,
+     IGNIS__ROWS(ignis__deepseek2_rows), IGNIS__KEYS(ignis__deepseek_keys), ignis__deepseek2_musts,
+     ignis__deepseek_harmless, ignis__rotary_unused},
+    {"deepseek_v3", "deepseek2", "DeepseekV3ForCausalLM", NULL, IGNIS__DEEPSEEK3, IGNIS__ROWS(ignis__deepseek3_rows),
+     IGNIS__KEYS(ignis__deepseek_keys), ignis__deepseek3_musts, ignis__deepseek_harmless, ignis__rotary_unused},
+    {"kimi_k2", NULL, "DeepseekV3ForCausalLM", NULL, IGNIS__DEEPSEEK3, IGNIS__ROWS(ignis__deepseek3_rows),
+     IGNIS__KEYS(ignis__deepseek_keys), ignis__deepseek3_musts, ignis__deepseek_harmless, ignis__rotary_unused},
+};
+
+IGNIS__PRIVATE const ignis__family ignis__recurrent_families[IGNIS_MODEL_FAMILY_COUNT - IGNIS_MODEL_QWEN3_NEXT] = {
+    {"qwen3_next", "qwen3next", "Qwen3NextForCausalLM", NULL,
+     IGNIS__RECURRENT | IGNIS__ONE_PLUS | IGNIS__GGUF_NORMALISED, IGNIS__ROWS(ignis__qwen3_next_rows),
+     IGNIS__KEYS(ignis__recurrent_keys), ignis__recurrent_musts, ignis__recurrent_harmless, ignis__recurrent_unused},
+    {"qwen3_5_text", "qwen35", "Qwen3_5ForCausalLM", NULL, IGNIS__RECURRENT | IGNIS__ONE_PLUS | IGNIS__GGUF_TILED,
+     IGNIS__ROWS(ignis__qwen3_5_rows), ignis__recurrent_keys, IGNIS__RECURRENT_DENSE_KEYS, ignis__recurrent_musts,
+     ignis__recurrent_harmless, ignis__recurrent_unused},
+    {"qwen3_5_moe_text", "qwen35moe", "Qwen3_5MoeForCausalLM", NULL,
+     IGNIS__RECURRENT | IGNIS__ONE_PLUS | IGNIS__GGUF_TILED | IGNIS__NORMALISED, IGNIS__ROWS(ignis__qwen3_5_moe_rows),
+     IGNIS__KEYS(ignis__recurrent_keys), ignis__recurrent_musts, ignis__recurrent_harmless, ignis__recurrent_unused},
+};
+
+/*  models/weights/families_encoders.c - the tables of encoders, whose texts have hidden states and no next token
+
+    As families_dense.c. The tensors of a classifier are optional: rerankers have them.
+    May use: room.h, family_rows.h; family_keys.c has the keys that families share. Locks: none. */
 
 static const ignis__number_key ignis__bert_keys[] = {
     {IGNIS__NUMBER_EPS, 'r', "layer_norm_eps", "attention.layer_norm_epsilon", 1e-12, 0},
@@ -26829,99 +26952,11 @@ static const ignis__model_row ignis__nomic_rows[] = {
     IGNIS__NOMIC_ROW(mlp_norm_behind_bias, 'H', 0, "norm2.bias", "layer_output_norm.bias"),
 };
 
-/* --- all families, in the order of ignis_model_family ------------------------------------------------------------- */
+/* --- these families, in the order of ignis_model_family ----------------------------------------------------------- */
 
-#define IGNIS__ROWS(list) list, IGNIS__COUNT(list)
-#define IGNIS__KEYS(list) list, IGNIS__COUNT(list)
-#define IGNIS__NO_KEYS NULL, 0
-#define IGNIS__GEMMA (IGNIS__ONE_PLUS | IGNIS__GELU_GATE | IGNIS__SQUARE_ROOT_SCALE)
 #define IGNIS__BERT (IGNIS__ENCODER | IGNIS__LAYER_NORMS | IGNIS__POSITIONS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU)
-#define IGNIS__DEEPSEEK3 (IGNIS__SIGMOID | IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS)
-#define IGNIS__COHERE (IGNIS__LAYER_NORMS | IGNIS__PARALLEL_BLOCKS | IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS)
 
-IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
-    {NULL, NULL, NULL, NULL, 0, NULL, 0, NULL, 0, NULL, NULL, NULL},
-    {"gpt2", "gpt2", "GPT2LMHeadModel", "transformer.", IGNIS__LAYER_NORMS | IGNIS__POSITIONS | IGNIS__PLAIN_GELU,
-     IGNIS__ROWS(ignis__gpt2_rows), IGNIS__KEYS(ignis__gpt2_keys), ignis__gpt2_musts, ignis__gpt2_harmless,
-     ignis__gpt2_unused},
-    {"llama", "llama", "LlamaForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows), IGNIS__NO_KEYS,
-     ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
-    {"qwen2", "qwen2", "Qwen2ForCausalLM", NULL, 0, IGNIS__ROWS(ignis__qwen2_rows), IGNIS__NO_KEYS, ignis__qwen_musts,
-     ignis__none_harmless, ignis__rotary_unused},
-    {"qwen3", "qwen3", "Qwen3ForCausalLM", NULL, 0, IGNIS__ROWS(ignis__qwen3_rows), IGNIS__NO_KEYS, ignis__qwen_musts,
-     ignis__none_harmless, ignis__rotary_unused},
-    {"mistral", NULL, "MistralForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
-     IGNIS__KEYS(ignis__mistral_keys), ignis__window_musts, ignis__none_harmless, ignis__rotary_unused},
-    {"ministral", NULL, "MinistralForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
-     IGNIS__KEYS(ignis__mistral_keys), ignis__window_musts, ignis__none_harmless, ignis__rotary_unused},
-    {"gemma", "gemma", "GemmaForCausalLM", NULL, IGNIS__GEMMA, IGNIS__ROWS(ignis__gemma_rows), IGNIS__NO_KEYS,
-     ignis__gemma_musts, ignis__gemma_harmless, ignis__rotary_unused},
-    {"gemma2", "gemma2", "Gemma2ForCausalLM", NULL, IGNIS__GEMMA, IGNIS__ROWS(ignis__gemma2_rows),
-     IGNIS__KEYS(ignis__gemma2_keys), ignis__gemma_musts, ignis__gemma_harmless, ignis__rotary_unused},
-    {"gemma3_text", "gemma3", "Gemma3ForCausalLM", NULL, IGNIS__GEMMA | IGNIS__LOCAL_ROPE,
-     IGNIS__ROWS(ignis__gemma3_rows), IGNIS__KEYS(ignis__gemma3_keys), ignis__gemma_musts, ignis__gemma_harmless,
-     ignis__rotary_unused},
-    {"phi3", "phi3", "Phi3ForCausalLM", NULL, 0, IGNIS__ROWS(ignis__phi3_rows), IGNIS__KEYS(ignis__phi3_keys),
-     ignis__window_musts, ignis__phi3_harmless, ignis__rotary_unused},
-    {"glm", "chatglm", "GlmForCausalLM", NULL, IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__glm_rows),
-     IGNIS__KEYS(ignis__glm_keys), ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
-    {"glm4", "glm4", "Glm4ForCausalLM", NULL, IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__glm4_rows),
-     IGNIS__KEYS(ignis__glm_keys), ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
-    {"granite", "granite", "GraniteForCausalLM", NULL, IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED,
-     IGNIS__ROWS(ignis__llama_rows), IGNIS__KEYS(ignis__granite_keys), ignis__no_musts, ignis__none_harmless,
-     ignis__rotary_unused},
-    {"olmo2", "olmo2", "Olmo2ForCausalLM", NULL, IGNIS__WIDE_NORMS | IGNIS__LOCAL_ROPE, IGNIS__ROWS(ignis__olmo2_rows),
-     IGNIS__KEYS(ignis__olmo2_keys), ignis__no_musts, ignis__none_harmless, ignis__rotary_unused},
-    {"olmo3", NULL, "Olmo3ForCausalLM", NULL, IGNIS__WIDE_NORMS | IGNIS__LOCAL_ROPE, IGNIS__ROWS(ignis__olmo2_rows),
-     IGNIS__KEYS(ignis__olmo3_keys), ignis__olmo3_musts, ignis__none_harmless, ignis__rotary_unused},
-    {"smollm3", "smollm3", "SmolLM3ForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__llama_rows),
-     IGNIS__KEYS(ignis__smollm3_keys), ignis__qwen_musts, ignis__smollm3_harmless, ignis__rotary_unused},
-    {"minicpm", "minicpm", "MiniCPMForCausalLM", NULL, IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED | IGNIS__DEPTH_SCALE,
-     IGNIS__ROWS(ignis__llama_rows), IGNIS__KEYS(ignis__minicpm_keys), ignis__no_musts, ignis__none_harmless,
-     ignis__rotary_unused},
-    {"stablelm", "stablelm", "StableLmForCausalLM", NULL,
-     IGNIS__LAYER_NORMS | IGNIS__PARALLEL_CHOICE | IGNIS__HEAD_LAYER_NORMS, IGNIS__ROWS(ignis__stablelm_rows),
-     IGNIS__KEYS(ignis__stablelm_keys), ignis__no_musts, ignis__stablelm_harmless, ignis__rotary_unused},
-    {"internlm2", "internlm2", "InternLM2ForCausalLM", NULL, IGNIS__GGUF_PAIRS, IGNIS__ROWS(ignis__internlm2_rows),
-     IGNIS__NO_KEYS, ignis__no_musts, ignis__internlm2_harmless, ignis__rotary_unused},
-    {"cohere", "command-r", "CohereForCausalLM", NULL, IGNIS__COHERE | IGNIS__HEAD_LAYER_NORMS,
-     IGNIS__ROWS(ignis__cohere_rows), IGNIS__KEYS(ignis__cohere_keys), ignis__cohere_musts, ignis__cohere_harmless,
-     ignis__rotary_unused},
-    {"cohere2", "cohere2", "Cohere2ForCausalLM", NULL, IGNIS__COHERE | IGNIS__ONLY_WINDOWS_ROTATE,
-     IGNIS__ROWS(ignis__cohere_rows), IGNIS__KEYS(ignis__cohere2_keys), ignis__window_musts, ignis__cohere_harmless,
-     ignis__rotary_unused},
-    {"gpt_neox", "gptneox", "GPTNeoXForCausalLM", NULL,
-     IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS | IGNIS__PARALLEL_CHOICE,
-     IGNIS__ROWS(ignis__neox_rows), IGNIS__KEYS(ignis__neox_keys), ignis__neox_musts, ignis__neox_harmless,
-     ignis__neox_unused},
-    {"falcon", "falcon", "FalconForCausalLM", NULL,
-     IGNIS__LAYER_NORMS | IGNIS__PLAIN_GELU | IGNIS__EXACT_GELU | IGNIS__PARALLEL_BLOCKS | IGNIS__FALCON_CHOICES,
-     IGNIS__ROWS(ignis__falcon_rows), IGNIS__KEYS(ignis__falcon_keys), ignis__falcon_musts, ignis__falcon_harmless,
-     ignis__rotary_unused},
-    {"qwen3_moe", "qwen3moe", "Qwen3MoeForCausalLM", NULL, IGNIS__GGUF_NORMALISED, IGNIS__ROWS(ignis__qwen3_moe_rows),
-     IGNIS__KEYS(ignis__qwen3_moe_keys), ignis__qwen3_moe_musts, ignis__experts_harmless, ignis__rotary_unused},
-    {"mixtral", "llama", "MixtralForCausalLM", NULL, IGNIS__NORMALISED | IGNIS__GGUF_PAIRS,
-     IGNIS__ROWS(ignis__mixtral_rows), IGNIS__KEYS(ignis__mixtral_keys), ignis__no_musts, ignis__experts_harmless,
-     ignis__rotary_unused},
-    {"olmoe", "olmoe", "OlmoeForCausalLM", NULL, IGNIS__WIDE_NORMS, IGNIS__ROWS(ignis__olmoe_rows),
-     IGNIS__KEYS(ignis__olmoe_keys), ignis__no_musts, ignis__experts_harmless, ignis__rotary_unused},
-    {"qwen2_moe", "qwen2moe", "Qwen2MoeForCausalLM", NULL, 0, IGNIS__ROWS(ignis__qwen2_moe_rows),
-     IGNIS__KEYS(ignis__qwen2_moe_keys), ignis__qwen3_moe_musts, ignis__experts_harmless, ignis__rotary_unused},
-    {"gpt_oss", "gpt-oss", "GptOssForCausalLM", NULL, IGNIS__NORMALISED | IGNIS__UNCUT_YARN,
-     IGNIS__ROWS(ignis__gpt_oss_rows), IGNIS__KEYS(ignis__gpt_oss_keys), ignis__window_musts, ignis__gpt_oss_harmless,
-     ignis__rotary_unused},
-    {"granitemoe", "granitemoe", "GraniteMoeForCausalLM", NULL,
-     IGNIS__NORMALISED | IGNIS__GGUF_PAIRS | IGNIS__LOGITS_DIVIDED, IGNIS__ROWS(ignis__granite_moe_rows),
-     IGNIS__KEYS(ignis__granite_moe_keys), ignis__no_musts, ignis__experts_harmless, ignis__rotary_unused},
-    {"glm4_moe", "glm4moe", "Glm4MoeForCausalLM", NULL, IGNIS__SIGMOID, IGNIS__ROWS(ignis__glm4_moe_rows),
-     IGNIS__KEYS(ignis__glm4_moe_keys), ignis__no_musts, ignis__glm4_moe_harmless, ignis__rotary_unused},
-    {"deepseek_v2", "deepseek2", "DeepseekV2ForCausalLM", NULL, IGNIS__HF_PAIRS | IGNIS__GGUF_PAIRS,
-     IGNIS__ROWS(ignis__deepseek2_rows), IGNIS__KEYS(ignis__deepseek_keys), ignis__deepseek2_musts,
-     ignis__deepseek_harmless, ignis__rotary_unused},
-    {"deepseek_v3", "deepseek2", "DeepseekV3ForCausalLM", NULL, IGNIS__DEEPSEEK3, IGNIS__ROWS(ignis__deepseek3_rows),
-     IGNIS__KEYS(ignis__deepseek_keys), ignis__deepseek3_musts, ignis__deepseek_harmless, ignis__rotary_unused},
-    {"kimi_k2", NULL, "DeepseekV3ForCausalLM", NULL, IGNIS__DEEPSEEK3, IGNIS__ROWS(ignis__deepseek3_rows),
-     IGNIS__KEYS(ignis__deepseek_keys), ignis__deepseek3_musts, ignis__deepseek_harmless, ignis__rotary_unused},
+IGNIS__PRIVATE const ignis__family ignis__encoder_families[IGNIS_MODEL_QWEN3_NEXT - IGNIS_MODEL_BERT] = {
     {"bert", "bert", "BertModel", "bert.", IGNIS__BERT, IGNIS__ROWS(ignis__bert_rows), IGNIS__KEYS(ignis__bert_keys),
      ignis__bert_musts, ignis__bert_harmless, ignis__bert_unused},
     {"nomic_bert", "nomic-bert", "NomicBertModel", NULL, IGNIS__ENCODER | IGNIS__LAYER_NORMS,
@@ -26932,16 +26967,22 @@ IGNIS__PRIVATE const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT] = {
     {"xlm-roberta", NULL, "XLMRobertaModel", "roberta.", IGNIS__BERT | IGNIS__LATE_POSITIONS,
      IGNIS__ROWS(ignis__roberta_rows), IGNIS__KEYS(ignis__bert_keys), ignis__bert_musts, ignis__bert_harmless,
      ignis__roberta_unused},
-    {"qwen3_next", "qwen3next", "Qwen3NextForCausalLM", NULL,
-     IGNIS__RECURRENT | IGNIS__ONE_PLUS | IGNIS__GGUF_NORMALISED, IGNIS__ROWS(ignis__qwen3_next_rows),
-     IGNIS__KEYS(ignis__recurrent_keys), ignis__recurrent_musts, ignis__recurrent_harmless, ignis__recurrent_unused},
-    {"qwen3_5_text", "qwen35", "Qwen3_5ForCausalLM", NULL, IGNIS__RECURRENT | IGNIS__ONE_PLUS | IGNIS__GGUF_TILED,
-     IGNIS__ROWS(ignis__qwen3_5_rows), ignis__recurrent_keys, IGNIS__RECURRENT_DENSE_KEYS, ignis__recurrent_musts,
-     ignis__recurrent_harmless, ignis__recurrent_unused},
-    {"qwen3_5_moe_text", "qwen35moe", "Qwen3_5MoeForCausalLM", NULL,
-     IGNIS__RECURRENT | IGNIS__ONE_PLUS | IGNIS__GGUF_TILED | IGNIS__NORMALISED, IGNIS__ROWS(ignis__qwen3_5_moe_rows),
-     IGNIS__KEYS(ignis__recurrent_keys), ignis__recurrent_musts, ignis__recurrent_harmless, ignis__recurrent_unused},
 };
+
+/*  models/weights/families.c - finds the table of a family: its keys, its tensors, its features
+
+    A family is data. A new family of known features is a list of rows and an entry of a table. Whatever is
+    in no list of a family is refused by name: an entry that Ignis ignored could change what the model computes.
+    May use: room.h; families_dense.c, families_experts.c and families_encoders.c have the tables. Locks: none. */
+
+/*  Returns the table of a value of ignis_model_family above 0. */
+IGNIS__PRIVATE const ignis__family *ignis__family_of(int family)
+{
+    return family >= IGNIS_MODEL_QWEN3_NEXT  ? &ignis__recurrent_families[family - IGNIS_MODEL_QWEN3_NEXT]
+           : family >= IGNIS_MODEL_BERT      ? &ignis__encoder_families[family - IGNIS_MODEL_BERT]
+           : family >= IGNIS_MODEL_QWEN3_MOE ? &ignis__expert_families[family - IGNIS_MODEL_QWEN3_MOE]
+                                             : &ignis__dense_families[family - IGNIS_MODEL_GPT2];
+}
 
 /*  models/weights/config_json.c - reads a JSON file into a flat list of names and values
 
@@ -27257,7 +27298,7 @@ static void ignis__model_write_families(const ignis__model_files *files, char *o
     size_t length = 0;
     int i;
     for (i = 1; i < IGNIS_MODEL_FAMILY_COUNT; i++) {
-        const char *name = files->is_gguf ? ignis__families[i].architecture : ignis__families[i].model_type;
+        const char *name = files->is_gguf ? ignis__family_of(i)->architecture : ignis__family_of(i)->model_type;
         if (files->is_gguf && i == IGNIS_MODEL_MIXTRAL) /* its architecture is that of Llama */
             continue;
         if (name && length + strlen(name) + 3 < capacity)
@@ -27271,7 +27312,7 @@ static bool ignis__model_family_find(ignis__model_files *files, const char *key,
     char known[600];
     int i;
     for (i = IGNIS_MODEL_FAMILY_COUNT - 1; name && i > 0; i--) {
-        const char *own = files->is_gguf ? ignis__families[i].architecture : ignis__families[i].model_type;
+        const char *own = files->is_gguf ? ignis__family_of(i)->architecture : ignis__family_of(i)->model_type;
         if (own && strcmp(name, own) == 0)
             files->family = (ignis_model_family)i;
     }
@@ -27483,7 +27524,7 @@ IGNIS__PRIVATE ignis__gguf_found ignis__model_read_number(ignis__model_files *fi
     if (files->is_gguf) {
         if (!gguf)
             return IGNIS__GGUF_NONE;
-        snprintf(name, sizeof name, "%s.%s", ignis__families[files->family].architecture, gguf);
+        snprintf(name, sizeof name, "%s.%s", ignis__family_of(files->family)->architecture, gguf);
         return ignis__gguf_find_real(&files->gguf, name, value);
     }
     item = json ? ignis__config_find(&files->config, json) : NULL;
@@ -27583,7 +27624,7 @@ IGNIS__PRIVATE bool ignis__model_read_numbers(ignis__model_files *files, double 
 {
     int i;
     for (i = 0; i < IGNIS__NUMBERS; i++) {
-        const ignis__number_key *key = ignis__model_find_key(&ignis__families[files->family], &files->config, i);
+        const ignis__number_key *key = ignis__model_find_key(ignis__family_of(files->family), &files->config, i);
         numbers[i] = 0;
         if (!key)
             continue;
@@ -27678,7 +27719,7 @@ static bool ignis__model_knows(const ignis__family *family, const ignis__config 
     and those that no table knows. */
 IGNIS__PRIVATE bool ignis__model_refuse_unknown_keys(const ignis__model_files *files)
 {
-    const ignis__family *family = &ignis__families[files->family];
+    const ignis__family *family = ignis__family_of(files->family);
     char found[80];
     int i;
     for (i = 0; i < files->config.count; i++) {
@@ -27789,7 +27830,7 @@ static bool ignis__model_check_parallel(ignis__model_files *files, const ignis__
 /*  Refuses keys of the architecture in a GGUF file that would otherwise be ignored. */
 IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *files, const ignis__model *model)
 {
-    const ignis__family *family = &ignis__families[files->family];
+    const ignis__family *family = ignis__family_of(files->family);
     const size_t prefix = strlen(family->architecture);
     double value, wanted;
     const bool encoder = (family->features & IGNIS__ENCODER) != 0;
@@ -27923,7 +27964,7 @@ static bool ignis__model_check_attention_factor(ignis__model_files *files)
         return true;
     ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                 "'%s' has %s.rope.scaling.attn_factor %g without yarn, which Ignis cannot do", files->path,
-                ignis__families[files->family].architecture, value);
+                ignis__family_of(files->family)->architecture, value);
     return false;
 }
 
@@ -27985,7 +28026,7 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
 #define IGNIS__IN_GROUP(field) (snprintf(name, sizeof name, "%s.%s", group, field), name)
     model->attention_factor = 1;
     if (files->is_gguf) {
-        snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__families[files->family].architecture);
+        snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__family_of(files->family)->architecture);
         if (ignis__gguf_find_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
             !ignis__model_read_real(files, NULL, "rope.freq_base", 10000, &model->theta) ||
             !ignis__model_read_scaling_factor(files, &factor, &said))
@@ -28044,7 +28085,7 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
         if (!ignis__model_read_real(files, NULL, "rope.scaling.attn_factor", 1, &model->attention_factor))
             return false;
         model->attention_factor *= model->latent ? 1 : usual; /* llama.cpp divides by it in DeepSeek */
-        model->uncut = ignis__families[files->family].features & IGNIS__UNCUT_YARN;
+        model->uncut = ignis__family_of(files->family)->features & IGNIS__UNCUT_YARN;
         return true;
     }
     if (!ignis__model_read_yarn_factor(files, model, group))
@@ -28407,7 +28448,7 @@ IGNIS__PRIVATE bool ignis__model_moves_rows(const ignis__model_files *files, con
 {
     unsigned pairs = files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS;
     return row->how & IGNIS__MODEL_PAIRS && model->rope &&
-           (ignis__families[model->family].features & pairs || model->rotary < model->head_dim);
+           (ignis__family_of(model->family)->features & pairs || model->rotary < model->head_dim);
 }
 
 /*  Returns the row of the file, within its heads, that has row `row` of a part. */
@@ -28415,7 +28456,7 @@ IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, co
                                              const ignis__model_part *part, int64_t row)
 {
     unsigned pairs =
-        ignis__families[model->family].features & (files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS);
+        ignis__family_of(model->family)->features & (files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS);
     int64_t half = model->head_dim / 2, turning = model->rotary / 2, inside = row % model->head_dim;
     int64_t i = inside % half, second = inside / half, unit = ignis__model_move_unit(model, part), at;
     if (model->latent) { /* the last elements rotate */
@@ -28433,7 +28474,7 @@ IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, co
     names of an open model, which are those of its folder; those of GPT-2 always have it. */
 IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, const ignis__model *model)
 {
-    const ignis__family *family = &ignis__families[model->family];
+    const ignis__family *family = ignis__family_of(model->family);
     bool has = family->prefix != NULL;
     if (has && files)
         has = ignis__model_source_find(files, ignis__model_name_write(family->prefix, family->rows[0].hf, 0).text) !=
@@ -28472,7 +28513,7 @@ IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const igni
 static bool ignis__model_is_fused(const ignis__model_files *files, const ignis__model *model,
                                   const ignis__model_row *row, int layer)
 {
-    const ignis__family *family = &ignis__families[model->family];
+    const ignis__family *family = ignis__family_of(model->family);
     int i;
     for (i = 0; files && i < family->row_count; i++) {
         const ignis__model_row *other = &family->rows[i];
@@ -28488,7 +28529,7 @@ static bool ignis__model_is_fused(const ignis__model_files *files, const ignis__
 static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row,
                                  int layer)
 {
-    const ignis__family *family = &ignis__families[model->family];
+    const ignis__family *family = ignis__family_of(model->family);
     int i;
     if (!(files && files->is_gguf ? row->gguf : row->hf))
         return false;
@@ -28542,7 +28583,7 @@ static int ignis__model_repeats(const ignis__model_files *files, const ignis__mo
     number; parts may be NULL. */
 static int ignis__model_parts(const ignis__model_files *files, ignis__model *model, ignis__model_part *parts)
 {
-    const ignis__family *family = &ignis__families[model->family];
+    const ignis__family *family = ignis__family_of(model->family);
     int count = 0, first = 0, i, layer, expert, experts;
     for (layer = -1; layer < model->layers; layer++) {
         const ignis__model_row *before = NULL;
@@ -28759,7 +28800,7 @@ static bool ignis__model_read_heads(ignis__model_files *files, ignis__model *mod
 /*  Returns the name of the head in a folder. */
 static const char *ignis__model_head_name(ignis_model_family number)
 {
-    const ignis__family *family = &ignis__families[number];
+    const ignis__family *family = ignis__family_of(number);
     int i;
     for (i = 0; i < family->row_count; i++)
         if (family->rows[i].how & IGNIS__MODEL_HEAD)
@@ -28797,7 +28838,7 @@ static bool ignis__model_read_vocabulary(ignis__model_files *files, ignis__model
 /*  Returns the rows of a tensor of the files; 0 if they do not have it, or if it has another number of dimensions. */
 static int ignis__model_rows_of(const ignis__model_files *files, const ignis__model *model, size_t member)
 {
-    const ignis__family *family = &ignis__families[model->family];
+    const ignis__family *family = ignis__family_of(model->family);
     const ignis__model_source *source = NULL;
     int i;
     for (i = 0; i < family->row_count && !source; i++)
@@ -28842,7 +28883,7 @@ static bool ignis__model_read_pooling(ignis__model_files *files, ignis__model *m
 static bool ignis__model_read_encoder(ignis__model_files *files, ignis__model *model, const double *numbers)
 {
     static const int poolings[] = {0, IGNIS_POOLING_MEAN, IGNIS_POOLING_FIRST, IGNIS_POOLING_LAST, IGNIS_POOLING_FIRST};
-    const unsigned features = ignis__families[model->family].features;
+    const unsigned features = ignis__family_of(model->family)->features;
     const ignis__config_item *pad = ignis__config_find(&files->config, "pad_token_id");
     const double pooling = numbers[IGNIS__NUMBER_POOLING];
     files->bare = !files->is_gguf && !ignis__model_source_find(files, "model.embed_tokens.weight") &&
@@ -28875,7 +28916,7 @@ static double ignis__model_scale(double scale) { return scale == 1 ? 0 : scale; 
 /*  Sets the features that most families lack. */
 static void ignis__model_set_features(const ignis__model_files *files, ignis__model *model, const double *numbers)
 {
-    const unsigned features = ignis__families[model->family].features;
+    const unsigned features = ignis__family_of(model->family)->features;
     double scale = numbers[IGNIS__NUMBER_LOGIT_SCALE];
     model->rms = !(features & IGNIS__LAYER_NORMS);
     model->rope = !(features & IGNIS__POSITIONS);
@@ -28922,7 +28963,7 @@ static void ignis__layer_set_scale(const ignis__model *model, ignis__layer *laye
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_layers(ignis__model_files *files, ignis__model *model)
 {
     static const char *const lists[] = {"layer_types[]", "no_rope_layers[]"};
-    const unsigned features = ignis__families[model->family].features;
+    const unsigned features = ignis__family_of(model->family)->features;
     double numbers[IGNIS__NUMBERS];
     int i, period, rope_period, window, attention_period;
     if (!ignis__model_read_numbers(files, numbers))
@@ -28994,7 +29035,7 @@ static void ignis__model_set_attention_scale(const ignis__model_files *files, ig
 /*  Tells whether the experts of a layer are separate tensors in the files. */
 static bool ignis__model_experts_apart(const ignis__model_files *files)
 {
-    const ignis__family *family = &ignis__families[files->family];
+    const ignis__family *family = ignis__family_of(files->family);
     bool apart = false;
     int i;
     for (i = 0; i < family->row_count; i++) {
@@ -29027,14 +29068,14 @@ static bool ignis__model_read_depth(ignis__model_files *files, ignis__model *mod
 /*  Reads how shares of experts are computed. False, and reported, if that is not possible. */
 static bool ignis__model_read_shares(ignis__model_files *files, ignis__model *model, const double *numbers)
 {
-    const unsigned features = ignis__families[model->family].features;
+    const unsigned features = ignis__family_of(model->family)->features;
     const ignis__config_item *item = ignis__config_find(&files->config, "norm_topk_prob");
     int size;
     char name[96];
     model->sigmoid = features & IGNIS__SIGMOID;
     model->normalises = features & (files->is_gguf ? IGNIS__NORMALISED | IGNIS__GGUF_NORMALISED : IGNIS__NORMALISED) ||
                         (item ? item->kind == 'b' && item->number != 0 : model->sigmoid);
-    snprintf(name, sizeof name, "%s.expert_weights_norm", ignis__families[model->family].architecture);
+    snprintf(name, sizeof name, "%s.expert_weights_norm", ignis__family_of(model->family)->architecture);
     if (files->is_gguf && ignis__gguf_find_bool(&files->gguf, name, &model->normalises) == IGNIS__GGUF_BAD)
         return false;
     model->routed_scale = numbers[IGNIS__NUMBER_ROUTED_SCALE];
@@ -29091,7 +29132,7 @@ static bool ignis__model_read_experts(ignis__model_files *files, ignis__model *m
 /*  Reads the sizes of recurrent layers. False, and reported, if they contradict each other. */
 static bool ignis__model_read_recurrent(ignis__model_files *files, ignis__model *model, const double *numbers)
 {
-    const unsigned features = ignis__families[model->family].features;
+    const unsigned features = ignis__family_of(model->family)->features;
     const double width = numbers[IGNIS__NUMBER_DELTA_WIDTH];
     double rows, state;
     if (!(features & IGNIS__RECURRENT))
@@ -29155,7 +29196,7 @@ static bool ignis__model_read_falcon(ignis__model_files *files, ignis__model *mo
 {
     const double norms = numbers[IGNIS__NUMBER_NORMS];
     bool is_new = false, has_one = true;
-    if (!(ignis__families[files->family].features & IGNIS__FALCON_CHOICES))
+    if (!(ignis__family_of(files->family)->features & IGNIS__FALCON_CHOICES))
         return true;
     if (files->is_gguf) {
         model->two_norms = ignis__model_source_find(files, "blk.0.attn_norm_2.weight") != NULL;
@@ -29179,11 +29220,11 @@ static bool ignis__model_read_falcon(ignis__model_files *files, ignis__model *mo
     the tensors say it: converters write use_parallel_residual as true if config.json lacks it, which means false. */
 static bool ignis__model_read_choices(ignis__model_files *files, ignis__model *model)
 {
-    const unsigned features = ignis__families[model->family].features;
+    const unsigned features = ignis__family_of(model->family)->features;
     bool parallel = features & IGNIS__PARALLEL_BLOCKS, normed = false;
     char name[64];
     if (files->is_gguf) {
-        snprintf(name, sizeof name, "%s.use_parallel_residual", ignis__families[model->family].architecture);
+        snprintf(name, sizeof name, "%s.use_parallel_residual", ignis__family_of(model->family)->architecture);
         if (parallel && ignis__gguf_find_bool(&files->gguf, name, &parallel) == IGNIS__GGUF_BAD)
             return false;
         if (features & IGNIS__PARALLEL_CHOICE && !(features & IGNIS__PARALLEL_BLOCKS))
@@ -29207,7 +29248,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
     if (!ignis__model_find_family(files))
         return false;
     model->family = files->family;
-    model->rope = !(ignis__families[files->family].features & IGNIS__POSITIONS);
+    model->rope = !(ignis__family_of(files->family)->features & IGNIS__POSITIONS);
     if (!files->is_gguf && !ignis__model_refuse_unknown_keys(files))
         return false;
     if (!ignis__model_read_numbers(files, numbers))
@@ -29856,7 +29897,7 @@ static bool ignis__model_is_of_more_layers(const ignis__model_files *files, cons
 static bool ignis__model_is_redundant(const ignis__model_files *files, const ignis__model *model,
                                       const ignis__model_source *source)
 {
-    const ignis__unused_tensor *unused = ignis__families[model->family].unused;
+    const ignis__unused_tensor *unused = ignis__family_of(model->family)->unused;
     size_t size = strlen(source->name), end;
     if (ignis__model_is_of_more_layers(files, model, source))
         return true;
@@ -29885,7 +29926,7 @@ static bool ignis__model_check_unused(const ignis__model_files *files, const ign
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                     "'%s' has a tensor %s, %s, for which a %s model of layers 0 to %d has no use", files->path,
                     ignis__name_write(source->name).text, ignis__shape_write(&source->shape).text,
-                    ignis__families[model->family].model_type, model->layers - 1);
+                    ignis__family_of(model->family)->model_type, model->layers - 1);
         return false;
     }
     return true;
@@ -29992,7 +30033,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                         "tensor %s of '%s' is %s; Ignis reads the experts of %s as MXFP4 only",
                         ignis__name_write(name.text).text, files->path, ignis__model_type_write(source).text,
-                        ignis__families[model->family].model_type);
+                        ignis__family_of(model->family)->model_type);
             return false;
         }
         if (source->packed &&
@@ -31052,7 +31093,7 @@ static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_rea
 static bool ignis__model_changes_values(const ignis__model_files *files, const ignis__model *model, int how)
 {
     return files->is_gguf && (how & IGNIS__MODEL_LOG ||
-                              (how & IGNIS__MODEL_NORM && ignis__families[model->family].features & IGNIS__ONE_PLUS));
+                              (how & IGNIS__MODEL_NORM && ignis__family_of(model->family)->features & IGNIS__ONE_PLUS));
 }
 
 /*  Converts such values to those of a folder. False, and reported, if one has no logarithm. */
@@ -31558,7 +31599,7 @@ IGNIS__PRIVATE void ignis__model_tokenizer_end(ignis_tokenizer *handle)
 /*  Releases the weights. The head of a tied model is the embedding, and is released once. */
 static void ignis__model_clear(const char *call, ignis__model *model)
 {
-    const ignis__family *family = &ignis__families[model->family];
+    const ignis__family *family = ignis__family_of(model->family);
     int i, layer;
     if (model->tied)
         model->head = ignis__no_tensor();
@@ -31603,7 +31644,7 @@ IGNIS__PRIVATE void ignis__models_close(const char *call)
     uint64_t index = 0;
     while ((model = (ignis__model *)ignis__pool_next(&ignis__models, &index)) != NULL) {
         ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "model: %s of %d layers, %lld bytes on device %d",
-                           ignis__families[model->family].model_type, model->layers, (long long)model->weight_bytes,
+                           ignis__family_of(model->family)->model_type, model->layers, (long long)model->weight_bytes,
                            (int)(model->device - ignis__devices));
         ignis__handle_kill(model);
         ignis__model_drop(call, model);
@@ -31728,7 +31769,7 @@ IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis_
     layers are not shared. */
 static bool ignis__model_check_ranks(const char *call, const ignis__model *model)
 {
-    const ignis__family *family = &ignis__families[model->family];
+    const ignis__family *family = ignis__family_of(model->family);
     bool apart = model->wide_norms || model->head_layer_norms || model->residual_scale > 0 || model->experts > 0 ||
                  model->encoder || model->latent > 0 || model->recurrent_layers > 0;
     int i;
@@ -31881,7 +31922,7 @@ IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
 /*  Tells whether the family has norms of q and k. */
 static bool ignis__model_has_head_norms(const ignis__model *model)
 {
-    const ignis__family *family = &ignis__families[model->family];
+    const ignis__family *family = ignis__family_of(model->family);
     int i;
     for (i = 0; i < family->row_count; i++)
         if (family->rows[i].in_layer && family->rows[i].member == offsetof(ignis__layer, q_norm))
@@ -32173,7 +32214,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
         part = ignis__model_find(model, parts, count, name, &whole);
         if (!part)
             ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "the model, %s of %d layers, has no weight %s",
-                        ignis__families[model->family].model_type, model->layers, ignis__name_write(name).text);
+                        ignis__family_of(model->family)->model_type, model->layers, ignis__name_write(name).text);
         else if (part->moved || part->grouped || ignis__model_is_joined(part))
             tensor = ignis__model_moved_tensor(call, model, part);
         else if (whole && !ignis__blocks_of(call, *part->to).count)
@@ -33627,10 +33668,10 @@ static ignis_tensor ignis__model_run(const char *call, ignis_model handle, ignis
         else if (logits && model->encoder)
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                         "a %s model is an encoder, which has no logits; ignis_model_hidden gives its hidden states",
-                        ignis__families[model->family].model_type);
+                        ignis__family_of(model->family)->model_type);
         else if (desc->types.id && !model->types.id)
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "desc->types is set; a %s model has no types of tokens",
-                        ignis__families[model->family].model_type);
+                        ignis__family_of(model->family)->model_type);
         else if (!ignis__model_check_not_shared(call, model))
             result = ignis__no_tensor();
         else if (!model->rope && shape.dim[shape.ndim - 1] > model->context)
@@ -33705,7 +33746,7 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
     }
 #undef IGNIS__SIZE
     ignis__string_add(text, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n  \"torch_dtype\": \"%s\"",
-                      ignis__families[model->family].class_name, ignis__families[model->family].model_type,
+                      ignis__family_of(model->family)->class_name, ignis__family_of(model->family)->model_type,
                       dtypes[model->dtype]);
     for (i = 0; i < count; i++)
         ignis__string_add(text, ",\n  \"%s\": %d", sizes[i].name, sizes[i].value);
@@ -33859,12 +33900,12 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
     else if (model->family > IGNIS_MODEL_QWEN3 && !ignis__path_is_special(model->path))
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "a %s model that was opened from a GGUF file has no config.json to be written with",
-                    ignis__families[model->family].model_type);
+                    ignis__family_of(model->family)->model_type);
     else if (model->family == IGNIS_MODEL_GPT_OSS)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the experts of a gpt_oss model cannot be written");
     else if (model->recurrent_layers > 0)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the projections of a %s model cannot be written",
-                    ignis__families[model->family].model_type);
+                    ignis__family_of(model->family)->model_type);
     else if (model->rope_scaling == IGNIS__ROPE_SCALING_TABLE)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the frequencies of the model are a GGUF file's own, which config.json has no words for");
@@ -34237,7 +34278,7 @@ static bool ignis__lora_choose_targets(const char *call, const ignis__model *mod
             }
         ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call,
                     "desc->targets[%d] is %s, which is no product of the model, %s of %d layers; they have %s", k,
-                    ignis__name_write(targets[k]).text, ignis__families[model->family].model_type, model->layers,
+                    ignis__name_write(targets[k]).text, ignis__family_of(model->family)->model_type, model->layers,
                     known);
         return false;
     }
@@ -34471,7 +34512,7 @@ static bool ignis__lora_match_file(const char *call, const char *path, ignis__sa
     if (i < file->count)
         ignis__fail(IGNIS_DIAG_LORA_FORMAT, call,
                     "'%s' has a tensor %s, which has no place beside a product of the model, %s of %d layers", path,
-                    ignis__name_write(file->items[i].name).text, ignis__families[model->family].model_type,
+                    ignis__name_write(file->items[i].name).text, ignis__family_of(model->family)->model_type,
                     model->layers);
     else if (!used)
         ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "'%s' has no tensors", path);
@@ -36681,7 +36722,7 @@ IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engin
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                                  "a %s model is an encoder, which has no next token; ignis_model_embed makes vectors "
                                  "of texts with it",
-                                 ignis__families[model->family].model_type);
+                                 ignis__family_of(model->family)->model_type);
     if (model->head_dim % 8 != 0 || model->head_dim > 256 || model->vocab > IGNIS__DRAW_VOCAB)
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                                  "heads have %d elements, the vocabulary %d tokens; multiples of 8 up to 256, and up "
@@ -38872,7 +38913,7 @@ static bool ignis__embed_run(ignis__embedding *embedding)
 static bool ignis__embed_check(ignis__embedding *embedding, const char *const *texts)
 {
     const ignis__model *model = embedding->model;
-    const char *call = embedding->call, *type = ignis__families[model->family].model_type;
+    const char *call = embedding->call, *type = ignis__family_of(model->family)->model_type;
     if ((embedding->count > 0 && (!texts || !embedding->out)) || embedding->count < 0) {
         if (embedding->count < 0)
             ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", embedding->count);

@@ -289,7 +289,7 @@ static bool ignis__embed_run(ignis__embedding *embedding)
 static bool ignis__embed_check(ignis__embedding *embedding, const char *const *texts)
 {
     const ignis__model *model = embedding->model;
-    const char *call = embedding->call, *type = ignis__families[model->family].model_type;
+    const char *call = embedding->call, *type = ignis__family_of(model->family)->model_type;
     if ((embedding->count > 0 && (!texts || !embedding->out)) || embedding->count < 0) {
         if (embedding->count < 0)
             ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", embedding->count);

@@ -15,7 +15,7 @@ IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engin
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                                  "a %s model is an encoder, which has no next token; ignis_model_embed makes vectors "
                                  "of texts with it",
-                                 ignis__families[model->family].model_type);
+                                 ignis__family_of(model->family)->model_type);
     if (model->head_dim % 8 != 0 || model->head_dim > 256 || model->vocab > IGNIS__DRAW_VOCAB)
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                                  "heads have %d elements, the vocabulary %d tokens; multiples of 8 up to 256, and up "

@@ -463,10 +463,10 @@ static ignis_tensor ignis__model_run(const char *call, ignis_model handle, ignis
         else if (logits && model->encoder)
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                         "a %s model is an encoder, which has no logits; ignis_model_hidden gives its hidden states",
-                        ignis__families[model->family].model_type);
+                        ignis__family_of(model->family)->model_type);
         else if (desc->types.id && !model->types.id)
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "desc->types is set; a %s model has no types of tokens",
-                        ignis__families[model->family].model_type);
+                        ignis__family_of(model->family)->model_type);
         else if (!ignis__model_check_not_shared(call, model))
             result = ignis__no_tensor();
         else if (!model->rope && shape.dim[shape.ndim - 1] > model->context)

@@ -196,7 +196,7 @@ static bool ignis__lora_choose_targets(const char *call, const ignis__model *mod
             }
         ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call,
                     "desc->targets[%d] is %s, which is no product of the model, %s of %d layers; they have %s", k,
-                    ignis__name_write(targets[k]).text, ignis__families[model->family].model_type, model->layers,
+                    ignis__name_write(targets[k]).text, ignis__family_of(model->family)->model_type, model->layers,
                     known);
         return false;
     }

@@ -192,7 +192,7 @@ static bool ignis__lora_match_file(const char *call, const char *path, ignis__sa
     if (i < file->count)
         ignis__fail(IGNIS_DIAG_LORA_FORMAT, call,
                     "'%s' has a tensor %s, which has no place beside a product of the model, %s of %d layers", path,
-                    ignis__name_write(file->items[i].name).text, ignis__families[model->family].model_type,
+                    ignis__name_write(file->items[i].name).text, ignis__family_of(model->family)->model_type,
                     model->layers);
     else if (!used)
         ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "'%s' has no tensors", path);

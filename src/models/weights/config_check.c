@@ -15,7 +15,7 @@ IGNIS__PRIVATE ignis__gguf_found ignis__model_read_number(ignis__model_files *fi
     if (files->is_gguf) {
         if (!gguf)
             return IGNIS__GGUF_NONE;
-        snprintf(name, sizeof name, "%s.%s", ignis__families[files->family].architecture, gguf);
+        snprintf(name, sizeof name, "%s.%s", ignis__family_of(files->family)->architecture, gguf);
         return ignis__gguf_find_real(&files->gguf, name, value);
     }
     item = json ? ignis__config_find(&files->config, json) : NULL;
@@ -115,7 +115,7 @@ IGNIS__PRIVATE bool ignis__model_read_numbers(ignis__model_files *files, double 
 {
     int i;
     for (i = 0; i < IGNIS__NUMBERS; i++) {
-        const ignis__number_key *key = ignis__model_find_key(&ignis__families[files->family], &files->config, i);
+        const ignis__number_key *key = ignis__model_find_key(ignis__family_of(files->family), &files->config, i);
         numbers[i] = 0;
         if (!key)
             continue;
@@ -210,7 +210,7 @@ static bool ignis__model_knows(const ignis__family *family, const ignis__config 
     and those that no table knows. */
 IGNIS__PRIVATE bool ignis__model_refuse_unknown_keys(const ignis__model_files *files)
 {
-    const ignis__family *family = &ignis__families[files->family];
+    const ignis__family *family = ignis__family_of(files->family);
     char found[80];
     int i;
     for (i = 0; i < files->config.count; i++) {
@@ -321,7 +321,7 @@ static bool ignis__model_check_parallel(ignis__model_files *files, const ignis__
 /*  Refuses keys of the architecture in a GGUF file that would otherwise be ignored. */
 IGNIS__PRIVATE bool ignis__model_refuse_unknown_gguf_keys(ignis__model_files *files, const ignis__model *model)
 {
-    const ignis__family *family = &ignis__families[files->family];
+    const ignis__family *family = ignis__family_of(files->family);
     const size_t prefix = strlen(family->architecture);
     double value, wanted;
     const bool encoder = (family->features & IGNIS__ENCODER) != 0;

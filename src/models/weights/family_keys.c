@@ -1,4 +1,5 @@
-/*  models/weights/family_keys.c - the keys of config.json and of GGUF files that all families share
+/*  models/weights/family_keys.c - the keys of config.json and of GGUF files that all families share, and lists that
+    several families have
 
     The lists of a family come before these lists, and replace their entries of the same number or name.
     May use: room.h. Locks: none. */
@@ -148,3 +149,13 @@ IGNIS__PRIVATE const char *const ignis__rope_keys[] = {"full_attention",
                                                        "truncate",
                                                        "type",
                                                        NULL};
+
+/* --- lists of several families ------------------------------------------------------------------------------------ */
+
+IGNIS__PRIVATE const ignis__unused_tensor ignis__rotary_unused[] = {{"rotary_emb.inv_freq", 1}, {NULL, 0}};
+IGNIS__PRIVATE const ignis__json_must ignis__no_musts[] = {{NULL, 0, 0, {NULL, NULL, NULL}}};
+IGNIS__PRIVATE const char *const ignis__none_harmless[] = {NULL};
+IGNIS__PRIVATE const ignis__json_must ignis__window_musts[] = {
+    {"layer_types[]", 't', 0, {"full_attention", "sliding_attention", NULL}},
+    {NULL, 0, 0, {NULL, NULL, NULL}},
+};

@@ -169,7 +169,7 @@ static bool ignis__model_read_heads(ignis__model_files *files, ignis__model *mod
 /*  Returns the name of the head in a folder. */
 static const char *ignis__model_head_name(ignis_model_family number)
 {
-    const ignis__family *family = &ignis__families[number];
+    const ignis__family *family = ignis__family_of(number);
     int i;
     for (i = 0; i < family->row_count; i++)
         if (family->rows[i].how & IGNIS__MODEL_HEAD)
@@ -207,7 +207,7 @@ static bool ignis__model_read_vocabulary(ignis__model_files *files, ignis__model
 /*  Returns the rows of a tensor of the files; 0 if they do not have it, or if it has another number of dimensions. */
 static int ignis__model_rows_of(const ignis__model_files *files, const ignis__model *model, size_t member)
 {
-    const ignis__family *family = &ignis__families[model->family];
+    const ignis__family *family = ignis__family_of(model->family);
     const ignis__model_source *source = NULL;
     int i;
     for (i = 0; i < family->row_count && !source; i++)
@@ -252,7 +252,7 @@ static bool ignis__model_read_pooling(ignis__model_files *files, ignis__model *m
 static bool ignis__model_read_encoder(ignis__model_files *files, ignis__model *model, const double *numbers)
 {
     static const int poolings[] = {0, IGNIS_POOLING_MEAN, IGNIS_POOLING_FIRST, IGNIS_POOLING_LAST, IGNIS_POOLING_FIRST};
-    const unsigned features = ignis__families[model->family].features;
+    const unsigned features = ignis__family_of(model->family)->features;
     const ignis__config_item *pad = ignis__config_find(&files->config, "pad_token_id");
     const double pooling = numbers[IGNIS__NUMBER_POOLING];
     files->bare = !files->is_gguf && !ignis__model_source_find(files, "model.embed_tokens.weight") &&
@@ -285,7 +285,7 @@ static double ignis__model_scale(double scale) { return scale == 1 ? 0 : scale; 
 /*  Sets the features that most families lack. */
 static void ignis__model_set_features(const ignis__model_files *files, ignis__model *model, const double *numbers)
 {
-    const unsigned features = ignis__families[model->family].features;
+    const unsigned features = ignis__family_of(model->family)->features;
     double scale = numbers[IGNIS__NUMBER_LOGIT_SCALE];
     model->rms = !(features & IGNIS__LAYER_NORMS);
     model->rope = !(features & IGNIS__POSITIONS);
@@ -332,7 +332,7 @@ static void ignis__layer_set_scale(const ignis__model *model, ignis__layer *laye
 IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_layers(ignis__model_files *files, ignis__model *model)
 {
     static const char *const lists[] = {"layer_types[]", "no_rope_layers[]"};
-    const unsigned features = ignis__families[model->family].features;
+    const unsigned features = ignis__family_of(model->family)->features;
     double numbers[IGNIS__NUMBERS];
     int i, period, rope_period, window, attention_period;
     if (!ignis__model_read_numbers(files, numbers))
@@ -404,7 +404,7 @@ static void ignis__model_set_attention_scale(const ignis__model_files *files, ig
 /*  Tells whether the experts of a layer are separate tensors in the files. */
 static bool ignis__model_experts_apart(const ignis__model_files *files)
 {
-    const ignis__family *family = &ignis__families[files->family];
+    const ignis__family *family = ignis__family_of(files->family);
     bool apart = false;
     int i;
     for (i = 0; i < family->row_count; i++) {
@@ -437,14 +437,14 @@ static bool ignis__model_read_depth(ignis__model_files *files, ignis__model *mod
 /*  Reads how shares of experts are computed. False, and reported, if that is not possible. */
 static bool ignis__model_read_shares(ignis__model_files *files, ignis__model *model, const double *numbers)
 {
-    const unsigned features = ignis__families[model->family].features;
+    const unsigned features = ignis__family_of(model->family)->features;
     const ignis__config_item *item = ignis__config_find(&files->config, "norm_topk_prob");
     int size;
     char name[96];
     model->sigmoid = features & IGNIS__SIGMOID;
     model->normalises = features & (files->is_gguf ? IGNIS__NORMALISED | IGNIS__GGUF_NORMALISED : IGNIS__NORMALISED) ||
                         (item ? item->kind == 'b' && item->number != 0 : model->sigmoid);
-    snprintf(name, sizeof name, "%s.expert_weights_norm", ignis__families[model->family].architecture);
+    snprintf(name, sizeof name, "%s.expert_weights_norm", ignis__family_of(model->family)->architecture);
     if (files->is_gguf && ignis__gguf_find_bool(&files->gguf, name, &model->normalises) == IGNIS__GGUF_BAD)
         return false;
     model->routed_scale = numbers[IGNIS__NUMBER_ROUTED_SCALE];
@@ -501,7 +501,7 @@ static bool ignis__model_read_experts(ignis__model_files *files, ignis__model *m
 /*  Reads the sizes of recurrent layers. False, and reported, if they contradict each other. */
 static bool ignis__model_read_recurrent(ignis__model_files *files, ignis__model *model, const double *numbers)
 {
-    const unsigned features = ignis__families[model->family].features;
+    const unsigned features = ignis__family_of(model->family)->features;
     const double width = numbers[IGNIS__NUMBER_DELTA_WIDTH];
     double rows, state;
     if (!(features & IGNIS__RECURRENT))
@@ -565,7 +565,7 @@ static bool ignis__model_read_falcon(ignis__model_files *files, ignis__model *mo
 {
     const double norms = numbers[IGNIS__NUMBER_NORMS];
     bool is_new = false, has_one = true;
-    if (!(ignis__families[files->family].features & IGNIS__FALCON_CHOICES))
+    if (!(ignis__family_of(files->family)->features & IGNIS__FALCON_CHOICES))
         return true;
     if (files->is_gguf) {
         model->two_norms = ignis__model_source_find(files, "blk.0.attn_norm_2.weight") != NULL;
@@ -589,11 +589,11 @@ static bool ignis__model_read_falcon(ignis__model_files *files, ignis__model *mo
     the tensors say it: converters write use_parallel_residual as true if config.json lacks it, which means false. */
 static bool ignis__model_read_choices(ignis__model_files *files, ignis__model *model)
 {
-    const unsigned features = ignis__families[model->family].features;
+    const unsigned features = ignis__family_of(model->family)->features;
     bool parallel = features & IGNIS__PARALLEL_BLOCKS, normed = false;
     char name[64];
     if (files->is_gguf) {
-        snprintf(name, sizeof name, "%s.use_parallel_residual", ignis__families[model->family].architecture);
+        snprintf(name, sizeof name, "%s.use_parallel_residual", ignis__family_of(model->family)->architecture);
         if (parallel && ignis__gguf_find_bool(&files->gguf, name, &parallel) == IGNIS__GGUF_BAD)
             return false;
         if (features & IGNIS__PARALLEL_CHOICE && !(features & IGNIS__PARALLEL_BLOCKS))
@@ -617,7 +617,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_read_hyperparameters(ignis__model_f
     if (!ignis__model_find_family(files))
         return false;
     model->family = files->family;
-    model->rope = !(ignis__families[files->family].features & IGNIS__POSITIONS);
+    model->rope = !(ignis__family_of(files->family)->features & IGNIS__POSITIONS);
     if (!files->is_gguf && !ignis__model_refuse_unknown_keys(files))
         return false;
     if (!ignis__model_read_numbers(files, numbers))

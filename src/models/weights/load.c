@@ -89,7 +89,7 @@ static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_rea
 static bool ignis__model_changes_values(const ignis__model_files *files, const ignis__model *model, int how)
 {
     return files->is_gguf && (how & IGNIS__MODEL_LOG ||
-                              (how & IGNIS__MODEL_NORM && ignis__families[model->family].features & IGNIS__ONE_PLUS));
+                              (how & IGNIS__MODEL_NORM && ignis__family_of(model->family)->features & IGNIS__ONE_PLUS));
 }
 
 /*  Converts such values to those of a folder. False, and reported, if one has no logarithm. */

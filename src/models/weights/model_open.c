@@ -18,7 +18,7 @@ IGNIS__PRIVATE void ignis__model_tokenizer_end(ignis_tokenizer *handle)
 /*  Releases the weights. The head of a tied model is the embedding, and is released once. */
 static void ignis__model_clear(const char *call, ignis__model *model)
 {
-    const ignis__family *family = &ignis__families[model->family];
+    const ignis__family *family = ignis__family_of(model->family);
     int i, layer;
     if (model->tied)
         model->head = ignis__no_tensor();
@@ -63,7 +63,7 @@ IGNIS__PRIVATE void ignis__models_close(const char *call)
     uint64_t index = 0;
     while ((model = (ignis__model *)ignis__pool_next(&ignis__models, &index)) != NULL) {
         ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "model: %s of %d layers, %lld bytes on device %d",
-                           ignis__families[model->family].model_type, model->layers, (long long)model->weight_bytes,
+                           ignis__family_of(model->family)->model_type, model->layers, (long long)model->weight_bytes,
                            (int)(model->device - ignis__devices));
         ignis__handle_kill(model);
         ignis__model_drop(call, model);
@@ -188,7 +188,7 @@ IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis_
     layers are not shared. */
 static bool ignis__model_check_ranks(const char *call, const ignis__model *model)
 {
-    const ignis__family *family = &ignis__families[model->family];
+    const ignis__family *family = ignis__family_of(model->family);
     bool apart = model->wide_norms || model->head_layer_norms || model->residual_scale > 0 || model->experts > 0 ||
                  model->encoder || model->latent > 0 || model->recurrent_layers > 0;
     int i;
@@ -341,7 +341,7 @@ IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
 /*  Tells whether the family has norms of q and k. */
 static bool ignis__model_has_head_norms(const ignis__model *model)
 {
-    const ignis__family *family = &ignis__families[model->family];
+    const ignis__family *family = ignis__family_of(model->family);
     int i;
     for (i = 0; i < family->row_count; i++)
         if (family->rows[i].in_layer && family->rows[i].member == offsetof(ignis__layer, q_norm))

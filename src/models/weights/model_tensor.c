@@ -140,7 +140,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
         part = ignis__model_find(model, parts, count, name, &whole);
         if (!part)
             ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "the model, %s of %d layers, has no weight %s",
-                        ignis__families[model->family].model_type, model->layers, ignis__name_write(name).text);
+                        ignis__family_of(model->family)->model_type, model->layers, ignis__name_write(name).text);
         else if (part->moved || part->grouped || ignis__model_is_joined(part))
             tensor = ignis__model_moved_tensor(call, model, part);
         else if (whole && !ignis__blocks_of(call, *part->to).count)

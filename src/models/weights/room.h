@@ -481,9 +481,19 @@ extern const int ignis__common_key_count;
 extern const ignis__json_must ignis__common_musts[];
 extern const char *const ignis__harmless_keys[];
 extern const char *const ignis__rope_keys[];
+extern const ignis__unused_tensor ignis__rotary_unused[];
+extern const ignis__json_must ignis__no_musts[];
+extern const char *const ignis__none_harmless[];
+extern const ignis__json_must ignis__window_musts[];
+
+/* families_dense.c, families_experts.c, families_encoders.c */
+extern const ignis__family ignis__dense_families[IGNIS_MODEL_QWEN3_MOE - IGNIS_MODEL_GPT2];
+extern const ignis__family ignis__expert_families[IGNIS_MODEL_BERT - IGNIS_MODEL_QWEN3_MOE];
+extern const ignis__family ignis__recurrent_families[IGNIS_MODEL_FAMILY_COUNT - IGNIS_MODEL_QWEN3_NEXT];
+extern const ignis__family ignis__encoder_families[IGNIS_MODEL_QWEN3_NEXT - IGNIS_MODEL_BERT];
 
 /* families.c */
-extern const ignis__family ignis__families[IGNIS_MODEL_FAMILY_COUNT];
+IGNIS__PRIVATE const ignis__family *ignis__family_of(int family);
 
 /* config_json.c */
 IGNIS__PRIVATE void ignis__config_close(ignis__config *config);

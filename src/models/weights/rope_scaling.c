@@ -91,7 +91,7 @@ static bool ignis__model_check_attention_factor(ignis__model_files *files)
         return true;
     ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                 "'%s' has %s.rope.scaling.attn_factor %g without yarn, which Ignis cannot do", files->path,
-                ignis__families[files->family].architecture, value);
+                ignis__family_of(files->family)->architecture, value);
     return false;
 }
 
@@ -153,7 +153,7 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
 #define IGNIS__IN_GROUP(field) (snprintf(name, sizeof name, "%s.%s", group, field), name)
     model->attention_factor = 1;
     if (files->is_gguf) {
-        snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__families[files->family].architecture);
+        snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__family_of(files->family)->architecture);
         if (ignis__gguf_find_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
             !ignis__model_read_real(files, NULL, "rope.freq_base", 10000, &model->theta) ||
             !ignis__model_read_scaling_factor(files, &factor, &said))
@@ -212,7 +212,7 @@ IGNIS__PRIVATE bool ignis__model_read_rope_scaling(ignis__model_files *files, ig
         if (!ignis__model_read_real(files, NULL, "rope.scaling.attn_factor", 1, &model->attention_factor))
             return false;
         model->attention_factor *= model->latent ? 1 : usual; /* llama.cpp divides by it in DeepSeek */
-        model->uncut = ignis__families[files->family].features & IGNIS__UNCUT_YARN;
+        model->uncut = ignis__family_of(files->family)->features & IGNIS__UNCUT_YARN;
         return true;
     }
     if (!ignis__model_read_yarn_factor(files, model, group))

@@ -43,7 +43,7 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
     }
 #undef IGNIS__SIZE
     ignis__string_add(text, "{\n  \"architectures\": [\"%s\"],\n  \"model_type\": \"%s\",\n  \"torch_dtype\": \"%s\"",
-                      ignis__families[model->family].class_name, ignis__families[model->family].model_type,
+                      ignis__family_of(model->family)->class_name, ignis__family_of(model->family)->model_type,
                       dtypes[model->dtype]);
     for (i = 0; i < count; i++)
         ignis__string_add(text, ",\n  \"%s\": %d", sizes[i].name, sizes[i].value);
@@ -197,12 +197,12 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
     else if (model->family > IGNIS_MODEL_QWEN3 && !ignis__path_is_special(model->path))
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "a %s model that was opened from a GGUF file has no config.json to be written with",
-                    ignis__families[model->family].model_type);
+                    ignis__family_of(model->family)->model_type);
     else if (model->family == IGNIS_MODEL_GPT_OSS)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the experts of a gpt_oss model cannot be written");
     else if (model->recurrent_layers > 0)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the projections of a %s model cannot be written",
-                    ignis__families[model->family].model_type);
+                    ignis__family_of(model->family)->model_type);
     else if (model->rope_scaling == IGNIS__ROPE_SCALING_TABLE)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the frequencies of the model are a GGUF file's own, which config.json has no words for");

@@ -20,7 +20,7 @@ static bool ignis__model_is_of_more_layers(const ignis__model_files *files, cons
 static bool ignis__model_is_redundant(const ignis__model_files *files, const ignis__model *model,
                                       const ignis__model_source *source)
 {
-    const ignis__unused_tensor *unused = ignis__families[model->family].unused;
+    const ignis__unused_tensor *unused = ignis__family_of(model->family)->unused;
     size_t size = strlen(source->name), end;
     if (ignis__model_is_of_more_layers(files, model, source))
         return true;
@@ -49,7 +49,7 @@ static bool ignis__model_check_unused(const ignis__model_files *files, const ign
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                     "'%s' has a tensor %s, %s, for which a %s model of layers 0 to %d has no use", files->path,
                     ignis__name_write(source->name).text, ignis__shape_write(&source->shape).text,
-                    ignis__families[model->family].model_type, model->layers - 1);
+                    ignis__family_of(model->family)->model_type, model->layers - 1);
         return false;
     }
     return true;
@@ -156,7 +156,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
             ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
                         "tensor %s of '%s' is %s; Ignis reads the experts of %s as MXFP4 only",
                         ignis__name_write(name.text).text, files->path, ignis__model_type_write(source).text,
-                        ignis__families[model->family].model_type);
+                        ignis__family_of(model->family)->model_type);
             return false;
         }
         if (source->packed &&

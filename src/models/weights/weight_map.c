@@ -201,7 +201,7 @@ IGNIS__PRIVATE bool ignis__model_moves_rows(const ignis__model_files *files, con
 {
     unsigned pairs = files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS;
     return row->how & IGNIS__MODEL_PAIRS && model->rope &&
-           (ignis__families[model->family].features & pairs || model->rotary < model->head_dim);
+           (ignis__family_of(model->family)->features & pairs || model->rotary < model->head_dim);
 }
 
 /*  Returns the row of the file, within its heads, that has row `row` of a part. */
@@ -209,7 +209,7 @@ IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, co
                                              const ignis__model_part *part, int64_t row)
 {
     unsigned pairs =
-        ignis__families[model->family].features & (files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS);
+        ignis__family_of(model->family)->features & (files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS);
     int64_t half = model->head_dim / 2, turning = model->rotary / 2, inside = row % model->head_dim;
     int64_t i = inside % half, second = inside / half, unit = ignis__model_move_unit(model, part), at;
     if (model->latent) { /* the last elements rotate */
@@ -227,7 +227,7 @@ IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, co
     names of an open model, which are those of its folder; those of GPT-2 always have it. */
 IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, const ignis__model *model)
 {
-    const ignis__family *family = &ignis__families[model->family];
+    const ignis__family *family = ignis__family_of(model->family);
     bool has = family->prefix != NULL;
     if (has && files)
         has = ignis__model_source_find(files, ignis__model_name_write(family->prefix, family->rows[0].hf, 0).text) !=
@@ -266,7 +266,7 @@ IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const igni
 static bool ignis__model_is_fused(const ignis__model_files *files, const ignis__model *model,
                                   const ignis__model_row *row, int layer)
 {
-    const ignis__family *family = &ignis__families[model->family];
+    const ignis__family *family = ignis__family_of(model->family);
     int i;
     for (i = 0; files && i < family->row_count; i++) {
         const ignis__model_row *other = &family->rows[i];
@@ -282,7 +282,7 @@ static bool ignis__model_is_fused(const ignis__model_files *files, const ignis__
 static bool ignis__model_has_row(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row,
                                  int layer)
 {
-    const ignis__family *family = &ignis__families[model->family];
+    const ignis__family *family = ignis__family_of(model->family);
     int i;
     if (!(files && files->is_gguf ? row->gguf : row->hf))
         return false;
@@ -336,7 +336,7 @@ static int ignis__model_repeats(const ignis__model_files *files, const ignis__mo
     number; parts may be NULL. */
 static int ignis__model_parts(const ignis__model_files *files, ignis__model *model, ignis__model_part *parts)
 {
-    const ignis__family *family = &ignis__families[model->family];
+    const ignis__family *family = ignis__family_of(model->family);
     int count = 0, first = 0, i, layer, expert, experts;
     for (layer = -1; layer < model->layers; layer++) {
         const ignis__model_row *before = NULL;

@@ -2,7 +2,7 @@
 /*  fuzz_families.c - damaged descriptions of each family, in config.json and in GGUF files: ignis_model_inspect refuses
     each with a reason, or its model has the sizes of the weights
 
-    fuzz_families [iterations [seed]]      descriptions are made of the entries of ignis__families; the same seed makes
+    fuzz_families [iterations [seed]]      descriptions are made of the entries of families; the same seed makes
                                            the same descriptions
     Entries get other values, are left out, repeated, or come from another family. Weights fit the sound descriptions.
     Build it with -fsanitize=address,undefined. It needs no device. */
@@ -71,7 +71,7 @@ static bool is_size_of_latents(const ignis__family *family, ignis__number number
 /*  Makes a sound description of a family: the numbers that it needs, and those that most files have. */
 static void make_description(ignis_model_family number, bool gguf)
 {
-    const ignis__family *family = &ignis__families[number];
+    const ignis__family *family = ignis__family_of(number);
     int i, k;
     description.count = 0;
     add(gguf ? "general.architecture" : "model_type", gguf ? family->architecture : family->model_type);
@@ -157,7 +157,7 @@ static void write_gguf(ignis_model_family family)
     ck_put(&file, "GGUF", 4), ck_u32(&file, 3), ck_u64(&file, (uint64_t)weights[1][family].count);
     ck_u64(&file, (uint64_t)description.count);
     for (i = 0; i < description.count; i++)
-        put_key(&file, &description.entries[i], ignis__families[family].architecture);
+        put_key(&file, &description.entries[i], ignis__family_of(family)->architecture);
     for (i = 0; i < weights[1][family].count; i++) {
         const zeros *t = &weights[1][family].tensors[i];
         ck_text(&file, t->name), ck_u32(&file, (t->columns ? 2 : 1) + (t->experts ? 1 : 0));
@@ -320,7 +320,7 @@ static void mutate(bool gguf)
         int at = 1 + (int)random_below((size_t)description.count - 1);
         entry *one = &description.entries[at];
         const char *value = values[random_below(IGNIS__COUNT(values))];
-        const ignis__family *other = &ignis__families[1 + random_below(IGNIS_MODEL_FAMILY_COUNT - 1)];
+        const ignis__family *other = ignis__family_of(1 + (int)random_below(IGNIS_MODEL_FAMILY_COUNT - 1));
         int count = 0;
         switch (random_below(6)) {
         case 0:
@@ -365,7 +365,7 @@ int main(int argc, char **argv)
     require_text(ignis_setup(&setup) == IGNIS_OK, "there is no dry run", "");
     for (gguf = 0; gguf < 2; gguf++)
         for (family = 1; family < IGNIS_MODEL_FAMILY_COUNT; family++) {
-            const ignis__family *table = &ignis__families[family];
+            const ignis__family *table = ignis__family_of(family);
             if (gguf && (!table->architecture || strcmp(table->model_type, "mixtral") == 0 ||
                          strcmp(table->model_type, "deepseek_v3") == 0))
                 continue; /* their architectures are those of Llama and DeepSeek-V2 */
