@@ -6,16 +6,19 @@
     4.25 TB/s: the bytes of all weights that a step multiplies with, and of the keys and values that it reads, each
     once. Every figure is a median, taken warm.
 
-        cc -O2 -I. bench/bench_generate.c -o bench_generate -lm -ldl -lpthread && ./bench_generate [llama-135m] [gpt2]
-        [qwen3-0.6b] [llama-1b] [llama-8b] folder=path among the words: where models are written, and stay (/dev/shm);
-        8b takes 16 GB batch=1,8,64 among the words: sequences of a step; dtype=f32: another type of the weights; plain:
-        no kernel begins before those ahead of it have ended; trace=path: a profile of some steps of each number of
-        sequences, path/MODEL-SEQUENCES.json, and of a prompt weights=q4_0,q8_0,q4_k,q6_k,q5_0,iq4_xs,mxfp4
-        among the words: those of a GGUF file whose matrices are random blocks drawn among the words: ignis_generate
-        with ways of sampling, and with a grammar, for which the vocabulary has made up words start among the words: the
-        time from a program's start to its first token behind 16, with kernels compiled before adapters=8 rank=16 among
-        the words: sequences have adapters (LoRA) of all products, one of 8 sets after the other, of rank 16 (16)
-        long=2048 among the words: the time to the first token behind so many, too
+        cc -O2 -I. bench/bench_generate.c -o bench_generate -lm -ldl -lpthread
+        ./bench_generate [OPTION=VALUE ...] [llama-135m] [gpt2] [qwen3-0.6b] [llama-1b] [llama-8b]
+
+    - folder=PATH (/dev/shm): where models are written, and stay; llama-8b takes 16 GB.
+    - batch=1,8,64: sequences of a step.
+    - dtype=f32: another type of the weights.
+    - weights=q4_0,q8_0,q4_k,q6_k,q5_0,iq4_xs,mxfp4: those of a GGUF file whose matrices are random blocks.
+    - adapters=8 rank=16: sequences have adapters (LoRA) of all products, one of 8 sets after the other.
+    - long=2048: the time to the first token behind 2048 tokens, too.
+    - drawn: ignis_generate with ways of sampling, and with a grammar, for which the vocabulary has made up words.
+    - start: the time from a program's start to its first token behind 16, with kernels compiled before.
+    - plain: no kernel begins before those ahead of it have ended.
+    - trace=PATH: a profile of some steps of each number of sequences, PATH/MODEL-SEQUENCES.json, and of a prompt.
 
     Mixtures of experts are measured if they are named: gpt-oss-20b, with experts in MXFP4, and qwen3-30b-a3b, which
     takes 61 GB. Of their experts a share counts those that the tokens of a step choose on average: choices are random.

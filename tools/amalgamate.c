@@ -2,12 +2,12 @@
 /*  amalgamate.c - writes the headers of Ignis from their parts in src/
 
         cc tools/amalgamate.c -o build/amalgamate
-        build/amalgamate             writes ignis.h and its like: every #include "part" becomes the text of the part,
-        once
-        build/amalgamate --check     exits with 1 when a header is not what would be written, and names the first line
-        that differs build/amalgamate --lines FOLDER
-                                     writes them into FOLDER, with #line directives: for `make coverage`, and for a
-                                     debugger that shows the parts
+        build/amalgamate [--check | --lines FOLDER]
+
+    - without options: writes ignis.h and its like; every #include "part" becomes the text of the part, once.
+    - --check: exits with 1 when a header is not what would be written, and names the first line that differs.
+    - --lines FOLDER: writes them into FOLDER, with #line directives: for `make coverage`, and for a debugger that shows
+      the parts.
 
     Run from the root of the repository. Equal parts give equal headers on every machine. An empty line follows each
     part, except at the end of a comment. An #include of a file that src/ does not have is copied, as all other lines
@@ -15,12 +15,11 @@
 
     Some lines become more than they are:
 
-        // amalgamate: overloads                C++ overloads that take option structs by reference
-        // amalgamate: traced calls, and NAMES  macros for IGNIS_TRACE_CALLS: of functions that return a handle or put
-        work
-                                                on a stream ("Streams:" in their comments), and of the functions NAMES
-        amalgamate: contents                    in the manual: the tags of the sections, with titles and chapters
-        #define NAME IGNIS_VERSION              the number replaces IGNIS_VERSION
+    - "// amalgamate: overloads": C++ overloads that take option structs by reference.
+    - "// amalgamate: traced calls, and NAMES": macros for IGNIS_TRACE_CALLS: of functions that return a handle or put
+      work on a stream ("Streams:" in their comments), and of the functions NAMES.
+    - "amalgamate: contents", in the manual: the tags of the sections, with titles and chapters.
+    - "#define NAME IGNIS_VERSION": the number replaces IGNIS_VERSION.
 
     The first line of a root gets the version. It is defined in VERSION_FROM and nowhere else.
 
