@@ -9,9 +9,12 @@
         row op=all_reduce ranks=4 dtype=bf16 bytes=1024 mode=graph variant=default us=4.56 bus_gbs=0.34
 
         cc -O2 -I. bench/bench_collective.c -o bench_collective -lm -ldl -lpthread
-        ./bench_collective [ops=all_reduce,...] [dtypes=bf16,f32] [modes=graph,eager] [min=1K] [max=1G] [ranks=all]
-        [factor=4] [job=1]
-                           [variants=default | tune | "name:IGNIS_COMM_TUNE;name:..."]
+        ./bench_collective [ops=all_reduce,...] [dtypes=bf16,f32] [modes=graph,eager] [OPTION=VALUE ...]
+
+    - min=1K, max=1G, factor=4: sizes.
+    - ranks=all.
+    - variants=default, variants=tune, or variants="name:IGNIS_COMM_TUNE;name:...".
+    - job=1.
 
     With job=1 every thread calls ignis_comm_init, as a process would; so NCCL is used where it is faster.
 */

@@ -5,8 +5,8 @@
     the median of five runs of steps that begin and end with idle ranks: steps called one by one, steps as a CUDA graph,
     and steps without averaging, as N single GPUs would run.
 
-        cc -O2 -I. bench/bench_parallel.c -o bench_parallel -lm -ldl -lpthread && torchrun --no-python --nproc-per-node
-        4 ./bench_parallel
+        cc -O2 -I. bench/bench_parallel.c -o bench_parallel -lm -ldl -lpthread
+        torchrun --no-python --nproc-per-node 4 ./bench_parallel
 
     Any launcher that ignis_comm_init knows works; without one it uses one GPU. The argument is the size of buckets in
     MiB (25). For PyTorch: python3 bench/peer_parallel.py

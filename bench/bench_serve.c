@@ -6,11 +6,15 @@
     random prompts.
 
         make build/default/serve build/default/bench_serve build/default/bench_generate
-        build/default/bench_generate folder=/dev/shm/models batch=1 drawn llama-135m    # random weights, and a
-        tokenizer build/default/bench_serve build/default/serve /dev/shm/models/ignis-llama-135m [clients=1,8,64]
-        [tokens=128] [prompt=64] [requests=4] [-- --sequences 64]
+        build/default/bench_generate folder=/dev/shm/models batch=1 drawn llama-135m
+        build/default/bench_serve build/default/serve /dev/shm/models/ignis-llama-135m [OPTION=VALUE ...] [-- ARGUMENTS]
 
-    requests: of each client. What stands behind -- goes to the server.
+    The second line writes a model with random weights and a tokenizer. Options:
+
+    - clients=1,8,64, tokens=128, prompt=64: clients at a time, tokens of an answer and of a prompt.
+    - requests=4: of each client.
+
+    Arguments after -- are those of the server, such as --sequences 64.
 */
 #define _GNU_SOURCE
 #include "timing.h"

@@ -3,10 +3,12 @@
     ignis_models.h. The texts of src/shared/ and src/shared/models/, which the host reads, too, come with them.
 
         cc tools/embed.c -o build/embed
-        build/embed                 writes ignis_kernels.h and build/model_kernels.c, which tools/amalgamate.c puts into
-        ignis_models.h
-        build/embed --check         exits with 1 when one of them is not what would be written
-        build/embed --strip FILE    prints a source as it would be embedded
+        build/embed [--check | --strip FILE]
+
+    - without options: writes ignis_kernels.h and build/model_kernels.c, which tools/amalgamate.c puts into
+      ignis_models.h.
+    - --check: exits with 1 when one of them is not what would be written.
+    - --strip FILE: prints a source as it would be embedded.
 
     Run from the root of the repository. Equal sources give equal files on every machine. The version is that of Ignis.
 

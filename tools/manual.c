@@ -2,22 +2,20 @@
 /*  manual.c - makes one HTML page of the headers: their manuals, and everything that they declare
 
         cc tools/manual.c -o build/manual
-        build/manual build/manual.html [HEADER...]      the page; names file and line of what is not documented, and
-        exits with 1
-        build/manual --examples FOLDER [HEADER...]      the examples of the manuals, as FOLDER/manual_NAME.c
+        build/manual build/manual.html [HEADER...]
+        build/manual --examples FOLDER [HEADER...]
 
+    The first writes the page; it names file and line of what is not documented, and exits with 1 then. The second
+    writes the examples of the manuals, as FOLDER/manual_NAME.c.
     Without headers named: ignis.h, ignis_kernels.h, ignis_models.h, ignis_collective.h. A section with functions has an
     example: in docs/examples.c the body of the function below the comment that has the section's tag. What it reads of
     a header:
 
-        the first comment           the manual: a heading is a line of its own at column 4, and begins in capitals; text
-        stands at column 8;
-                                    what is indented further, or has gaps inside its lines, is shown as it is, but for
-                                    lists ("- "); examples stand between "---- begin example NAME" and "---- end
-                                    example"
-        between the include guard   declarations, in sections that begin with >>tag. A comment belongs to what follows
-        it without an
-        and its #endif              empty line; declarations one below the other share it
+    - The first comment is the manual. A heading is a line of its own at column 4, and begins in capitals. Text begins
+      at column 8. What is indented further, or has gaps inside its lines, is shown as it is, but for lists ("- ").
+      Examples are between "---- begin example NAME" and "---- end example".
+    - Between the include guard and its #endif are declarations, in sections that begin with >>tag. A comment belongs to
+      what follows it without an empty line; declarations one below the other share it.
 
     A function's comment names it, says after " - " what it does, and has all of FORM, in this order. A type or a macro
     has a comment above it or inside it. Names of what is declared, tags, and headings become links.

@@ -4,11 +4,11 @@
         cc -I. tools/nvrtc_check.c -o build/nvrtc_check -ldl -lpthread
         build/nvrtc_check [--archs 75,120] [--only collective] [--short] [--jobs N] [path of libnvrtc]
 
-        --archs LIST    for these architectures only, as they are named in the table of archs below
-        --only TEXT     only programs with this text in their names
-        --short         one variant of each program; of those for Hopper, whose registers are scarce, all but those in
-        f16 beside others in bf16
-        --jobs N        this many at a time (as many as there are cores)
+    - --archs LIST: for these architectures only, as they are named in the table of archs below.
+    - --only TEXT: only programs with this text in their names.
+    - --short: one variant of each program; of those for Hopper, whose registers are scarce, all but those in f16 beside
+      others in bf16.
+    - --jobs N: this many at a time (as many as there are cores).
 
     Needs no GPU. The library is the one that the argument or IGNIS_NVRTC_LIBRARY names, else it is looked for; without
     one nothing is checked. Prints registers, behind a + the bytes of those that are spilled, and compile times, and

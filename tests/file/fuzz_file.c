@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*  fuzz_file.c - damaged safetensors files: the reader must say no or yes, and what it says yes to must hold
 
-    fuzz_file [iterations [seed]]      files made by mutation from good ones; the same seed makes the same files
+        fuzz_file [iterations [seed]]
+
+    It makes files by mutation from good ones; the same seed makes the same files.
     Build it with -fsanitize=address,undefined: each file is in a block of memory of exactly its size. With
-    -DFUZZ_LIBFUZZER and clang's
-    -fsanitize=fuzzer the entry of libFuzzer is there instead of main. Neither needs a device. */
+    -DFUZZ_LIBFUZZER and clang's -fsanitize=fuzzer the entry of libFuzzer is there instead of main. Neither needs a
+    device. */
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
 

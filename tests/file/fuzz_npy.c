@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*  fuzz_npy.c - damaged .npy files: the reader must say no or yes, and what it says yes to must hold
 
-    fuzz_npy [iterations [seed]]      files made by mutation from good ones; the same seed makes the same files
+        fuzz_npy [iterations [seed]]
+
+    It makes files by mutation from good ones; the same seed makes the same files.
     Build it with -fsanitize=address,undefined: each file is in a block of memory of exactly its size. It needs no
     device. */
 #define IGNIS_IMPLEMENTATION

@@ -2,10 +2,12 @@
 /*  fuzz_formula.c - damaged formulas: the reader must say no with a place and a reason, or what it says yes to must
     become a sound kernel
 
-    fuzz_formula [iterations [seed]]      formulas made by mutation from good ones; the same seed makes the same
-    formulas Build it with -fsanitize=address,undefined: each formula is in a block of memory of exactly its size. With
-    -DFUZZ_LIBFUZZER and clang's
-    -fsanitize=fuzzer the entry of libFuzzer is there instead of main. Neither needs a device. */
+        fuzz_formula [iterations [seed]]
+
+    It makes formulas by mutation from good ones; the same seed makes the same formulas.
+    Build it with -fsanitize=address,undefined: each formula is in a block of memory of exactly its size. With
+    -DFUZZ_LIBFUZZER and clang's -fsanitize=fuzzer the entry of libFuzzer is there instead of main. Neither needs a
+    device. */
 #define IGNIS_IMPLEMENTATION
 #include "ignis.h"
 

@@ -2,9 +2,10 @@
 /*  fuzz_bundle.c - damaged bundles, images, entries of the kernel cache and records: the reader must say no or yes, and
     what it says yes to must hold
 
-    fuzz_bundle [iterations [seed]]    so many of each, made by mutation from good ones, most with checksums made right
-    again; the same seed makes
-                                       the same ones. Of an entry of the cache each byte is wrong once besides.
+        fuzz_bundle [iterations [seed]]
+
+    It makes `iterations` of each by mutation from good ones, most with checksums made right again. The same seed makes
+    the same ones. Of an entry of the cache each byte is wrong once besides.
     Build it with -fsanitize=address,undefined: each bundle is in a block of memory of exactly its size. It needs no
     device. */
 #define main embed_main

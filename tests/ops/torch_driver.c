@@ -2,8 +2,8 @@
 /*  torch_driver.c - runs operations on inputs from a file, and writes what they give to another: the C half of
     torch_compare.py
 
-        cc -O1 -I. -iquote tests tests/ops/torch_driver.c -o torch_driver -lm -ldl -lpthread && ./torch_driver cases
-        results
+        cc -O1 -I. -iquote tests tests/ops/torch_driver.c -o torch_driver -lm -ldl -lpthread
+        ./torch_driver cases results
 
     The files hold little-endian numbers. A case is a name of 32 bytes, 16 int64, 8 double, the number of inputs and of
     gradients (int64 each), then so many tensors; a tensor is dtype, whether it requires a gradient, ndim (int64 each),

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*  fuzz_chat.c - damaged and hostile chat templates: each ends, with a text or with a reason and a place
 
-    fuzz_chat [iterations [seed]]      templates made by mutation from good ones; the same seed makes the same templates
+        fuzz_chat [iterations [seed]]
+
+    It makes templates by mutation from good ones; the same seed makes the same templates.
     Build it with -fsanitize=address,undefined: each template is in a block of memory of exactly its size. With
     -fsanitize-coverage=trace-pc too, the work behind each template is counted, and more than its steps account for is a
     failure. With -DFUZZ_LIBFUZZER and clang's -fsanitize=fuzzer the entry of libFuzzer is there instead of main.

@@ -2,10 +2,12 @@
 /*  fuzz_grammar.c - damaged and hostile grammars and schemas: each is refused with a reason, or has texts that a walk
     can go on with
 
-    fuzz_grammar [iterations [seed]]      grammars made by mutation from good ones; the same seed makes the same
-    grammars Build it with -fsanitize=address,undefined: each grammar is in a block of memory of exactly its size. With
-    -DFUZZ_LIBFUZZER and clang's
-    -fsanitize=fuzzer the entry of libFuzzer is there instead of main. Neither needs a device. */
+        fuzz_grammar [iterations [seed]]
+
+    It makes grammars by mutation from good ones; the same seed makes the same grammars.
+    Build it with -fsanitize=address,undefined: each grammar is in a block of memory of exactly its size. With
+    -DFUZZ_LIBFUZZER and clang's -fsanitize=fuzzer the entry of libFuzzer is there instead of main. Neither needs a
+    device. */
 #define IGNIS_IMPLEMENTATION
 #include "ignis_models.h"
 

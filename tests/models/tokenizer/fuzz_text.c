@@ -2,10 +2,12 @@
 /*  fuzz_text.c - damaged tokenizer.json, tokenizer_config.json and GGUF files: the reader must say no or yes, and what
     it says yes to must work
 
-    fuzz_text [iterations [seed]]      files made by mutation from good ones; the same seed makes the same files
+        fuzz_text [iterations [seed]]
+
+    It makes files by mutation from good ones; the same seed makes the same files.
     Build it with -fsanitize=address,undefined: each file is in a block of memory of exactly its size. With
-    -DFUZZ_LIBFUZZER and clang's
-    -fsanitize=fuzzer the entry of libFuzzer is there instead of main. Neither needs a device. */
+    -DFUZZ_LIBFUZZER and clang's -fsanitize=fuzzer the entry of libFuzzer is there instead of main. Neither needs a
+    device. */
 #define IGNIS_IMPLEMENTATION
 #include "ignis_models.h"
 

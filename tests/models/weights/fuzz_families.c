@@ -2,8 +2,9 @@
 /*  fuzz_families.c - damaged descriptions of each family, in config.json and in GGUF files: ignis_model_inspect refuses
     each with a reason, or its model has the sizes of the weights
 
-    fuzz_families [iterations [seed]]      descriptions are made of the entries of families; the same seed makes
-                                           the same descriptions
+        fuzz_families [iterations [seed]]
+
+    Descriptions are made of the entries of families; the same seed makes the same descriptions.
     Entries get other values, are left out, repeated, or come from another family. Weights fit the sound descriptions.
     Build it with -fsanitize=address,undefined. It needs no device. */
 #include "tensor.h"

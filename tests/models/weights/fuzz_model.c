@@ -2,7 +2,9 @@
 /*  fuzz_model.c - damaged GGUF files, config.json, shard indexes and folders of adapters: ignis_model_inspect and
     ignis_lora_open must say no with a reason, or what they say yes to must hold
 
-    fuzz_model [iterations [seed]]      files made by mutation from good ones; the same seed makes the same files
+        fuzz_model [iterations [seed]]
+
+    It makes files by mutation from good ones; the same seed makes the same files.
     Build it with -fsanitize=address,undefined. It needs no device. */
 #include "tensor.h"
 
