@@ -636,7 +636,7 @@ TEST(tekken_files)
     CHECK_INT(info.unknown, 0);
     CHECK_INT(info.adds_bos, true);
     CHECK_INT(ignis_tokenizer_decode(tokenizer, ids, 7, NULL, out, sizeof out), 9);
-    CHECK_TEXT(out, "abcd ab\xC3\xA9");
+    CHECK(memcmp(out, "abcd ab\xC3\xA9", 9) == 0);
     let_go(tokenizer);
     for (i = 0; i < sizeof bad / sizeof *bad; i++) {
         tekken_json(text, sizeof text, bad[i].config, bad[i].specials, bad[i].first);
