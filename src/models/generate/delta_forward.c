@@ -20,7 +20,8 @@ static ignis_tensor ignis__delta_convolve(const ignis__model *model, const ignis
                                           int64_t tokens)
 {
     const int64_t before[] = {0, model->delta_conv - 1, 0};
-    ignis_tensor weight = ignis__delta_wide(model, layer->conv), padded = ignis_pad(x, before, NULL, 3, 0), sum, w;
+    ignis_tensor weight = ignis__delta_wide(model, layer->conv), padded = ignis_pad(x, before, NULL, 3, 0), w;
+    ignis_tensor sum = ignis__no_tensor();
     int i;
     for (i = 0; i < model->delta_conv; i++) {
         x = ignis_slice(padded, 1, i, tokens);
