@@ -26976,7 +26976,7 @@ IGNIS__PRIVATE const ignis__family ignis__encoder_families[IGNIS_MODEL_QWEN3_NEX
     May use: room.h; families_dense.c, families_experts.c and families_encoders.c have the tables. Locks: none. */
 
 /*  Returns the table of a value of ignis_model_family above 0. */
-IGNIS__PRIVATE const ignis__family *ignis__family_of(int family)
+IGNIS__PRIVATE const ignis__family *ignis__family_of(ignis_model_family family)
 {
     return family >= IGNIS_MODEL_QWEN3_NEXT  ? &ignis__recurrent_families[family - IGNIS_MODEL_QWEN3_NEXT]
            : family >= IGNIS_MODEL_BERT      ? &ignis__encoder_families[family - IGNIS_MODEL_BERT]
@@ -27298,7 +27298,8 @@ static void ignis__model_write_families(const ignis__model_files *files, char *o
     size_t length = 0;
     int i;
     for (i = 1; i < IGNIS_MODEL_FAMILY_COUNT; i++) {
-        const char *name = files->is_gguf ? ignis__family_of(i)->architecture : ignis__family_of(i)->model_type;
+        const char *name = files->is_gguf ? ignis__family_of((ignis_model_family)i)->architecture
+                                          : ignis__family_of((ignis_model_family)i)->model_type;
         if (files->is_gguf && i == IGNIS_MODEL_MIXTRAL) /* its architecture is that of Llama */
             continue;
         if (name && length + strlen(name) + 3 < capacity)
@@ -27312,7 +27313,8 @@ static bool ignis__model_family_find(ignis__model_files *files, const char *key,
     char known[600];
     int i;
     for (i = IGNIS_MODEL_FAMILY_COUNT - 1; name && i > 0; i--) {
-        const char *own = files->is_gguf ? ignis__family_of(i)->architecture : ignis__family_of(i)->model_type;
+        const char *own = files->is_gguf ? ignis__family_of((ignis_model_family)i)->architecture
+                                         : ignis__family_of((ignis_model_family)i)->model_type;
         if (own && strcmp(name, own) == 0)
             files->family = (ignis_model_family)i;
     }
@@ -28800,7 +28802,7 @@ static bool ignis__model_read_heads(ignis__model_files *files, ignis__model *mod
 /*  Returns the name of the head in a folder. */
 static const char *ignis__model_head_name(ignis_model_family number)
 {
-    const ignis__family *family = ignis__family_of(number);
+    const ignis__family *family = ignis__family_of((ignis_model_family)number);
     int i;
     for (i = 0; i < family->row_count; i++)
         if (family->rows[i].how & IGNIS__MODEL_HEAD)

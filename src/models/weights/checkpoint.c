@@ -185,7 +185,8 @@ static void ignis__model_write_families(const ignis__model_files *files, char *o
     size_t length = 0;
     int i;
     for (i = 1; i < IGNIS_MODEL_FAMILY_COUNT; i++) {
-        const char *name = files->is_gguf ? ignis__family_of(i)->architecture : ignis__family_of(i)->model_type;
+        const char *name = files->is_gguf ? ignis__family_of((ignis_model_family)i)->architecture
+                                          : ignis__family_of((ignis_model_family)i)->model_type;
         if (files->is_gguf && i == IGNIS_MODEL_MIXTRAL) /* its architecture is that of Llama */
             continue;
         if (name && length + strlen(name) + 3 < capacity)
@@ -199,7 +200,8 @@ static bool ignis__model_family_find(ignis__model_files *files, const char *key,
     char known[600];
     int i;
     for (i = IGNIS_MODEL_FAMILY_COUNT - 1; name && i > 0; i--) {
-        const char *own = files->is_gguf ? ignis__family_of(i)->architecture : ignis__family_of(i)->model_type;
+        const char *own = files->is_gguf ? ignis__family_of((ignis_model_family)i)->architecture
+                                         : ignis__family_of((ignis_model_family)i)->model_type;
         if (own && strcmp(name, own) == 0)
             files->family = (ignis_model_family)i;
     }

@@ -7,7 +7,7 @@
 #include "room.h"
 
 /*  Returns the table of a value of ignis_model_family above 0. */
-IGNIS__PRIVATE const ignis__family *ignis__family_of(int family)
+IGNIS__PRIVATE const ignis__family *ignis__family_of(ignis_model_family family)
 {
     return family >= IGNIS_MODEL_QWEN3_NEXT  ? &ignis__recurrent_families[family - IGNIS_MODEL_QWEN3_NEXT]
            : family >= IGNIS_MODEL_BERT      ? &ignis__encoder_families[family - IGNIS_MODEL_BERT]

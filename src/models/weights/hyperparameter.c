@@ -169,7 +169,7 @@ static bool ignis__model_read_heads(ignis__model_files *files, ignis__model *mod
 /*  Returns the name of the head in a folder. */
 static const char *ignis__model_head_name(ignis_model_family number)
 {
-    const ignis__family *family = ignis__family_of(number);
+    const ignis__family *family = ignis__family_of((ignis_model_family)number);
     int i;
     for (i = 0; i < family->row_count; i++)
         if (family->rows[i].how & IGNIS__MODEL_HEAD)

@@ -493,7 +493,7 @@ extern const ignis__family ignis__recurrent_families[IGNIS_MODEL_FAMILY_COUNT - 
 extern const ignis__family ignis__encoder_families[IGNIS_MODEL_QWEN3_NEXT - IGNIS_MODEL_BERT];
 
 /* families.c */
-IGNIS__PRIVATE const ignis__family *ignis__family_of(int family);
+IGNIS__PRIVATE const ignis__family *ignis__family_of(ignis_model_family family);
 
 /* config_json.c */
 IGNIS__PRIVATE void ignis__config_close(ignis__config *config);

@@ -321,7 +321,8 @@ static void mutate(bool gguf)
         int at = 1 + (int)random_below((size_t)description.count - 1);
         entry *one = &description.entries[at];
         const char *value = values[random_below(IGNIS__COUNT(values))];
-        const ignis__family *other = ignis__family_of(1 + (int)random_below(IGNIS_MODEL_FAMILY_COUNT - 1));
+        const ignis__family *other =
+            ignis__family_of((ignis_model_family)(1 + random_below(IGNIS_MODEL_FAMILY_COUNT - 1)));
         int count = 0;
         switch (random_below(6)) {
         case 0:
