@@ -25615,6 +25615,11 @@ IGNIS__PRIVATE ignis__pool ignis__models =
         IGNIS__ROW_LAYER(member), rows, columns, how, "model.layers.#." hf, "blk.#." gguf, "model.layers.#." whole \
     }
 
+#define IGNIS__GGUF_PART_ROW(member, rows, how, gguf)                       \
+    {                                                                       \
+        IGNIS__ROW_LAYER(member), rows, 'H', how, NULL, "blk.#." gguf, NULL \
+    }
+
 #define IGNIS__ROWS_OF_MODEL                                                                    \
     IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight"), \
         IGNIS__MODEL_ROW(norm, 'H', 0, 0, "model.norm.weight", "output_norm.weight"),           \
@@ -26104,11 +26109,6 @@ static const ignis__model_row ignis__stablelm_rows[] = {
 /* --- InternLM2: its files have q, k and v in groups of heads, or apart as GGUF files ------------------------------ */
 
 static const char *const ignis__internlm2_harmless[] = {"attn_implementation", NULL};
-
-#define IGNIS__GGUF_PART_ROW(member, rows, how, gguf)                       \
-    {                                                                       \
-        IGNIS__ROW_LAYER(member), rows, 'H', how, NULL, "blk.#." gguf, NULL \
-    }
 
 static const ignis__model_row ignis__internlm2_rows[] = {
     IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "model.tok_embeddings.weight", "token_embd.weight"),

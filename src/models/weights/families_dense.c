@@ -291,11 +291,6 @@ static const ignis__model_row ignis__stablelm_rows[] = {
 
 static const char *const ignis__internlm2_harmless[] = {"attn_implementation", NULL};
 
-#define IGNIS__GGUF_PART_ROW(member, rows, how, gguf)                       \
-    {                                                                       \
-        IGNIS__ROW_LAYER(member), rows, 'H', how, NULL, "blk.#." gguf, NULL \
-    }
-
 static const ignis__model_row ignis__internlm2_rows[] = {
     IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "model.tok_embeddings.weight", "token_embd.weight"),
     IGNIS__MODEL_ROW(norm, 'H', 0, 0, "model.norm.weight", "output_norm.weight"),

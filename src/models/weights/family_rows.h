@@ -19,6 +19,11 @@
         IGNIS__ROW_LAYER(member), rows, columns, how, "model.layers.#." hf, "blk.#." gguf, "model.layers.#." whole \
     }
 
+#define IGNIS__GGUF_PART_ROW(member, rows, how, gguf)                       \
+    {                                                                       \
+        IGNIS__ROW_LAYER(member), rows, 'H', how, NULL, "blk.#." gguf, NULL \
+    }
+
 #define IGNIS__ROWS_OF_MODEL                                                                    \
     IGNIS__MODEL_ROW(embedding, 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight"), \
         IGNIS__MODEL_ROW(norm, 'H', 0, 0, "model.norm.weight", "output_norm.weight"),           \
