@@ -61,18 +61,24 @@ static const ignis__number_key ignis__granite_moe_keys[] = {
     {IGNIS__NUMBER_LOGIT_SCALE, 'R', "logits_scaling", "logit_scale", 0, 0},
 };
 
+/*  Keys of experts in groups, beside which there are experts for all tokens. */
+#define IGNIS__KEYS_OF_EXPERT_GROUPS(dense_layers)                                                                \
+    {IGNIS__NUMBER_EXPERTS, 'W', "n_routed_experts", "expert_count", 0, 1024},                                    \
+        {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},                           \
+        {IGNIS__NUMBER_EXPERT_INNER, 'W', "moe_intermediate_size", "expert_feed_forward_length", 0, 1 << 26},     \
+        {IGNIS__NUMBER_SHARED_COUNT, 'W', "n_shared_experts", "expert_shared_count", 0, 1024},                    \
+        {IGNIS__NUMBER_GROUPS, 'w', "n_group", "expert_group_count", 1, 1024},                                    \
+        {IGNIS__NUMBER_USED_GROUPS, 'w', "topk_group", "expert_group_used_count", 1, 1024},                       \
+        {IGNIS__NUMBER_ROUTED_SCALE, 'r', "routed_scaling_factor", "expert_weights_scale", 1, 0},                 \
+        {IGNIS__NUMBER_DENSE_LAYERS, 'p', "first_k_dense_replace", "leading_dense_block_count", dense_layers, 0}, \
+    {                                                                                                             \
+        IGNIS__NUMBER_MORE_LAYERS, 'p', "num_nextn_predict_layers", "nextn_predict_layers", 0, 0                  \
+    }
+
 static const ignis__number_key ignis__glm4_moe_keys[] = {
     {IGNIS__NUMBER_ROTARY_SHARE, 'r', "partial_rotary_factor", NULL, 0.5, 0},
     {IGNIS__NUMBER_ROTARY, 'w', NULL, "rope.dimension_count", 0, 65536},
-    {IGNIS__NUMBER_EXPERTS, 'W', "n_routed_experts", "expert_count", 0, 1024},
-    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
-    {IGNIS__NUMBER_EXPERT_INNER, 'W', "moe_intermediate_size", "expert_feed_forward_length", 0, 1 << 26},
-    {IGNIS__NUMBER_SHARED_COUNT, 'W', "n_shared_experts", "expert_shared_count", 0, 1024},
-    {IGNIS__NUMBER_GROUPS, 'w', "n_group", "expert_group_count", 1, 1024},
-    {IGNIS__NUMBER_USED_GROUPS, 'w', "topk_group", "expert_group_used_count", 1, 1024},
-    {IGNIS__NUMBER_ROUTED_SCALE, 'r', "routed_scaling_factor", "expert_weights_scale", 1, 0},
-    {IGNIS__NUMBER_DENSE_LAYERS, 'p', "first_k_dense_replace", "leading_dense_block_count", 1, 0},
-    {IGNIS__NUMBER_MORE_LAYERS, 'p', "num_nextn_predict_layers", "nextn_predict_layers", 0, 0},
+    IGNIS__KEYS_OF_EXPERT_GROUPS(1),
 };
 
 static const char *const ignis__experts_harmless[] = {
@@ -213,15 +219,7 @@ static const ignis__number_key ignis__deepseek_keys[] = {
     {IGNIS__NUMBER_CACHED_KEY, 'w', NULL, "attention.key_length", 0, 1 << 24},
     {IGNIS__NUMBER_CACHED_VALUE, 'w', NULL, "attention.value_length", 0, 1 << 24},
     {IGNIS__NUMBER_YARN_LOG, 'p', NULL, "rope.scaling.yarn_log_multiplier", 0, 0},
-    {IGNIS__NUMBER_EXPERTS, 'W', "n_routed_experts", "expert_count", 0, 1024},
-    {IGNIS__NUMBER_CHOSEN, 'W', "num_experts_per_tok", "expert_used_count", 0, 32},
-    {IGNIS__NUMBER_EXPERT_INNER, 'W', "moe_intermediate_size", "expert_feed_forward_length", 0, 1 << 26},
-    {IGNIS__NUMBER_SHARED_COUNT, 'W', "n_shared_experts", "expert_shared_count", 0, 1024},
-    {IGNIS__NUMBER_GROUPS, 'w', "n_group", "expert_group_count", 1, 1024},
-    {IGNIS__NUMBER_USED_GROUPS, 'w', "topk_group", "expert_group_used_count", 1, 1024},
-    {IGNIS__NUMBER_ROUTED_SCALE, 'r', "routed_scaling_factor", "expert_weights_scale", 1, 0},
-    {IGNIS__NUMBER_DENSE_LAYERS, 'p', "first_k_dense_replace", "leading_dense_block_count", 0, 0},
-    {IGNIS__NUMBER_MORE_LAYERS, 'p', "num_nextn_predict_layers", "nextn_predict_layers", 0, 0},
+    IGNIS__KEYS_OF_EXPERT_GROUPS(0),
 };
 
 static const ignis__json_must ignis__deepseek2_musts[] = {

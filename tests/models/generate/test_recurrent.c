@@ -10,6 +10,7 @@
 
 #include "checkpoint.h"
 #include "near.h"
+#include "sequences.h"
 
 enum { H = 32, Q = 4, KV = 2, D = 16, ROTARY = 4, I = 24, V = 61, LAYERS = 4, CONTEXT = 96, SEQ = 70 };
 enum { EXPERTS = 3, CHOSEN = 2, INNER = 32 };
@@ -554,13 +555,6 @@ static ignis_model open_model(const char *path, ignis_dtype dtype, bool learns)
     return model;
 }
 
-static void ids_of(int32_t *ids, int count)
-{
-    int i;
-    for (i = 0; i < count; i++)
-        ids[i] = (int32_t)(i * 31 + i / 7) % V;
-}
-
 static void compare(const family *f, const char *what, const float *got, const double *wanted, int count,
                     double tolerance)
 {
@@ -575,7 +569,7 @@ static void check_whole(const family *f, const ck_model *m, ignis_model model, d
     ignis_tensor_desc desc = tensor_desc(IGNIS_I32, false);
     ignis_scope scope = ignis_scope_begin();
     ignis_tensor tensor;
-    ids_of(ids, SEQ);
+    ids_of(ids, SEQ, V);
     forward(f, m, ids, SEQ, wanted);
     tensor = ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(SEQ), &desc));
     CHECK_OK(ignis_tensor_to_host(tensor, scores, IGNIS_F32, SEQ * V));
@@ -592,34 +586,10 @@ static void check_whole(const family *f, const ck_model *m, ignis_model model, d
 static void check_sequences(const family *f, const ck_model *m, ignis_model model, double tolerance)
 {
     static double wanted[(SEQ + 1) * V];
-    float logits[V], again[V];
-    int32_t ids[SEQ + 1], drawn[2];
-    ignis_sequence sequence = ignis_sequence_begin(model), other = ignis_sequence_begin(model), both[2];
-    ids_of(ids, SEQ + 1);
+    int32_t ids[SEQ + 1];
+    ids_of(ids, SEQ + 1, V);
     forward(f, m, ids, SEQ + 1, wanted);
-    CHECK_OK(ignis_sequence_feed(sequence, ids, 9));
-    CHECK_OK(ignis_sequence_logits(sequence, logits, V));
-    compare(f, "steps", logits, wanted + 8 * V, V, tolerance);
-    CHECK_OK(ignis_sequence_logits(sequence, again, V)); /* the last token twice */
-    CHECK_INT(memcmp(logits, again, sizeof logits), 0);
-    CHECK_OK(ignis_sequence_truncate(sequence, 0));
-    CHECK_OK(ignis_sequence_feed(sequence, ids, SEQ));
-    CHECK_OK(ignis_sequence_logits(sequence, logits, V));
-    compare(f, "chunk", logits, wanted + (SEQ - 1) * V, V, tolerance);
-    CHECK_OK(ignis_sequence_feed(sequence, ids + SEQ, 1));
-    CHECK_OK(ignis_sequence_logits(sequence, logits, V));
-    compare(f, "step after chunk", logits, wanted + SEQ * V, V, tolerance);
-    CHECK_OK(ignis_sequence_feed(other, ids, 5)); /* a step of both has the bits of a step alone */
-    ids[0] = ignis_sequence_next(sequence, NULL);
-    CHECK_OK(ignis_sequence_logits(sequence, logits, V));
-    CHECK_OK(ignis_sequence_truncate(sequence, SEQ + 1));
-    both[0] = other, both[1] = sequence;
-    CHECK_OK(ignis_sequence_next_all(both, 2, NULL, drawn));
-    CHECK_INT(drawn[1], ids[0]);
-    CHECK_OK(ignis_sequence_logits(sequence, again, V));
-    CHECK_INT(memcmp(logits, again, sizeof logits), 0);
-    CHECK_OK(ignis_sequence_free(other));
-    CHECK_OK(ignis_sequence_free(sequence));
+    check_steps_and_chunks(f->model_type, model, ids, SEQ, V, wanted, tolerance);
 }
 
 TEST(folders_agree_with_a_forward_in_double)
@@ -698,7 +668,7 @@ TEST(truncated_sequences_have_the_bits_of_new_ones)
     ck_model m;
     int i;
     SETUP(NULL);
-    ids_of(ids, SEQ + 4);
+    ids_of(ids, SEQ + 4, V);
     make_tensors(&families[0], &m);
     write_folder(&families[0], &m);
     model = open_model(test_path("f"), IGNIS_F32, false);
@@ -736,7 +706,7 @@ TEST(forks_go_their_own_ways)
     ck_model m;
     int i;
     SETUP(NULL);
-    ids_of(ids, 12);
+    ids_of(ids, 12, V);
     memcpy(others, ids, sizeof others);
     for (i = 6; i < 12; i++)
         others[i] = (ids[i] + 5) % V;
@@ -769,7 +739,7 @@ TEST(generated_tokens_are_those_of_single_steps)
     ignis_model model;
     ck_model m;
     SETUP(NULL);
-    ids_of(ids, 5);
+    ids_of(ids, 5, V);
     memset(&desc, 0, sizeof desc);
     make_tensors(&families[0], &m);
     write_folder(&families[0], &m);
@@ -835,7 +805,7 @@ TEST(gradients_are_slopes)
     int i, k;
     SETUP(NULL);
     f64.host_dtype = IGNIS_F64;
-    ids_of(ids, 5);
+    ids_of(ids, 5, V);
     for (i = 0; i < 5 * V; i++)
         weights[i] = sin(i);
     make_tensors(f, &m);

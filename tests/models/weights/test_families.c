@@ -9,6 +9,7 @@
 
 #include "checkpoint.h"
 #include "near.h"
+#include "sequences.h"
 
 enum { H = 32, Q = 4, KV = 2, D = 16, I = 64, V = 61, LAYERS = 4, CONTEXT = 96, WINDOW = 5, LONG = 68, SEQ = 13 };
 
@@ -1468,43 +1469,14 @@ static void compare(const family *f, const char *what, const float *got, const d
     check_of_largest(__LINE__, f->model_type, what, got, wanted, count, tolerance, 0.05);
 }
 
-static void ids_of(int32_t *ids, int count)
-{
-    int i;
-    for (i = 0; i < count; i++)
-        ids[i] = (int32_t)(i * 31 + i / 7) % V;
-}
-
 /*  Sequences: tokens fed as steps, then a prompt that is a chunk, and a step after it. */
 static void check_sequences(const family *f, const ck_model *m, ignis_model model, double tolerance)
 {
     static double wanted[(LONG + 1) * V];
-    float logits[V], again[V];
-    int32_t ids[LONG + 1], drawn[2];
-    ignis_sequence sequence = ignis_sequence_begin(model), other = ignis_sequence_begin(model), both[2];
-    ids_of(ids, LONG + 1);
+    int32_t ids[LONG + 1];
+    ids_of(ids, LONG + 1, V);
     forward(f, m, ids, LONG + 1, wanted);
-    CHECK_OK(ignis_sequence_feed(sequence, ids, 9));
-    CHECK_OK(ignis_sequence_logits(sequence, logits, V));
-    compare(f, "steps", logits, wanted + 8 * V, V, tolerance);
-    CHECK_OK(ignis_sequence_truncate(sequence, 0));
-    CHECK_OK(ignis_sequence_feed(sequence, ids, LONG));
-    CHECK_OK(ignis_sequence_logits(sequence, logits, V));
-    compare(f, "chunk", logits, wanted + (LONG - 1) * V, V, tolerance);
-    CHECK_OK(ignis_sequence_feed(sequence, ids + LONG, 1));
-    CHECK_OK(ignis_sequence_logits(sequence, logits, V));
-    compare(f, "step after chunk", logits, wanted + LONG * V, V, tolerance);
-    CHECK_OK(ignis_sequence_feed(other, ids, 5)); /* a step of both has the bits of a step alone */
-    ids[0] = ignis_sequence_next(sequence, NULL);
-    CHECK_OK(ignis_sequence_logits(sequence, logits, V));
-    CHECK_OK(ignis_sequence_truncate(sequence, LONG + 1));
-    both[0] = other, both[1] = sequence;
-    CHECK_OK(ignis_sequence_next_all(both, 2, NULL, drawn));
-    CHECK_INT(drawn[1], ids[0]);
-    CHECK_OK(ignis_sequence_logits(sequence, again, V));
-    CHECK_INT(memcmp(logits, again, sizeof logits), 0);
-    CHECK_OK(ignis_sequence_free(other));
-    CHECK_OK(ignis_sequence_free(sequence));
+    check_steps_and_chunks(f->model_type, model, ids, LONG, V, wanted, tolerance);
 }
 
 static void check_whole(const family *f, const ck_model *m, ignis_model model, double tolerance)
@@ -1515,7 +1487,7 @@ static void check_whole(const family *f, const ck_model *m, ignis_model model, d
     ignis_tensor_desc desc = tensor_desc(IGNIS_I32, false);
     ignis_scope scope = ignis_scope_begin();
     ignis_tensor tensor;
-    ids_of(ids, SEQ);
+    ids_of(ids, SEQ, V);
     forward(f, m, ids, SEQ, wanted);
     tensor = ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(SEQ), &desc));
     CHECK_OK(ignis_tensor_to_host(tensor, scores, IGNIS_F32, SEQ * V));
@@ -1750,7 +1722,7 @@ static void check_sequence_of(const family *f, const ck_model *m, ignis_model mo
     float logits[V];
     int32_t ids[SEQ];
     ignis_sequence sequence = ignis_sequence_begin(model);
-    ids_of(ids, SEQ);
+    ids_of(ids, SEQ, V);
     forward(f, m, ids, SEQ, wanted);
     CHECK_OK(ignis_sequence_set_lora(sequence, lora));
     CHECK_OK(ignis_sequence_feed(sequence, ids, SEQ));

@@ -11,6 +11,7 @@
 
 #include "checkpoint.h"
 #include "near.h"
+#include "sequences.h"
 
 enum { H = 32, I = 64, X = 32, V = 61, LAYERS = 3, HEADS = 3, PLAIN = 16, TURN = 8, CONTEXT = 96, LONG = 68, SEQ = 13 };
 enum { HEAD = PLAIN + TURN, EXPERTS = 6, CHOSEN = 3, GROUPS = 3, USED = 2, SHARED = 2, ORIGINAL = 24 };
@@ -461,13 +462,6 @@ static ignis_model open_model(const char *path, ignis_dtype dtype, ignis_weights
     return model;
 }
 
-static void ids_of(int32_t *ids, int count)
-{
-    int i;
-    for (i = 0; i < count; i++)
-        ids[i] = (int32_t)(i * 31 + i / 7) % V;
-}
-
 static void compare(const latent_model *f, const char *what, const float *got, const double *wanted, int count,
                     double tolerance)
 {
@@ -505,7 +499,7 @@ static void check_sequences(const latent_model *f, const ck_model *m, ignis_mode
     float logits[V], again[V];
     int32_t ids[LONG + 3], drawn[2], next;
     ignis_sequence sequence = ignis_sequence_begin(model), other, both[2];
-    ids_of(ids, LONG + 3);
+    ids_of(ids, LONG + 3, V);
     forward(f, m, ids, LONG + 1, wanted);
     CHECK_OK(ignis_sequence_feed(sequence, ids, 9));
     compare_last(f, "steps", sequence, wanted, 9, tolerance);
@@ -538,7 +532,7 @@ static void check_whole(const latent_model *f, const ck_model *m, ignis_model mo
     int32_t ids[2 * SEQ];
     ignis_tensor_desc desc = tensor_desc(IGNIS_I32, false);
     ignis_scope scope = ignis_scope_begin();
-    ids_of(ids, 2 * SEQ);
+    ids_of(ids, 2 * SEQ, V);
     forward(f, m, ids, SEQ, wanted);
     forward(f, m, ids + SEQ, SEQ, wanted + SEQ * V);
     CHECK_OK(ignis_tensor_to_host(ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(2, SEQ), &desc)),
@@ -829,7 +823,7 @@ TEST(adapters_have_the_values_of_merged_weights)
     make_tensors(f, &m);
     write_folder(f, &m, IGNIS_F32);
     model = open_model(test_path("f"), IGNIS_F32, IGNIS_WEIGHTS_DEFAULT);
-    ids_of(ids, LONG);
+    ids_of(ids, LONG, V);
     lora = make_adapters(model, all, 1);
     CHECK_OK(ignis_model_set_lora(model, lora));
     scope = ignis_scope_begin();

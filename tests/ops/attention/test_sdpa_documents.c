@@ -4,6 +4,8 @@
     offsets that fall; errors */
 #include "sweep.h"
 
+#include "attention.h"
+
 #include <math.h>
 
 typedef enum given_by { IDS_32, IDS_64, OFFSETS_32, OFFSETS_64 } given_by;
@@ -271,15 +273,6 @@ static void check_case(const packed_case *c, ignis_dtype dtype)
     for (i = 0; i <= INPUTS; i++)
         free(in[i]), free(results[i]);
     CHECK_OK(ignis_scope_end(scope));
-}
-
-static ignis_desc desc_by(ignis_attention_backend by)
-{
-    ignis_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.attention = by;
-    desc.verbose = by == IGNIS_ATTENTION_WGMMA;
-    return desc;
 }
 
 #define SETUP_MMA()                                       \

@@ -4,6 +4,8 @@
     decode; what is nothing; errors */
 #include "sweep.h"
 
+#include "attention.h"
+
 #include "processes.h"
 
 #include <math.h>
@@ -295,15 +297,6 @@ static void check_case_of(const masked_case *c, ignis_dtype dtype, bool spoiled)
 
 static void check_case(const masked_case *c, ignis_dtype dtype) { check_case_of(c, dtype, false); }
 static void check_spoiled(const masked_case *c, ignis_dtype dtype) { check_case_of(c, dtype, true); }
-
-static ignis_desc desc_by(ignis_attention_backend by)
-{
-    ignis_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.attention = by;
-    desc.verbose = by == IGNIS_ATTENTION_WGMMA;
-    return desc;
-}
 
 #define SETUP_MMA()                                       \
     do {                                                  \

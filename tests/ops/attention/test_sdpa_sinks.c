@@ -4,6 +4,8 @@
     tensor; decode; errors */
 #include "sweep.h"
 
+#include "attention.h"
+
 #include <math.h>
 
 typedef enum hides { HIDES_NOTHING, HIDES_LENGTHS, HIDES_DOCUMENTS } hides;
@@ -243,15 +245,6 @@ static void check_sinks(const sink_case *c, ignis_dtype dtype, const double *sin
             check_result(c, dtype, i, ignis_tensor_grad(p.inputs[i]), p.results[i]);
     discard(&p);
     CHECK_OK(ignis_scope_end(scope));
-}
-
-static ignis_desc desc_by(ignis_attention_backend by)
-{
-    ignis_desc desc;
-    memset(&desc, 0, sizeof desc);
-    desc.attention = by;
-    desc.verbose = by == IGNIS_ATTENTION_WGMMA;
-    return desc;
 }
 
 /*  Plain, and on tensor cores where the dtype has them: without options and with all of them, more and fewer keys than
