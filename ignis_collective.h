@@ -13514,11 +13514,10 @@ static ignis_array ignis__shard_handle(const ignis__array *array)
 }
 
 /*  Broadcasts the parameters of rank 0, a bucket at a time. */
-IGNIS__PRIVATE bool ignis__shard_broadcast(const char *call, ignis__parallel_state *parallel)
+IGNIS__PRIVATE bool ignis__shard_broadcast(ignis__parallel_state *parallel)
 {
     bool ok = true;
     int i;
-    (void)call;
     for (i = 0; ok && i < parallel->bucket_count; i++)
         ok = ignis_comm_broadcast(parallel->comm, ignis__shard_handle(parallel->buckets[i].values), 0) == IGNIS_OK;
     return ok;
@@ -14106,7 +14105,7 @@ static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *p
         if (view.id)
             ignis__array_discard(call, &view);
     }
-    ok = ok && (!parallel->shard || ignis__shard_broadcast(call, parallel));
+    ok = ok && (!parallel->shard || ignis__shard_broadcast(parallel));
     return ignis_comm_synchronize(parallel->comm) == IGNIS_OK && ok;
 }
 

@@ -213,7 +213,8 @@ static const json *find_tool(const json *tools, const char *name)
     return NULL;
 }
 
-/*  The bytes of a JSON value at s; MORE if it is not whole; NONE if it is none. Of a number, a byte behind it. */
+/*  Returns the size of a JSON value at s; MORE if its end is missing; NONE if no JSON value begins there. The byte
+    that follows a number shows its end. */
 static int value_length(const char *s, size_t size)
 {
     size_t i = 0;
@@ -511,7 +512,7 @@ static bool parse_value(parser *p, bool last)
             text_cut(&p->held, value_end + (size_t)length);
             return true;
         }
-        text_cut(&p->held, size); /* half a value is none */
+        text_cut(&p->held, size); /* a value whose end is missing is dropped */
     }
     parser_put(p, PIECE_ARGUMENTS, p->has_key ? "}" : "{}", p->has_key ? 1 : 2);
     p->state = IN_TEXT;

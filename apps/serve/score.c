@@ -7,7 +7,7 @@ static int token_text(int32_t id, char *piece, int capacity)
     return size < 0 || size > capacity ? 0 : size;
 }
 
-/*  The text of an array of ids of tokens. False: it is none. */
+/*  Writes the text of an array of token ids. False if the value is not such an array. */
 static bool decode_tokens(const json *tokens, text *out)
 {
     const json *one;

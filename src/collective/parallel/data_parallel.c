@@ -415,7 +415,7 @@ static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *p
         if (view.id)
             ignis__array_discard(call, &view);
     }
-    ok = ok && (!parallel->shard || ignis__shard_broadcast(call, parallel));
+    ok = ok && (!parallel->shard || ignis__shard_broadcast(parallel));
     return ignis_comm_synchronize(parallel->comm) == IGNIS_OK && ok;
 }
 

@@ -68,6 +68,6 @@ IGNIS__PRIVATE int64_t ignis__shard_place(const ignis__parallel_state *parallel,
                                           int64_t *end);
 IGNIS__PRIVATE int64_t ignis__shard_bucket_bytes(const ignis__parallel_state *parallel, ignis_dtype dtype, int64_t end);
 IGNIS__PRIVATE bool ignis__shard_check(const char *call, const ignis__parallel_state *parallel);
-IGNIS__PRIVATE bool ignis__shard_broadcast(const char *call, ignis__parallel_state *parallel);
+IGNIS__PRIVATE bool ignis__shard_broadcast(ignis__parallel_state *parallel);
 IGNIS__PRIVATE bool ignis__shard_copy(const char *call, ignis__parallel_state *parallel, int at);
 #endif

@@ -64,11 +64,10 @@ static ignis_array ignis__shard_handle(const ignis__array *array)
 }
 
 /*  Broadcasts the parameters of rank 0, a bucket at a time. */
-IGNIS__PRIVATE bool ignis__shard_broadcast(const char *call, ignis__parallel_state *parallel)
+IGNIS__PRIVATE bool ignis__shard_broadcast(ignis__parallel_state *parallel)
 {
     bool ok = true;
     int i;
-    (void)call;
     for (i = 0; ok && i < parallel->bucket_count; i++)
         ok = ignis_comm_broadcast(parallel->comm, ignis__shard_handle(parallel->buckets[i].values), 0) == IGNIS_OK;
     return ok;
