@@ -452,6 +452,7 @@ def compare(ignis, name, top, options):
             failed += [f"logits-{dtype}"] if not error <= max(2 * peer_error, 0 if dtype == "bf16" else least_error(len(ids))) else []
             failed += [f"greedy-{dtype}"] if tokens and (written[:len(ids)] != ids or len(drawn) != tokens or below.max().item() > margin) else []
             row.update({f"error_{dtype}": f"{error:.2e}", f"transformers_{dtype}": f"{peer_error:.2e}", f"ratio_{dtype}": f"{error / peer_error:.2f}",
+                        f"median_{dtype}": "/".join(f"{error_of(x, truth, 'median'):.2e}" for x in (ours, theirs[dtype, text])),
                         f"greedy_{dtype}": f"{(below == 0).sum().item()}/{tokens}"})
         failed += [f"saved:{wrong[0]}"] if wrong else []
         rows.append(dict(row, result="FAIL:" + ",".join(failed) if failed else "PASS"))
