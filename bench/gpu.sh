@@ -113,11 +113,12 @@ part() {
         copy=$logs/races found=0
         rm -rf "$copy" && mkdir -p "$copy" && cp -r ignis*.h tests "$copy" &&
             sed -i 's/IGNIS_WARP_ARRIVALS = 1;/IGNIS_WARP_ARRIVALS = 32;/' "$copy/ignis_kernels.h" || exit 1
-        for test in ops_attention generate; do
+        for test in ops_attention generate_kernels; do
             cc -O1 -w -I"$copy" -iquote "$copy/tests" "$(find "$copy/tests" -name "test_$test.c")" -o "$copy/test_$test" -lm -ldl -lpthread || exit 1
         done
         # Of ignis_sdpa_backward it would report a word that threads poll on purpose.
-        for run in 'ops_attention wgmma' 'generate products_of_quantised' 'generate steps_of_one_row' 'generate keys_of_many_rows'; do
+        for run in 'ops_attention wgmma' 'generate_kernels products_of_quantised' 'generate_kernels steps_of_one_row' \
+            'generate_kernels keys_of_many_rows'; do
             echo "racecheck of $run"
             WRAPPER=compute-sanitizer compute-sanitizer --tool racecheck --report-api-errors no --target-processes application-only \
                 --error-exitcode 1 --kernel-regex-exclude kne=ignis_sdpa_backward "$copy/test_${run% *}" ${run#* } >"$copy/${run#* }.txt" 2>&1 || found=1
