@@ -29,7 +29,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_delta(const char *call, igni
 IGNIS__PRIVATE void ignis__delta_net_launch(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
                                             int number, int count, int tokens)
 {
-    enum { COLUMNS = 32, WARPS = 4, THREADS = 256 }; /* as the kernels */
+    enum { COLUMNS = 32, THREADS = 256 }; /* as the kernels */
     const ignis__model *model = engine->model;
     const ignis_dtype dtype = model->dtype;
     char define[48];
@@ -60,9 +60,9 @@ IGNIS__PRIVATE void ignis__delta_net_launch(ignis__op *op, ignis__engine *engine
     ignis__op_launch(op, IGNIS__BUILTIN(DELTA_NET_CONV), dtype, NULL,
                      ignis__launch_grid(ignis__ceil_div(p.channels, THREADS), count, 1, THREADS, 1, 0), params);
     snprintf(define, sizeof define, "-DIGNIS_DELTA_K=%d", p.k);
-    ignis__op_launch(
-        op, IGNIS__BUILTIN(DELTA_NET_RULE), dtype, define,
-        ignis__launch_grid(ignis__ceil_div(p.v, COLUMNS), p.v_heads, count / tokens, COLUMNS * WARPS, 1, 0), params);
+    ignis__op_launch(op, IGNIS__BUILTIN(DELTA_NET_RULE), dtype, define,
+                     ignis__launch_grid(ignis__ceil_div(p.v, COLUMNS), p.v_heads, count / tokens, THREADS, 1, 0),
+                     params);
     ignis__op_launch_row(op, IGNIS__BUILTIN(DELTA_NET_NORM), dtype, count, THREADS, params);
 }
 

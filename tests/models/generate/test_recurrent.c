@@ -12,7 +12,7 @@
 #include "near.h"
 #include "sequences.h"
 
-enum { H = 32, Q = 4, KV = 2, D = 16, ROTARY = 4, I = 24, V = 61, LAYERS = 4, CONTEXT = 96, SEQ = 70 };
+enum { H = 32, Q = 4, KV = 2, D = 16, ROTARY = 4, I = 24, V = 61, LAYERS = 4, CONTEXT = 144, SEQ = 70 };
 enum { EXPERTS = 3, CHOSEN = 2, INNER = 32 };
 
 /*  A family. joined: q, k, v and the gate are one tensor of a folder; tiled: heads of v have another order in a GGUF
@@ -27,7 +27,7 @@ static const family families[] = {
     {"qwen3_next", "qwen3next", true, false, true, false, 2, 4, 8, 12, 4},
     {"qwen3_5_text", "qwen35", false, true, false, false, 2, 6, 12, 40, 3},
     {"qwen3_5_moe_text", "qwen35moe", false, true, true, true, 2, 2, 8, 8, 2},
-    {"qwen3_5_moe_text", NULL, false, false, true, false, 2, 2, 8, 8, 2},
+    {"qwen3_5_moe_text", NULL, false, false, true, false, 1, 2, 40, 36, 2}, /* more rows than 32, columns than 32 */
 };
 enum { FAMILIES = COUNT_OF(families), MOST = 2 * 2 * 12 + 2 * 6 * 40 };
 
@@ -198,7 +198,7 @@ static void delta_net(const family *f, const ck_model *m, int l, const double *h
                  *weight = of_layer(m, l, "linear_attn.norm.weight");
     const double *logs = of_layer(m, l, "linear_attn.A_log"), *biases = of_layer(m, l, "linear_attn.dt_bias");
     double *all = (double *)calloc((size_t)(seq * row), 8), *state = (double *)calloc((size_t)(width * f->k), 8);
-    double mixed[MOST], gains[16], result[MOST], q[16], k[16];
+    double mixed[MOST], gains[16], result[MOST], q[64], k[64];
     int s, c, i, j, head;
     for (s = 0; s < seq; s++) {
         project(f, m, l, h + s * H, all + s * row, gains);
@@ -691,6 +691,35 @@ TEST(truncated_sequences_have_the_bits_of_new_ones)
             CHECK_OK(ignis_sequence_free(other));
         }
         CHECK_INT(memcmp(logits, wanted, sizeof logits), 0);
+        CHECK_OK(ignis_sequence_free(sequence));
+    }
+    CHECK_OK(ignis_model_free(model));
+    ck_free(&m);
+}
+
+/*  Steps come after the last pieces: the states of recurrent layers are the same then. */
+TEST(a_prompt_has_the_same_bits_in_any_pieces)
+{
+    enum { ALL = 140, PIECES = 2 };
+    static const int pieces[][PIECES] = {{ALL, 0}, {65, ALL - 65}, {70, ALL - 70}};
+    float logits[V], wanted[V];
+    int32_t ids[ALL + 1];
+    ck_model m;
+    ignis_model model;
+    int i, k, at;
+    SETUP(NULL);
+    ids_of(ids, ALL + 1, V);
+    make_tensors(&families[3], &m);
+    write_folder(&families[3], &m);
+    model = open_model(test_path("f"), IGNIS_F32, false);
+    for (i = 0; i < COUNT_OF(pieces); i++) {
+        ignis_sequence sequence = ignis_sequence_begin(model);
+        for (k = at = 0; k < PIECES; at += pieces[i][k++])
+            CHECK_OK(ignis_sequence_feed(sequence, ids + at, pieces[i][k]));
+        CHECK_OK(ignis_sequence_feed(sequence, ids + at, 1));
+        CHECK_OK(ignis_sequence_logits(sequence, i == 0 ? wanted : logits, V));
+        if (i > 0)
+            CHECK_INT(memcmp(logits, wanted, sizeof logits), 0);
         CHECK_OK(ignis_sequence_free(sequence));
     }
     CHECK_OK(ignis_model_free(model));
