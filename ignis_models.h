@@ -1486,7 +1486,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x0e5895224d26c23dULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x4eeb817bd82fe65cULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -1513,11 +1513,10 @@ static const char ignis__text_attention_latent_cu_0[] =
     "ignis_grid_dependency();\n"
     "const paged_splits splits(row.position + 1);\n"
     "W q[HEADS][PAIRS][2];\n"
-    "if (splits.end <= 0) {\n"
-    "if (blockIdx.x == 0)\n"
+    "if (splits.end <= 0 && blockIdx.x == 0)\n"
     "combine_by_the_last(p, heads, 0);\n"
+    "if ((int)blockIdx.x >= splits.count)\n"
     "return;\n"
-    "}\n"
     "#pragma unroll\n"
     "for (int g = 0; g < HEADS; g++) {\n"
     "const int head = heads.first + min(warp * HEADS + g, heads.count - 1);\n"
@@ -1611,10 +1610,10 @@ static const char ignis__text_attention_latent_cu_0[] =
     "continue;\n"
     "W *const result = heads.found(p, h, split);\n"
     "T *const final = heads.out(p) + (long long)h * LATENT;\n"
-    "#pragma unroll\n"
-    "for (int c = 0; c < VALUES; c++)\n"
     "#pragma unroll\n";
 static const char ignis__text_attention_latent_cu_1[] =
+    "for (int c = 0; c < VALUES; c++)\n"
+    "#pragma unroll\n"
     "for (int i = 0; i < 2; i++) {\n"
     "const int d = 2 * lane + 64 * c + i;\n"
     "if (d >= LATENT)\n"
@@ -1957,7 +1956,7 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "heads.out(p)[at] = T(two.x);\n"
     "heads.out(p)[at + 1] = T(two.y);\n"
     "}\n"
-    "}\n\n\n"
+    "}\n\n\n\n"
     "__device__ inline void combine_by_the_last(const ignis__paged &p, const paged_heads &heads, int splits)\n"
     "{\n"
     "__shared__ bool is_last;\n";
@@ -8388,7 +8387,7 @@ static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_cuh = {
-    "attention_paged.cuh", 0x40c58fb06d4a1c32ULL, IGNIS__PIECES(attention_paged_cuh), ignis__includes_attention_paged_cuh, 2};
+    "attention_paged.cuh", 0x5647210a20aab4faULL, IGNIS__PIECES(attention_paged_cuh), ignis__includes_attention_paged_cuh, 2};
 
 static const ignis__source *const ignis__includes_attention_latent_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8401,7 +8400,7 @@ static const ignis__source *const ignis__includes_attention_latent_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_latent_cu = {
-    "attention_latent.cu", 0x6af965278c0e9321ULL, IGNIS__PIECES(attention_latent_cu), ignis__includes_attention_latent_cu, 0};
+    "attention_latent.cu", 0xe55735f34f6224a4ULL, IGNIS__PIECES(attention_latent_cu), ignis__includes_attention_latent_cu, 0};
 
 static const ignis__source *const ignis__includes_attention_paged_cu[] = {
     &ignis__source_ignis_cuh,

@@ -34,11 +34,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_attention_late
     ignis_grid_dependency();
     const paged_splits splits(row.position + 1);
     W q[HEADS][PAIRS][2];
-    if (splits.end <= 0) { /* a row that does not exist gets zeros */
-        if (blockIdx.x == 0)
-            combine_by_the_last(p, heads, 0);
+    if (splits.end <= 0 && blockIdx.x == 0) /* a row that does not exist gets zeros */
+        combine_by_the_last(p, heads, 0);
+    if ((int)blockIdx.x >= splits.count)
         return;
-    }
 #pragma unroll
     for (int g = 0; g < HEADS; g++) {
         const int head = heads.first + min(warp * HEADS + g, heads.count - 1);

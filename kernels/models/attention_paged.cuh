@@ -147,7 +147,8 @@ __device__ inline void combine_heads(const ignis__paged &p, const paged_heads &h
     }
 }
 
-/*  Ends a block: the last block of these heads combines the results of the splits. All threads call it. */
+/*  Ends a block that had a split, or block 0 if there are none: the last block of these heads combines the results of
+    the splits. All threads call it. A block without a split must not, as it would be counted. */
 __device__ inline void combine_by_the_last(const ignis__paged &p, const paged_heads &heads, int splits)
 {
     __shared__ bool is_last;

@@ -13,7 +13,9 @@
 #include "near.h"
 #include "sequences.h"
 
-enum { H = 32, I = 64, X = 32, V = 61, LAYERS = 3, HEADS = 3, PLAIN = 16, TURN = 8, CONTEXT = 96, LONG = 68, SEQ = 13 };
+/*  CONTEXT: of 5 splits, so that attention of LONG tokens, which have 2, has more blocks than splits */
+enum { CONTEXT = 260, LONG = 68, SEQ = 13 };
+enum { H = 32, I = 64, X = 32, V = 61, LAYERS = 3, HEADS = 3, PLAIN = 16, TURN = 8 };
 enum { HEAD = PLAIN + TURN, EXPERTS = 6, CHOSEN = 3, GROUPS = 3, USED = 2, SHARED = 2, ORIGINAL = 24 };
 
 /*  What a model is. q_rank 0: q is a product of its own. */
