@@ -122,6 +122,13 @@
             ignis_prefix_info kept;
             ignis_model_prefixes(model, &kept);                        // kept.found of kept.fed tokens were found
 
+        A decode step can check guesses of the next tokens, and gives several tokens where they are right. The text is
+        the same, bit for bit, also with sampling. Guesses are what followed the last tokens earlier in the text, or
+        come from a sequence of a smaller model with the same vocabulary.
+
+            ignis_generate_desc fast = {.max_tokens = 200, .draft_tokens = 7, .info = &info};      // and .draft = small
+            ignis_generate(sequence, &fast);                           // info.tokens / info.steps tokens a step
+
         A sequence with a grammar follows a given form: only tokens that can continue its text are sampled, and end
         tokens only where the text may end. The grammar is GBNF, as in llama.cpp, or a JSON schema; >>grammar lists
         the supported keywords.
@@ -995,6 +1002,8 @@ typedef struct ignis_generate_info {
     int tokens;            /* sampled tokens, with the one that ended the text */
     int stop;              /* the index of the stop that appeared, or -1 */
     double seconds, first; /* the time of all tokens, and of the first one */
+    /* decode steps; tokens of drafts that they checked; tokens that they sampled besides the first one of each */
+    int steps, guessed, accepted;
 } ignis_generate_info;
 
 typedef struct ignis_generate_desc {
@@ -1008,7 +1017,10 @@ typedef struct ignis_generate_desc {
     int stop_count;
     /* gets the text as it grows, in whole characters; returning false ends it (none) */
     bool (*text_fn)(const char *text, size_t size, void *user_data);
-    void *user_data;           /* for text_fn */
+    void *user_data;  /* for text_fn */
+    int draft_tokens; /* tokens that are guessed for a decode step, at most (none) */
+    /* a sequence of another model of the same vocabulary, which guesses (what followed the last tokens earlier) */
+    ignis_sequence draft;
     ignis_generate_info *info; /* receives the results, unless it is null */
 } ignis_generate_desc;
 
@@ -1042,10 +1054,17 @@ IGNIS_API ignis_status ignis_sequence_text(ignis_sequence sequence, const char *
 /*  ignis_generate - sample tokens until the text ends, and pass it on as it grows
     A stop may span tokens: text that could become one is kept back, and is dropped if it does. A token that ends the
     text, and the tokens of a stop, stay in the sequence. desc may be null.
+    With draft_tokens a decode step checks guesses of the next tokens. It gives the guesses up to the first wrong one,
+    and one token more. The text is the same, bit for bit, with sampling too; it comes sooner if many guesses are right:
+    info->tokens / info->steps tokens a step. desc->draft becomes a copy of the sequence, and samples as it does. A step
+    checks up to 7 guesses; 15, 31 or 63 if ignis_model_desc.sequences is above 8, 16 or 32. No guesses are checked
+    with a grammar, for the first token after a chunk of a prompt, with recurrent layers, or with
+    ignis_model_desc.parallel.
     Returns: IGNIS_OK when the text has ended, for any finish reason: desc->info has it. Else the reason of the failure;
     the tokens so far stay.
-    Errors: those of ignis_sequence_next; ARGUMENT (a count below 0; a stop that is null or empty; max_tokens below
-    0); those of ignis_model_tokenizer if there is a text_fn or a stop.
+    Errors: those of ignis_sequence_next; ARGUMENT (a count below 0; a stop that is null or empty; max_tokens or
+    draft_tokens below 0; a draft of another vocabulary, or the sequence itself); those of ignis_model_tokenizer if
+    there is a text_fn or a stop.
     Ownership: text is valid inside text_fn alone.
     Threads: any; text_fn is called on the caller's, and may call Ignis. Streams: works on the current stream of the
     model's device, and waits for it. */
@@ -1486,7 +1505,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x4eeb817bd82fe65cULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x050f37cb6936ed54ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -5617,6 +5636,7 @@ static const char ignis__text_generate_draw_cu_1[] =
     "draw.id = !none ? id : whole.most > -ignis_infinity<float>() ? IGNIS__DRAW_NO_TOKEN : IGNIS__DRAW_NO_LOGITS;\n"
     "draw.kept = kept;\n"
     "draw.log_prob = (x == whole.most ? 0.0f : x - whole.most) - logf(whole.sum);\n"
+    "if (!row.checks)\n"
     "row.ids[position + 1] = id;\n"
     "row.position = position + 1;\n"
     "}\n\n\n"
@@ -7745,11 +7765,12 @@ static const char ignis__text_shared_models_generate_h_0[] =
     "int32_t biases;\n"
     "int32_t turn;\n"
     "int32_t masked;\n"
+    "int32_t checks;\n"
     "IGNIS__POINTER(ignis__generate_draw) draws;\n"
     "IGNIS__POINTER(const struct ignis__lora_pair) adapters;\n\n\n"
     "IGNIS__POINTER(void) states;\n"
     "} ignis__generate_row;\n"
-    "IGNIS__ASSERT_SIZE(ignis__generate_row, 104);\n\n"
+    "IGNIS__ASSERT_SIZE(ignis__generate_row, 112);\n\n"
     "typedef struct ignis__upload_words {\n"
     "int32_t at[IGNIS__UPLOAD_I32S];\n"
     "} ignis__upload_words;\n\n"
@@ -8364,7 +8385,7 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0x625ba6fe4e635601ULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 36};
+    "shared/models/generate.h", 0x0317de975383910dULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 36};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
@@ -8727,7 +8748,7 @@ static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_shared_models_sampling_h,
     NULL};
 static const ignis__source ignis__source_generate_draw_cu = {
-    "generate_draw.cu", 0x2cbec1655596f0c5ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 23};
+    "generate_draw.cu", 0x109d20040d900739ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 23};
 
 static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
     NULL};
@@ -32448,13 +32469,14 @@ typedef struct ignis__generate_row {
     int32_t biases; /* of the row */
     int32_t turn;   /* of recurrent layers: see `states` */
     int32_t masked; /* the number, from 1 on, of the mask of allowed tokens; 0: all are allowed */
+    int32_t checks; /* other than 0: ids stay as they are, as rows of the same step read them */
     IGNIS__POINTER(ignis__generate_draw) draws;             /* two, in host memory: of even and of odd positions */
     IGNIS__POINTER(const struct ignis__lora_pair) adapters; /* the table of the sequence's adapters, or null */
     /* of recurrent layers: [2, elements of a state], in the wide type, or null. The state before the row is the
        ((position + turn) % 2)-th one, that after it becomes the other one */
     IGNIS__POINTER(void) states;
 } ignis__generate_row;
-IGNIS__ASSERT_SIZE(ignis__generate_row, 104);
+IGNIS__ASSERT_SIZE(ignis__generate_row, 112);
 
 typedef struct ignis__upload_words {
     int32_t at[IGNIS__UPLOAD_I32S];
@@ -32904,6 +32926,13 @@ typedef struct ignis__page_table {
     int uploaded; /* pages that are in device memory, too */
 } ignis__page_table;
 
+/*  A decode step as a graph. */
+typedef struct ignis__engine_step {
+    int runs;
+    ignis__capture *capture;
+    void *exec; /* a CUgraphExec; NULL until it is captured */
+} ignis__engine_step;
+
 /*  The KV cache, buffers and graphs that all sequences of a model share. The lock is held while a step runs, because
     there is one set of buffers. */
 typedef struct ignis__engine {
@@ -32931,6 +32960,7 @@ typedef struct ignis__engine {
         *expert_order, *expert_rows, *expert_up, *shared_inner, *shrunk, *delta, *q_normed, *q, *query, *latents, *qkvz,
         *mixed, *strengths, *recalled, *gates, *agreement;
     int context, step_rows, splits, step_types;
+    bool one_sequence; /* the rows of the step that is launched are of one sequence */
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
     ignis__kept *kept;                       /* NULL until a sequence shares its prefix */
@@ -32946,14 +32976,10 @@ typedef struct ignis__engine {
     } ahead;
     ignis__generate_draw *draws; /* [step_rows][2]: tokens after even and after odd positions */
     ignis__pinned *draws_memory; /* the pinned memory of draws */
-    struct {
-        int runs;
-        ignis__capture *capture;
-        void *exec;                           /* a CUgraphExec; NULL until it is captured */
-    } steps[1 << IGNIS__LORA_PRODUCTS][3][8]; /* by products with adapters as bits, by ignis__sampling_kind, for 1, 2,
-                                                 4 ... rows */
-    ignis__vocabulary *vocabulary;            /* for grammars; NULL until the first one */
-    ignis__grammar *grammars;                 /* grammars in use and a few unused ones, latest first */
+    /* by products with adapters as bits, by ignis__sampling_kind, by one_sequence, for 1, 2, 4 ... rows */
+    ignis__engine_step steps[1 << IGNIS__LORA_PRODUCTS][3][2][8];
+    ignis__vocabulary *vocabulary; /* for grammars; NULL until the first one */
+    ignis__grammar *grammars;      /* grammars in use and a few unused ones, latest first */
     uint64_t grammars_made, masks_used;
     int mask_count; /* masks that `masks` has room for */
     ignis__engine_mask *mask;
@@ -32976,6 +33002,9 @@ struct ignis__sequence {
     int uploaded;      /* tokens that are in device memory, too */
     int hashed_length; /* tokens in tokens_hash, which ranks compare */
     uint32_t tokens_hash;
+    /* tokens after its end, of a step with several rows of this sequence; their log_probs by position */
+    int waiting;
+    float waiting_log_probs[IGNIS__STEP_ROWS];
     /* log_prob: of the last token; next_log_prob: of one that is sampled but not appended yet */
     float log_prob, next_log_prob;
     ignis__grammar *grammar; /* the engine's; or NULL */
@@ -35805,6 +35834,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__kept_free(ignis__engine *engine)
 IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *object)
 {
     ignis__engine *engine = (ignis__engine *)object;
+    const ignis__engine_step *step = (const ignis__engine_step *)(const void *)engine->steps;
     ignis__array **array;
     ignis__grammar *grammar;
     ignis__binding binding;
@@ -35812,10 +35842,9 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *ob
     int i;
     if (entered)
         (void)ignis__device_finish(engine->device);
-    for (i = 0; (entered || lost) && i < 24 * IGNIS__COUNT(engine->steps); i++)
-        if (engine->steps[i / 24][i / 8 % 3][i % 8].capture)
-            ignis__graph_destroy(call, engine->steps[i / 24][i / 8 % 3][i % 8].capture,
-                                 lost ? NULL : engine->steps[i / 24][i / 8 % 3][i % 8].exec);
+    for (i = 0; (entered || lost) && i < (int)(sizeof engine->steps / sizeof *step); i++)
+        if (step[i].capture)
+            ignis__graph_destroy(call, step[i].capture, lost ? NULL : step[i].exec);
     if (engine->draws_memory)
         (void)ignis__pinned_chunk_recycle(call, engine->device, engine->draws_memory);
     if (entered)
@@ -37377,8 +37406,8 @@ static void ignis__layers_attend(ignis__layers_pass *pass, int number, ignis__ad
 }
 
 /*  Runs rows through all layers. Leaves their hidden states in `sum`, and their keys and values in the KV cache. end:
-    0 if the rows belong to different sequences; else the length of their one sequence after them. is_chunk: as in
-    ignis__engine_multiply. adapted: products of which some rows have adapters, as bits. */
+    0 if the rows belong to different sequences; else the length of their one sequence after them, which only a chunk
+    reads. is_chunk: as in ignis__engine_multiply. adapted: products of which some rows have adapters, as bits. */
 IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, int count, int end, bool is_chunk,
                                          int adapted)
 {
@@ -37523,7 +37552,7 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
     if (single)
         ignis__engine_launch_single(op, engine);
     else if (!ready)
-        ignis__engine_layers(op, engine, count, 0, false, adapted);
+        ignis__engine_layers(op, engine, count, engine->one_sequence ? count : 0, false, adapted);
     memset(&norm, 0, sizeof norm);
     norm.sum = engine->sum;
     norm.weight = engine->norm;
@@ -37575,32 +37604,30 @@ IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine,
                                            int adapted)
 {
     const char *call = op->work.call;
-    int number = ignis__log2((uint64_t)count);
+    ignis__engine_step *step = &engine->steps[adapted][draws][engine->one_sequence][ignis__log2((uint64_t)count)];
     ignis__trace_item item;
     ignis__op captured;
     bool traced, captured_ok;
-    if (engine->steps[adapted][draws][number].runs++ == 0) { /* compiles the kernels, which a capture cannot do */
+    if (step->runs++ == 0) { /* compiles the kernels, which a capture cannot do */
         ignis__engine_launch_step(op, engine, count, draws, false, adapted);
         return;
     }
-    if (op->ok && !engine->steps[adapted][draws][number].exec) {
+    if (op->ok && !step->exec) {
         op->ok = ignis__device_wait(call, engine->device) && ignis__capture_begin(call, engine->device);
         if (!op->ok)
             return;
-        engine->steps[adapted][draws][number].capture = ignis__capturing();
+        step->capture = ignis__capturing();
         captured_ok = ignis__op_begin_on_device(&captured, call, engine->device);
         if (captured_ok) {
             ignis__engine_launch_step(&captured, engine, count, draws, false, adapted);
             captured_ok = ignis__op_leave(&captured) == IGNIS_OK;
         }
-        engine->steps[adapted][draws][number].exec =
-            ignis__capture_end(call, engine->steps[adapted][draws][number].capture);
-        op->ok = captured_ok && engine->steps[adapted][draws][number].exec;
+        step->exec = ignis__capture_end(call, step->capture);
+        op->ok = captured_ok && step->exec;
         if (!op->ok) {
-            ignis__graph_destroy(call, engine->steps[adapted][draws][number].capture,
-                                 engine->steps[adapted][draws][number].exec);
-            engine->steps[adapted][draws][number].capture = NULL;
-            engine->steps[adapted][draws][number].exec = NULL;
+            ignis__graph_destroy(call, step->capture, step->exec);
+            step->capture = NULL;
+            step->exec = NULL;
         }
     }
     op->ok = op->ok && ignis__graph_launchable(call, engine->device, op->work.stream);
@@ -37608,8 +37635,7 @@ IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine,
         return;
     traced = ignis__profiling() &&
              ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, engine->device, op->work.stream, NULL, "graph");
-    op->ok = !IGNIS__CUDA_FAILED(call, engine->device, cuGraphLaunch,
-                                 (engine->steps[adapted][draws][number].exec, op->work.stream));
+    op->ok = !IGNIS__CUDA_FAILED(call, engine->device, cuGraphLaunch, (step->exec, op->work.stream));
     if (traced)
         (void)ignis__trace_close(&item, op->ok);
 }
@@ -38579,6 +38605,7 @@ IGNIS__PRIVATE void ignis__sequence_truncate(ignis__sequence *sequence, int leng
     ignis__page_group *groups = sequence->engine->groups;
     int pages, g;
     sequence->length = length;
+    sequence->waiting = 0;
     sequence->cached = sequence->cached < length ? sequence->cached : length;
     sequence->last_hidden_length = sequence->last_hidden_length <= length ? sequence->last_hidden_length : 0;
     ignis__sequence_forget_states(sequence);
@@ -38627,6 +38654,7 @@ IGNIS__PRIVATE bool ignis__sequence_append(const char *call, ignis__sequence *se
     if (count == 0)
         return true;
     memcpy(sequence->ids + before, ids, sizeof *ids * (size_t)count);
+    sequence->waiting = 0;
     sequence->length = before + count;
     if (ignis__sequence_fill_cache(call, sequence))
         return true;
@@ -39273,6 +39301,7 @@ IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *cons
     bool all = true;
     for (i = 0; i < count; i++) {
         ignis__sequence *sequence = sequences[i];
+        sequence->waiting = 0;
         if (sequence->length == 0)
             return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
                                "the sequence has no token yet; ignis_sequence_feed gives it some") == IGNIS_OK;
@@ -39818,6 +39847,9 @@ IGNIS__PRIVATE bool ignis__generate_check(const char *call, const ignis_generate
     if (desc->max_tokens < 0)
         return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->max_tokens is %d, below 0", desc->max_tokens) ==
                IGNIS_OK;
+    if (desc->draft_tokens < 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->draft_tokens is %d, below 0", desc->draft_tokens) ==
+               IGNIS_OK;
     if (desc->stop_count < 0)
         return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stop_count is %d, below 0", desc->stop_count) ==
                IGNIS_OK;
@@ -39830,6 +39862,289 @@ IGNIS__PRIVATE bool ignis__generate_check(const char *call, const ignis_generate
             return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stops[%d] is %s", i,
                                desc->stops[i] ? "empty" : "null") == IGNIS_OK;
     return true;
+}
+
+/*  models/generate/prompt.c - tokens, texts and chats for a sequence
+
+    ignis_sequence_set and _chat keep the common prefix of old and new tokens, so that an extended chat computes
+    only what is new.
+    May use: kv_cache.c, >>tokenizer, >>chat. Locks: the engine's lock; a chat template runs without it. */
+
+/*  Encodes a text for a locked sequence; bos only if it is empty. NULL, and reported, on failure. */
+static int32_t *ignis__sequence_encode(const char *call, const ignis__sequence *sequence, ignis_tokenizer tokenizer,
+                                       const char *text, int64_t size, int *count)
+{
+    ignis_encode_desc encode = IGNIS__ZERO;
+    int32_t *ids = NULL;
+    encode.no_bos = sequence->length > 0;
+    *count = ignis_tokenizer_encode(tokenizer, text, size, &encode, NULL, 0);
+    if (*count < 0)
+        return NULL;
+    ids = (int32_t *)ignis__alloc(sizeof *ids * ((size_t)*count + 1));
+    if (!ids)
+        ignis__fail_host_memory(call, sizeof *ids * ((size_t)*count + 1));
+    else if (ignis_tokenizer_encode(tokenizer, text, size, &encode, ids, *count) == *count)
+        return ids;
+    ignis__free(ids);
+    return NULL;
+}
+
+static bool ignis__sequence_append_checked(const char *call, ignis__sequence *sequence, const int32_t *ids, int count)
+{
+    return ignis__sequence_check_ids(call, sequence, ids, count) && ignis__sequence_append(call, sequence, ids, count);
+}
+
+IGNIS_API ignis_status ignis_sequence_text(ignis_sequence handle, const char *text, int64_t size)
+{
+    static const char call[] = "ignis_sequence_text";
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
+    ignis_tokenizer tokenizer = IGNIS__ZERO;
+    int32_t *ids = NULL;
+    int count = 0;
+    bool ok;
+    if (!sequence)
+        return ignis__failed();
+    if (!text)
+        ignis__fail_null(call, "text");
+    else if (size < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, below 0", (long long)size);
+    else
+        tokenizer = ignis__model_tokenizer(sequence->model);
+    if (tokenizer.id)
+        ids = ignis__sequence_encode(call, sequence, tokenizer, text, size, &count);
+    ok = ids && ignis__sequence_append_checked(call, sequence, ids, count);
+    ignis__free(ids);
+    ignis__sequence_leave(call, sequence);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Makes a sequence consist of `ids`. Keeps the common prefix, and computes the rest. */
+IGNIS__PRIVATE bool ignis__sequence_replace_tokens(const char *call, ignis__sequence *sequence, const int32_t *ids,
+                                                   int count)
+{
+    int common = 0;
+    if (count > sequence->engine->context)
+        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "%d tokens do not fit the context of %d", count,
+                           sequence->engine->context) == IGNIS_OK;
+    if (!ignis__sequence_check_ids(call, sequence, ids, count))
+        return false;
+    while (common < count && common < sequence->length && sequence->ids[common] == ids[common])
+        common++;
+    ignis__sequence_truncate(sequence, common);
+    return ignis__sequence_append(call, sequence, ids + common, count - common);
+}
+
+/*  Calls fn for the caller's tokens, with the sequence locked. */
+static ignis_status ignis__sequence_take_tokens(const char *call, ignis_sequence handle, const int32_t *ids, int count,
+                                                bool (*fn)(const char *call, ignis__sequence *sequence,
+                                                           const int32_t *ids, int count))
+{
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
+    bool ok = false;
+    if (!sequence)
+        return ignis__failed();
+    if (count < 0)
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
+    else if (count && !ids)
+        ignis__fail_null(call, "ids");
+    else
+        ok = fn(call, sequence, ids, count);
+    ignis__sequence_leave(call, sequence);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count)
+{
+    return ignis__sequence_take_tokens("ignis_sequence_feed", sequence, ids, count, ignis__sequence_append_checked);
+}
+
+IGNIS_API ignis_status ignis_sequence_set(ignis_sequence sequence, const int32_t *ids, int count)
+{
+    return ignis__sequence_take_tokens("ignis_sequence_set", sequence, ids, count, ignis__sequence_replace_tokens);
+}
+
+IGNIS_API ignis_status ignis_sequence_chat(ignis_sequence handle, const ignis_message *messages, int count)
+{
+    static const char call[] = "ignis_sequence_chat";
+    ignis__sequence *sequence =
+        ignis__sequence_hold(call, handle); /* other sequences continue while the template runs */
+    ignis_chat_desc desc = IGNIS__ZERO;
+    ignis_tokenizer tokenizer;
+    int32_t *ids = NULL;
+    int tokens = -1;
+    bool ok;
+    if (!sequence)
+        return ignis__failed();
+    desc.add_generation_prompt = true;
+    desc.now = ignis__wall_ns() / 1000000000; /* one time for both calls */
+    tokenizer = ignis__model_tokenizer(sequence->model);
+    if (tokenizer.id)
+        tokens = ignis_chat_encode(tokenizer, messages, count, &desc, NULL, 0);
+    if (tokens >= 0)
+        ids = (int32_t *)ignis__alloc(sizeof *ids * ((size_t)tokens + 1));
+    if (tokens >= 0 && !ids)
+        ignis__fail_host_memory(call, sizeof *ids * ((size_t)tokens + 1));
+    ok = ids && ignis_chat_encode(tokenizer, messages, count, &desc, ids, tokens) == tokens;
+    if (ok) {
+        ignis__engine_lock(call, sequence->engine);
+        ok = ignis__sequence_replace_tokens(call, sequence, ids, tokens);
+        ignis__mutex_unlock(&sequence->engine->lock);
+    }
+    ignis__free(ids);
+    ignis__sequence_drop(call, sequence);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  models/generate/speculate.c - drafts: guesses of the next tokens, of which one decode step checks several
+
+    The step has a row for the last token and one for each token of the draft. Each row samples what follows it, as a
+    step of its own would: its attention ends with its position, and its random numbers depend on the position. So the
+    tokens are those of single steps, as far as the draft agrees with them, and one more. They wait in the sequence
+    until ignis_generate has passed on the token before each.
+    May use: engine_step.c, kv_cache.c, sampling.c, sequence_step.c. Locks: as each function says. */
+
+/*  Guesses tokens by what followed the last ones earlier in the sequence: the longest match of at least two tokens, the
+    latest of equal ones. Text that has just begun to repeat itself goes on doing so. The caller holds the engine's
+    lock. Returns how many. */
+IGNIS__PRIVATE int ignis__sequence_guess(const ignis__sequence *sequence, int32_t *guesses, int most)
+{
+    enum { LEAST = 2, ENOUGH = 16 };
+    const int32_t *ids = sequence->ids;
+    const int length = sequence->length;
+    int at, match, best = LEAST - 1, follows = -1, i;
+    for (at = length - 1; at >= LEAST && best < ENOUGH; at--) { /* ids[at] would follow */
+        for (match = 0; match < at && match < ENOUGH && ids[at - 1 - match] == ids[length - 1 - match];)
+            match++;
+        if (match > best) {
+            best = match;
+            follows = at;
+        }
+    }
+    for (i = 0; follows >= 0 && i < most; i++)
+        guesses[i] = follows + i < length ? ids[follows + i] : guesses[follows + i - length];
+    return follows >= 0 ? most : 0;
+}
+
+/*  Guesses tokens with another sequence, which becomes a copy of the first `count` ids. The caller holds no lock.
+    Returns how many; -1, and reported, on failure. */
+IGNIS__PRIVATE int ignis__sequence_guess_by(const char *call, ignis__sequence *draft, const int32_t *ids, int count,
+                                            const ignis_sampling_desc *sampling, int32_t *guesses, int most)
+{
+    int done = 0;
+    bool ok = true;
+    if (count == 0 || most == 0 || count + most > draft->engine->context)
+        return 0;
+    ignis__engine_lock(call, draft->engine);
+    ok = ignis__sequence_replace_tokens(call, draft, ids, count);
+    for (; ok && done < most; done++) {
+        ok = ignis__engine_decode(call, &draft, 1, sampling, true, NULL, NULL);
+        if (ok)
+            guesses[done] = draft->ids[draft->length - 1];
+    }
+    ignis__mutex_unlock(&draft->engine->lock);
+    return ok ? done : -1;
+}
+
+/*  Returns how many tokens of a draft the next step of a sequence of a locked engine can check. */
+static int ignis__sequence_checks_at_most(ignis__sequence *sequence, int count)
+{
+    const ignis__engine *engine = sequence->engine;
+    const int by_rows = engine->step_rows - 1, by_context = engine->context - sequence->length - 1;
+    int most = count < by_rows ? count : by_rows;
+    most = most < by_context ? most : by_context;
+    if (sequence->length == 0 || sequence->stale || sequence->states || sequence->grammar ||
+        ignis__sequence_ends_in_chunk(sequence) || engine->model->parallel.size > 1)
+        return 0;
+    while (most > 0 && !ignis__sequence_has_pages(NULL, sequence, sequence->length - 1, sequence->length + most))
+        most--;
+    return most;
+}
+
+/*  Uploads the rows of a step that checks a draft, whose tokens are at the end of the sequence, and runs it. */
+static void ignis__sequence_run_check(ignis__op *op, ignis__sequence *sequence, int count,
+                                      const ignis_sampling_desc *sampling)
+{
+    ignis__engine *engine = sequence->engine;
+    const ignis__address biases = ignis__op_write(op, engine->biases);
+    ignis__generate_row rows[IGNIS__STEP_ROWS];
+    int width = 1, i;
+    while (width <= count)
+        width *= 2;
+    memset(rows, 0, sizeof rows);
+    for (i = 0; i < width; i++) {
+        rows[i].position = -1;
+        if (i > count)
+            continue;
+        ignis__sequence_fill_row(op, sequence, sequence->length - count - 1 + i, &rows[i]);
+        ignis__sampling_fill_row(engine, i, sampling, &rows[i]);
+        rows[i].checks = true;
+        if (sampling->bias_count)
+            op->ok = op->ok && ignis__copy_from_host(
+                                   &op->work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *sampling->biases,
+                                   sampling->biases, sampling->bias_count * (int64_t)sizeof *sampling->biases);
+    }
+    ignis__sequence_read_lora(op, sequence);
+    ignis__upload_rows(op, engine->model->dtype, engine->rows, rows, width);
+    engine->one_sequence = true;
+    ignis__engine_run_step(op, engine, width,
+                           ignis__sampling_filters(sampling) ? IGNIS__SAMPLING_FILTERED : IGNIS__SAMPLING_UNFILTERED,
+                           sequence->lora ? sequence->lora->products : 0);
+    engine->one_sequence = false;
+    op->ok = op->ok && !IGNIS__CUDA_FAILED(op->work.call, engine->device, cuStreamSynchronize, (op->work.stream));
+}
+
+/*  Appends the first of the waiting tokens. The caller holds the engine's lock. */
+IGNIS__PRIVATE int32_t ignis__sequence_take_waiting(ignis__sequence *sequence)
+{
+    sequence->waiting--;
+    sequence->log_prob = sequence->waiting_log_probs[sequence->length % IGNIS__STEP_ROWS];
+    sequence->in_chunk[sequence->length] = false;
+    sequence->cached = sequence->length;
+    return sequence->ids[sequence->length++];
+}
+
+/*  Checks a draft of a sequence of a locked engine, on which no token is ahead. The tokens that are sampled wait in the
+    sequence. *checked: tokens of the draft that the step had rows for; 0 if none could be checked, and nothing was
+    done. False, and reported, on failure; then the sequence is as it was. */
+IGNIS__PRIVATE bool ignis__sequence_check(const char *call, ignis__sequence *sequence, const int32_t *draft, int count,
+                                          const ignis_sampling_desc *sampling, int *checked)
+{
+    ignis__engine *engine = sequence->engine;
+    const int length = sequence->length;
+    const ignis__generate_draw *drawn;
+    ignis__op op;
+    int n = 0, i;
+    bool goes_on = true;
+    *checked = 0;
+    if (!ignis__sampling_check(call, sampling, engine->model->vocab))
+        return false;
+    count = ignis__sequence_checks_at_most(sequence, count);
+    if (count <= 0)
+        return true;
+    if (!ignis__op_begin_on_device(&op, call, engine->device))
+        return false;
+    memcpy(sequence->ids + length, draft, sizeof *draft * (size_t)count);
+    sequence->length = length + count;
+    ignis__sequence_take_pages(&op, sequence, length - 1, length + count);
+    ignis__sequence_run_check(&op, sequence, count, sampling);
+    sequence->length = length; /* the pages stay */
+    sequence->uploaded = sequence->uploaded < length ? sequence->uploaded : length;
+    for (i = 0; op.ok && goes_on && i <= count; i++) {
+        drawn = &engine->draws[2 * i + (length - 1 + i) % 2];
+        goes_on = drawn->id >= 0 && i < count && drawn->id == draft[i];
+        if (drawn->id < 0)
+            break;
+        sequence->ids[length + i] = drawn->id;
+        sequence->waiting_log_probs[(length + i) % IGNIS__STEP_ROWS] = drawn->log_prob;
+        n++;
+    }
+    sequence->waiting = n;
+    if (op.ok && n == 0)
+        ignis__sampling_fail(call, engine->draws[(length - 1) % 2].id, -1);
+    *checked = count;
+    if (n == 0)
+        ignis__sequence_truncate(sequence, length);
+    return ignis__engine_leave(&op) && n > 0;
 }
 
 /*  models/generate/generate.c - ignis_generate: the loop that samples tokens and writes text
@@ -39945,6 +40260,61 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *sequence,
     return id;
 }
 
+/*  The drafts of an ignis_generate. */
+typedef struct ignis__generate_drafts {
+    ignis__sequence *by; /* guesses, held; NULL: the sequence's own tokens do */
+    int32_t *ids;        /* of the sequence, for `by`; or NULL */
+    int32_t guesses[IGNIS__STEP_ROWS];
+} ignis__generate_drafts;
+
+/*  Guesses up to `most` tokens. Returns how many; -1, and reported, on failure. */
+static int ignis__generate_guess(const char *call, ignis__sequence *sequence, ignis__generate_drafts *drafts,
+                                 const ignis_sampling_desc *sampling, int most)
+{
+    int count = 0, length;
+    ignis__engine_lock(call, sequence->engine);
+    length = sequence->length;
+    if (drafts->by)
+        memcpy(drafts->ids, sequence->ids, sizeof *drafts->ids * (size_t)length);
+    else
+        count = ignis__sequence_guess(sequence, drafts->guesses, most);
+    ignis__mutex_unlock(&sequence->engine->lock);
+    return drafts->by ? ignis__sequence_guess_by(call, drafts->by, drafts->ids, length, sampling, drafts->guesses, most)
+                      : count;
+}
+
+/*  As ignis__generate_next, with drafts of up to `most` tokens. */
+static int32_t ignis__generate_next_by_draft(const char *call, ignis__sequence *sequence,
+                                             const ignis_generate_desc *desc, ignis__generate_drafts *drafts, int most,
+                                             ignis_generate_info *info)
+{
+    int32_t id = -1;
+    int count = 0, checked = 0;
+    bool ok = true;
+    if (ignis__capture_refuses(call))
+        return -2;
+    ignis__engine_lock(call, sequence->engine);
+    if (sequence->waiting)
+        id = ignis__sequence_take_waiting(sequence);
+    ignis__mutex_unlock(&sequence->engine->lock);
+    if (id >= 0) {
+        info->accepted++;
+        return id;
+    }
+    count = ignis__generate_guess(call, sequence, drafts, &desc->sampling,
+                                  most < sequence->engine->step_rows ? most : sequence->engine->step_rows - 1);
+    if (count < 0)
+        return -2;
+    ignis__engine_lock(call, sequence->engine);
+    ok = count == 0 || ignis__sequence_check(call, sequence, drafts->guesses, count, &desc->sampling, &checked);
+    if (ok && checked)
+        id = ignis__sequence_take_waiting(sequence);
+    ignis__mutex_unlock(&sequence->engine->lock);
+    info->steps++;
+    info->guessed += checked;
+    return !ok ? -2 : checked ? id : ignis__generate_next(call, sequence, &desc->sampling, false);
+}
+
 static bool ignis__generate_is_end(const ignis__sequence *sequence, const ignis_generate_desc *desc, int32_t id)
 {
     const int32_t *ends = desc->end_count > 0 ? desc->ends : sequence->model->stops;
@@ -39954,19 +40324,30 @@ static bool ignis__generate_is_end(const ignis__sequence *sequence, const ignis_
     return i < count;
 }
 
-/*  Generates tokens on a held sequence until there is a finish reason. False, and reported, on failure. */
-static bool ignis__generate_run(ignis__text_output *output, ignis__sequence *sequence, ignis_generate_info *info)
+/*  Generates tokens on a held sequence until there is a finish reason. drafts: or NULL. False, and reported, on
+    failure. */
+static bool ignis__generate_run(ignis__text_output *output, ignis__sequence *sequence, ignis__generate_drafts *drafts,
+                                ignis_generate_info *info)
 {
     const ignis_generate_desc *desc = output->desc;
     int64_t begin = ignis__monotonic_ns();
     int32_t id;
+    int most;
     while (!info->ending) {
         if (desc->max_tokens && info->tokens == desc->max_tokens) {
             info->ending = IGNIS_ENDING_LENGTH;
             break;
         }
-        id = ignis__generate_next(output->call, sequence, &desc->sampling,
-                                  desc->max_tokens == 0 || info->tokens + 1 < desc->max_tokens);
+        most = desc->draft_tokens;
+        if (desc->max_tokens && most > desc->max_tokens - info->tokens - 1)
+            most = desc->max_tokens - info->tokens - 1;
+        if (drafts) {
+            id = ignis__generate_next_by_draft(output->call, sequence, desc, drafts, most, info);
+        } else {
+            info->steps++;
+            id = ignis__generate_next(output->call, sequence, &desc->sampling,
+                                      desc->max_tokens == 0 || info->tokens + 1 < desc->max_tokens);
+        }
         info->seconds = (double)(ignis__monotonic_ns() - begin) * 1e-9;
         if (id == -2)
             return false;
@@ -39992,6 +40373,27 @@ static bool ignis__generate_run(ignis__text_output *output, ignis__sequence *seq
     return true;
 }
 
+/*  Begins drafts for a held sequence. False, and reported, on failure. */
+static bool ignis__generate_begin_drafts(const char *call, ignis__sequence *sequence, const ignis_generate_desc *desc,
+                                         ignis__generate_drafts *drafts)
+{
+    memset(drafts, 0, sizeof *drafts);
+    if (!desc->draft.id)
+        return true;
+    drafts->by = ignis__sequence_hold(call, desc->draft);
+    if (!drafts->by)
+        return false;
+    if (drafts->by == sequence)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc->draft is the sequence itself");
+    if (drafts->by->model->vocab != sequence->model->vocab)
+        return ignis__fail_false(IGNIS_DIAG_WRONG_MODEL, call,
+                                 "the model of desc->draft has %d tokens, that of the sequence has %d; both have the "
+                                 "same vocabulary",
+                                 drafts->by->model->vocab, sequence->model->vocab);
+    drafts->ids = (int32_t *)ignis__alloc_for(call, sizeof *drafts->ids * ((size_t)sequence->engine->context + 1));
+    return drafts->ids != NULL;
+}
+
 IGNIS_API ignis_status ignis_generate(ignis_sequence handle, const ignis_generate_desc *desc)
 {
     static const char call[] = "ignis_generate";
@@ -40000,6 +40402,7 @@ IGNIS_API ignis_status ignis_generate(ignis_sequence handle, const ignis_generat
     ignis_generate_info info = IGNIS__ZERO;
     ignis_tokenizer_info tokenizer;
     ignis__text_output output;
+    ignis__generate_drafts drafts;
     bool ok;
     info.stop = -1;
     if (desc && desc->info)
@@ -40011,7 +40414,8 @@ IGNIS_API ignis_status ignis_generate(ignis_sequence handle, const ignis_generat
     output.call = call;
     output.desc = desc ? desc : &defaults;
     output.stop = -1;
-    ok = ignis__generate_check(call, output.desc);
+    memset(&drafts, 0, sizeof drafts);
+    ok = ignis__generate_check(call, output.desc) && ignis__generate_begin_drafts(call, sequence, output.desc, &drafts);
     if (ok && (output.desc->text_fn || output.desc->stop_count)) {
         output.stream.tokenizer = ignis__model_tokenizer(sequence->model);
         output.stream.inside = true;
@@ -40019,8 +40423,13 @@ IGNIS_API ignis_status ignis_generate(ignis_sequence handle, const ignis_generat
         output.tokens = ok ? tokenizer.tokens : 0;
     }
     if (ok) {
-        ok = ignis__generate_run(&output, sequence, &info);
         ignis__engine_lock(call, sequence->engine);
+        sequence->waiting = 0; /* of another call, which text_fn belongs to */
+        ignis__mutex_unlock(&sequence->engine->lock);
+        ok = ignis__generate_run(&output, sequence, output.desc->draft_tokens ? &drafts : NULL, &info);
+        ignis__engine_lock(call, sequence->engine);
+        if (output.desc->draft_tokens) /* returns the pages of guesses */
+            ignis__sequence_truncate(sequence, sequence->length);
         ignis__mutex_unlock(&sequence->engine->lock);
     }
     info.stop = output.stop;
@@ -40028,136 +40437,9 @@ IGNIS_API ignis_status ignis_generate(ignis_sequence handle, const ignis_generat
     if (desc && desc->info)
         *desc->info = info;
     ignis__free(output.text);
-    ignis__sequence_drop(call, sequence);
-    return ok ? IGNIS_OK : ignis__failed();
-}
-
-/*  models/generate/prompt.c - tokens, texts and chats for a sequence
-
-    ignis_sequence_set and _chat keep the common prefix of old and new tokens, so that an extended chat computes
-    only what is new.
-    May use: kv_cache.c, >>tokenizer, >>chat. Locks: the engine's lock; a chat template runs without it. */
-
-/*  Encodes a text for a locked sequence; bos only if it is empty. NULL, and reported, on failure. */
-static int32_t *ignis__sequence_encode(const char *call, const ignis__sequence *sequence, ignis_tokenizer tokenizer,
-                                       const char *text, int64_t size, int *count)
-{
-    ignis_encode_desc encode = IGNIS__ZERO;
-    int32_t *ids = NULL;
-    encode.no_bos = sequence->length > 0;
-    *count = ignis_tokenizer_encode(tokenizer, text, size, &encode, NULL, 0);
-    if (*count < 0)
-        return NULL;
-    ids = (int32_t *)ignis__alloc(sizeof *ids * ((size_t)*count + 1));
-    if (!ids)
-        ignis__fail_host_memory(call, sizeof *ids * ((size_t)*count + 1));
-    else if (ignis_tokenizer_encode(tokenizer, text, size, &encode, ids, *count) == *count)
-        return ids;
-    ignis__free(ids);
-    return NULL;
-}
-
-static bool ignis__sequence_append_checked(const char *call, ignis__sequence *sequence, const int32_t *ids, int count)
-{
-    return ignis__sequence_check_ids(call, sequence, ids, count) && ignis__sequence_append(call, sequence, ids, count);
-}
-
-IGNIS_API ignis_status ignis_sequence_text(ignis_sequence handle, const char *text, int64_t size)
-{
-    static const char call[] = "ignis_sequence_text";
-    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
-    ignis_tokenizer tokenizer = IGNIS__ZERO;
-    int32_t *ids = NULL;
-    int count = 0;
-    bool ok;
-    if (!sequence)
-        return ignis__failed();
-    if (!text)
-        ignis__fail_null(call, "text");
-    else if (size < 0)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, below 0", (long long)size);
-    else
-        tokenizer = ignis__model_tokenizer(sequence->model);
-    if (tokenizer.id)
-        ids = ignis__sequence_encode(call, sequence, tokenizer, text, size, &count);
-    ok = ids && ignis__sequence_append_checked(call, sequence, ids, count);
-    ignis__free(ids);
-    ignis__sequence_leave(call, sequence);
-    return ok ? IGNIS_OK : ignis__failed();
-}
-
-/*  Makes a sequence consist of `ids`. Keeps the common prefix, and computes the rest. */
-static bool ignis__sequence_replace_tokens(const char *call, ignis__sequence *sequence, const int32_t *ids, int count)
-{
-    int common = 0;
-    if (count > sequence->engine->context)
-        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "%d tokens do not fit the context of %d", count,
-                           sequence->engine->context) == IGNIS_OK;
-    if (!ignis__sequence_check_ids(call, sequence, ids, count))
-        return false;
-    while (common < count && common < sequence->length && sequence->ids[common] == ids[common])
-        common++;
-    ignis__sequence_truncate(sequence, common);
-    return ignis__sequence_append(call, sequence, ids + common, count - common);
-}
-
-/*  Calls fn for the caller's tokens, with the sequence locked. */
-static ignis_status ignis__sequence_take_tokens(const char *call, ignis_sequence handle, const int32_t *ids, int count,
-                                                bool (*fn)(const char *call, ignis__sequence *sequence,
-                                                           const int32_t *ids, int count))
-{
-    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
-    bool ok = false;
-    if (!sequence)
-        return ignis__failed();
-    if (count < 0)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
-    else if (count && !ids)
-        ignis__fail_null(call, "ids");
-    else
-        ok = fn(call, sequence, ids, count);
-    ignis__sequence_leave(call, sequence);
-    return ok ? IGNIS_OK : ignis__failed();
-}
-
-IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count)
-{
-    return ignis__sequence_take_tokens("ignis_sequence_feed", sequence, ids, count, ignis__sequence_append_checked);
-}
-
-IGNIS_API ignis_status ignis_sequence_set(ignis_sequence sequence, const int32_t *ids, int count)
-{
-    return ignis__sequence_take_tokens("ignis_sequence_set", sequence, ids, count, ignis__sequence_replace_tokens);
-}
-
-IGNIS_API ignis_status ignis_sequence_chat(ignis_sequence handle, const ignis_message *messages, int count)
-{
-    static const char call[] = "ignis_sequence_chat";
-    ignis__sequence *sequence =
-        ignis__sequence_hold(call, handle); /* other sequences continue while the template runs */
-    ignis_chat_desc desc = IGNIS__ZERO;
-    ignis_tokenizer tokenizer;
-    int32_t *ids = NULL;
-    int tokens = -1;
-    bool ok;
-    if (!sequence)
-        return ignis__failed();
-    desc.add_generation_prompt = true;
-    desc.now = ignis__wall_ns() / 1000000000; /* one time for both calls */
-    tokenizer = ignis__model_tokenizer(sequence->model);
-    if (tokenizer.id)
-        tokens = ignis_chat_encode(tokenizer, messages, count, &desc, NULL, 0);
-    if (tokens >= 0)
-        ids = (int32_t *)ignis__alloc(sizeof *ids * ((size_t)tokens + 1));
-    if (tokens >= 0 && !ids)
-        ignis__fail_host_memory(call, sizeof *ids * ((size_t)tokens + 1));
-    ok = ids && ignis_chat_encode(tokenizer, messages, count, &desc, ids, tokens) == tokens;
-    if (ok) {
-        ignis__engine_lock(call, sequence->engine);
-        ok = ignis__sequence_replace_tokens(call, sequence, ids, tokens);
-        ignis__mutex_unlock(&sequence->engine->lock);
-    }
-    ignis__free(ids);
+    ignis__free(drafts.ids);
+    if (drafts.by)
+        ignis__sequence_drop(call, drafts.by);
     ignis__sequence_drop(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
 }

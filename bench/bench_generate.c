@@ -15,6 +15,9 @@
     - weights=q4_0,q8_0,q4_k,q6_k,q5_0,iq4_xs,mxfp4: those of a GGUF file whose matrices are random blocks.
     - adapters=8 rank=16: sequences have adapters (LoRA) of all products, one of 8 sets after the other.
     - long=2048: the time to the first token behind 2048 tokens, too.
+    - speculate=7 draft=llama-1b: in place of all that, ignis_generate without drafts, with drafts from the text, and
+      from the model draft=; whether all bits are equal. The weights make a text that repeats itself. `in part`: with a
+      temperature at which about a fifth of the tokens leaves it.
     - drawn: ignis_generate with ways of sampling, and with a grammar, for which the vocabulary has made up words.
     - start: the time from a program's start to its first token behind 16, with kernels compiled before.
     - plain: no kernel begins before those ahead of it have ended.
@@ -33,6 +36,7 @@
 
 #include "timing.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,6 +53,7 @@ typedef struct shape {
     bool is_gpt2, tied, normed; /* normed: heads of q and k have norms */
     int experts, chosen;        /* 0: none; else `inner` is of an expert */
     bool is_oss;
+    bool repeats; /* made by open_repeating */
 } shape;
 
 static const shape shapes[] = {
@@ -82,6 +87,10 @@ static void make_block(void)
     }
 }
 
+/*  Besides 0 and 1, and -1 for noise: 2^-10; noise whose rows begin at the block's; the same rows, each one the next
+    row of REPEATED. */
+enum { PUT_LITTLE = 2, PUT_SAME = -2, PUT_NEXT = -3, REPEATED = 64 };
+
 /*  Writes a header's line, or, with no header, the tensor's values. */
 static void put(FILE *file, bool header, int64_t *at, const char *name, int layer, int rows, int columns, int value)
 {
@@ -93,8 +102,14 @@ static void put(FILE *file, bool header, int64_t *at, const char *name, int laye
         if (columns)
             fprintf(file, ",%d", columns);
         fprintf(file, "],\"data_offsets\":[%lld,%lld]}", (long long)*at, (long long)(*at + 2 * count));
+    } else if (value == PUT_NEXT || value == PUT_SAME) {
+        int i;
+        for (i = 0; i < rows; i++) {
+            const int64_t row = value == PUT_NEXT ? (i + 1) % REPEATED : i;
+            fwrite(block + row % (BLOCK / columns) * columns, 2, (size_t)columns, file);
+        }
     } else if (value >= 0) {
-        uint16_t number = value ? 0x3f80 : 0;
+        uint16_t number = value == PUT_LITTLE ? 0x3a80 : value ? 0x3f80 : 0;
         while (left-- > 0)
             fwrite(&number, 2, 1, file);
     } else {
@@ -160,16 +175,17 @@ static void put_all(const shape *s, FILE *file, bool header)
 {
     int64_t at = 0;
     int l, h = s->hidden, q = s->heads * s->head_dim, k = s->kv_heads * s->head_dim;
+    const int scale = s->repeats ? PUT_LITTLE : 1; /* what the layers add changes no likeliest token */
     if (s->is_gpt2) {
         put(file, header, &at, "transformer.wte.weight", 0, s->vocab, h, -1);
         put(file, header, &at, "transformer.wpe.weight", 0, 1024, h, -1);
         put(file, header, &at, "transformer.ln_f.weight", 0, h, 0, 1);
         put(file, header, &at, "transformer.ln_f.bias", 0, h, 0, 0);
     } else {
-        put(file, header, &at, "model.embed_tokens.weight", 0, s->vocab, h, -1);
+        put(file, header, &at, "model.embed_tokens.weight", 0, s->vocab, h, s->repeats ? PUT_NEXT : -1);
         put(file, header, &at, "model.norm.weight", 0, h, 0, 1);
         if (!s->tied)
-            put(file, header, &at, "lm_head.weight", 0, s->vocab, h, -1);
+            put(file, header, &at, "lm_head.weight", 0, s->vocab, h, s->repeats ? PUT_SAME : -1);
     }
     for (l = 0; l < s->layers; l++) {
         if (s->is_gpt2) {
@@ -187,7 +203,7 @@ static void put_all(const shape *s, FILE *file, bool header)
             put(file, header, &at, "transformer.h.%d.mlp.c_proj.bias", l, h, 0, -1);
             continue;
         }
-        put(file, header, &at, "model.layers.%d.input_layernorm.weight", l, h, 0, 1);
+        put(file, header, &at, "model.layers.%d.input_layernorm.weight", l, h, 0, scale);
         put(file, header, &at, "model.layers.%d.self_attn.q_proj.weight", l, q, h, -1);
         put(file, header, &at, "model.layers.%d.self_attn.k_proj.weight", l, k, h, -1);
         put(file, header, &at, "model.layers.%d.self_attn.v_proj.weight", l, k, h, -1);
@@ -203,7 +219,7 @@ static void put_all(const shape *s, FILE *file, bool header)
             put(file, header, &at, "model.layers.%d.self_attn.o_proj.bias", l, h, 0, -1);
             put(file, header, &at, "model.layers.%d.self_attn.sinks", l, s->heads, 0, -1);
         }
-        put(file, header, &at, "model.layers.%d.post_attention_layernorm.weight", l, h, 0, 1);
+        put(file, header, &at, "model.layers.%d.post_attention_layernorm.weight", l, h, 0, scale);
         if (s->experts) {
             put_experts(s, file, header, &at, l);
             continue;
@@ -585,7 +601,9 @@ static bool write_gguf(const shape *s, const blocks *type, const char *path)
 
 static bool with_draws;
 static const char *timed_program; /* where it is asked for */
-static ignis_comm comm;           /* of the ranks that share the models; none without a launcher */
+static int speculated;            /* tokens of a draft */
+static const char *draft_name = "llama-1b";
+static ignis_comm comm; /* of the ranks that share the models; none without a launcher */
 static ignis_comm_info ranks;
 
 /*  Four steps, to look at in ui.perfetto.dev. */
@@ -750,6 +768,129 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     return true;
 }
 
+/* drafts ----------------------------------------------------------------------------------------------------------- */
+
+/*  A model of a shape that says 0 to REPEATED - 1 again and again: row i of its embedding is row i + 1 of the matrix
+    of its logits. */
+static ignis_model open_repeating(const shape *s, const char *folder, ignis_dtype dtype, bool tiny)
+{
+    ignis_model none = {0};
+    ignis_model_desc desc;
+    shape of = *s;
+    char path[400];
+    of.tied = false;
+    of.repeats = true;
+    snprintf(path, sizeof path, "%s/ignis-%s-repeats", folder, s->name);
+    if (s->is_gpt2 || s->experts || !write_folder(&of, path)) {
+        fprintf(stderr, "%s cannot be written, or is no Llama\n", path);
+        return none;
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.path = path;
+    desc.dtype = dtype;
+    desc.context = tiny ? 160 : 2 * PROMPT;
+    desc.sequences = speculated > 7 ? speculated + 1 : 2;
+    return ignis_model_open(&desc);
+}
+
+/*  What a text must have in common with that without drafts. */
+typedef struct said {
+    int32_t ids[2 * PROMPT];
+    int count;
+    double log_prob;
+} said;
+
+/*  Prints the tokens a second of `steps` tokens. */
+static bool run_way(const shape *s, ignis_sequence sequence, ignis_generate_desc *desc, const char *name, said *text)
+{
+    const int prompt = ignis_sequence_length(sequence);
+    ignis_sequence_info of;
+    ignis_generate_info info;
+    double times[ROUNDS];
+    int round;
+    desc->info = &info;
+    for (round = -2; round < ROUNDS; round++) {
+        if (ignis_sequence_truncate(sequence, prompt) != IGNIS_OK || ignis_generate(sequence, desc) != IGNIS_OK)
+            return false;
+        if (round >= 0)
+            times[round] = (info.seconds - info.first) / (info.tokens - 1);
+    }
+    memset(text, 0, sizeof *text);
+    text->count = ignis_sequence_ids(sequence, text->ids, 2 * PROMPT);
+    if (ignis_sequence_query(sequence, &of) != IGNIS_OK || ignis_sequence_truncate(sequence, prompt) != IGNIS_OK)
+        return false;
+    text->log_prob = of.log_prob;
+    printf("%-10s %-34s %10.1f tokens/s %6.2f tokens a step %5d of %5d guesses right", s->name, name,
+           1 / median(times, ROUNDS), (double)info.tokens / info.steps, info.accepted, info.guessed);
+    return true;
+}
+
+/*  A model without drafts, with drafts from the text, and from a model of the shape `by`. */
+static bool run_drafts(const shape *s, const shape *by, const char *folder, ignis_dtype dtype, bool tiny)
+{
+    static const char *const names[] = {"no drafts", "drafts from the text", "drafts from"};
+    static said texts[3];
+    ignis_model model = open_repeating(s, folder, dtype, tiny), small_model = open_repeating(by, folder, dtype, tiny);
+    ignis_sequence sequence = ignis_sequence_begin(model), draft = ignis_sequence_begin(small_model);
+    int32_t ids[PROMPT];
+    const int prompt = tiny ? 2 * REPEATED + 9 : PROMPT - 7;
+    bool ok;
+    int i, k;
+    for (i = 0; i < prompt; i++)
+        ids[i] = i % REPEATED;
+    ok = ok_or_say(draft.id && sequence.id && ignis_sequence_feed(sequence, ids, prompt) == IGNIS_OK);
+    for (k = 0; ok && k < 2; k++)
+        for (i = 0; ok && i < 3; i++) {
+            ignis_generate_desc desc;
+            char name[80];
+            memset(&desc, 0, sizeof desc);
+            desc.max_tokens = tiny ? 20 : 4 * STEPS;
+            desc.end_count = -1;
+            desc.draft_tokens = i ? speculated : 0;
+            desc.draft.id = i == 2 ? draft.id : 0;
+            desc.sampling.temperature = k ? 0.02 * s->hidden / (log(s->vocab) + 1.4) : 0;
+            snprintf(name, sizeof name, "%s%s%s%s", names[i], i == 2 ? " " : "", i == 2 ? by->name : "",
+                     k ? ", in part" : "");
+            ok = ok_or_say(run_way(s, sequence, &desc, name, &texts[i]));
+            printf(i ? ", the bits are %s\n" : "\n",
+                   memcmp(&texts[i], &texts[0], sizeof texts[0]) == 0 ? "equal" : "NOT EQUAL");
+            fflush(stdout);
+            ok = ok && memcmp(&texts[i], &texts[0], sizeof texts[0]) == 0;
+        }
+    ignis_sequence_free(sequence);
+    ignis_sequence_free(draft);
+    ignis_model_free(model);
+    ignis_model_free(small_model);
+    return ok;
+}
+
+/*  Returns the shape of a name, or null. */
+static const shape *shape_of(const char *name)
+{
+    int i;
+    for (i = 0; i < (int)(sizeof shapes / sizeof shapes[0]); i++)
+        if (strcmp(shapes[i].name, name) == 0)
+            return &shapes[i];
+    fprintf(stderr, "there is no model %s\n", name);
+    return NULL;
+}
+
+/*  Runs drafts of the models that are named, or llama-8b. */
+static bool run_all_drafts(int argc, char **argv, const char *folder, ignis_dtype dtype, bool tiny)
+{
+    const shape *by = shape_of(draft_name);
+    bool named = false, ok = by != NULL;
+    int i;
+    if (tiny)
+        return run_drafts(&small, &small, folder, dtype, true);
+    for (i = 1; ok && i < argc; i++) {
+        const shape *s = strchr(argv[i], '=') ? NULL : shape_of(argv[i]);
+        named = named || s;
+        ok = strchr(argv[i], '=') || (s && run_drafts(s, by, folder, dtype, false));
+    }
+    return ok && (named || run_drafts(shape_of("llama-8b"), by, folder, dtype, false));
+}
+
 int main(int argc, char **argv)
 {
     const char *folder = "/dev/shm", *batches = "1,8,64", *weights = "", *traces = NULL;
@@ -778,6 +919,8 @@ int main(int argc, char **argv)
         adapter_count = strncmp(argv[i], "adapters=", 9) == 0 ? atoi(argv[i] + 9) : adapter_count;
         adapter_rank = strncmp(argv[i], "rank=", 5) == 0 ? atoi(argv[i] + 5) : adapter_rank;
         long_prompt = strncmp(argv[i], "long=", 5) == 0 ? atoi(argv[i] + 5) : long_prompt;
+        speculated = strncmp(argv[i], "speculate=", 10) == 0 ? atoi(argv[i] + 10) : speculated;
+        draft_name = strncmp(argv[i], "draft=", 6) == 0 ? argv[i] + 6 : draft_name;
         if (strcmp(argv[i], "plain") == 0)
             ignis__cuda.cuLaunchKernelEx = NULL;
         else if (strcmp(argv[i], "drawn") == 0)
@@ -795,9 +938,12 @@ int main(int argc, char **argv)
         fprintf(stderr, "long=%d: 1 to %d are possible\n", long_prompt, LONG_PROMPT);
         return 2;
     }
-    if (strstr(info.name, "imulat")) {
-        bool mixtures = false;
+    if (strstr(info.name, "imulat"))
         printf("on the simulator these figures mean nothing\n");
+    if (speculated > 0) {
+        ok = run_all_drafts(argc, argv, folder, dtype, strstr(info.name, "imulat") != NULL);
+    } else if (strstr(info.name, "imulat")) {
+        bool mixtures = false;
         for (i = 1; ok && i < argc; i++)
             for (k = 0; ok && k < (int)(sizeof small_mixtures / sizeof small_mixtures[0]); k++)
                 if (strcmp(argv[i], small_mixtures[k].name) == 0) {

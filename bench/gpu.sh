@@ -14,6 +14,7 @@
 #   bench       make bench
 #   peers       PyTorch and CuPy beside some of those
 #   generate    tokens a second beside transformers with torch.compile, then of quantised weights. MODELS='gpt2 llama-1b llama-8b' BATCH=1,16,64
+#   drafts      ignis_generate of a model of 8B that checks guesses of a model of 1B, and of its own text. GUESSES='7 15'. Takes 20 GB of memory as files
 #   mixtures    gpt-oss-20b and Qwen3-30B-A3B in shape: 1 and 64 sequences, prompts of 512 and 2,048 tokens, beside transformers. They take 14 and 61 GB of
 #               memory as files, one after the other. MODELS='gpt-oss-20b' BATCH=1,64
 #   training    training steps beside PyTorch, eager and torch.compile. SECTIONS='mlp memory gpt llama', as bench_training has them
@@ -92,6 +93,12 @@ part() {
             $out/bench_generate "folder=$folder" $batch drawn $models &&
             $out/bench_generate "folder=$folder" $batch weights=q4_0,q8_0,q4_k,q5_0,iq4_xs,mxfp4 $models &&
             $python bench/peer_generate.py "folder=$folder" $batch compile $models ;;
+    drafts)
+        room_for_models
+        build bench_generate || exit 1
+        for guesses in ${GUESSES:-7}; do
+            $out/bench_generate "folder=$folder" speculate=$guesses draft=llama-1b llama-8b || exit 1
+        done ;;
     mixtures)
         build bench_generate || exit 1
         for model in ${MODELS:-gpt-oss-20b qwen3-30b-a3b}; do

@@ -261,7 +261,8 @@ __device__ inline void draw_put(const ignis__draw &p, ignis__generate_row &row, 
     draw.id = !none ? id : whole.most > -ignis_infinity<float>() ? IGNIS__DRAW_NO_TOKEN : IGNIS__DRAW_NO_LOGITS;
     draw.kept = kept;
     draw.log_prob = (x == whole.most ? 0.0f : x - whole.most) - logf(whole.sum);
-    row.ids[position + 1] = id;
+    if (!row.checks)
+        row.ids[position + 1] = id;
     row.position = position + 1;
 }
 

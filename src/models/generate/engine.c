@@ -44,6 +44,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__kept_free(ignis__engine *engine)
 IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *object)
 {
     ignis__engine *engine = (ignis__engine *)object;
+    const ignis__engine_step *step = (const ignis__engine_step *)(const void *)engine->steps;
     ignis__array **array;
     ignis__grammar *grammar;
     ignis__binding binding;
@@ -51,10 +52,9 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *ob
     int i;
     if (entered)
         (void)ignis__device_finish(engine->device);
-    for (i = 0; (entered || lost) && i < 24 * IGNIS__COUNT(engine->steps); i++)
-        if (engine->steps[i / 24][i / 8 % 3][i % 8].capture)
-            ignis__graph_destroy(call, engine->steps[i / 24][i / 8 % 3][i % 8].capture,
-                                 lost ? NULL : engine->steps[i / 24][i / 8 % 3][i % 8].exec);
+    for (i = 0; (entered || lost) && i < (int)(sizeof engine->steps / sizeof *step); i++)
+        if (step[i].capture)
+            ignis__graph_destroy(call, step[i].capture, lost ? NULL : step[i].exec);
     if (engine->draws_memory)
         (void)ignis__pinned_chunk_recycle(call, engine->device, engine->draws_memory);
     if (entered)

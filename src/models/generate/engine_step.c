@@ -404,8 +404,8 @@ static void ignis__layers_attend(ignis__layers_pass *pass, int number, ignis__ad
 }
 
 /*  Runs rows through all layers. Leaves their hidden states in `sum`, and their keys and values in the KV cache. end:
-    0 if the rows belong to different sequences; else the length of their one sequence after them. is_chunk: as in
-    ignis__engine_multiply. adapted: products of which some rows have adapters, as bits. */
+    0 if the rows belong to different sequences; else the length of their one sequence after them, which only a chunk
+    reads. is_chunk: as in ignis__engine_multiply. adapted: products of which some rows have adapters, as bits. */
 IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, int count, int end, bool is_chunk,
                                          int adapted)
 {
@@ -550,7 +550,7 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
     if (single)
         ignis__engine_launch_single(op, engine);
     else if (!ready)
-        ignis__engine_layers(op, engine, count, 0, false, adapted);
+        ignis__engine_layers(op, engine, count, engine->one_sequence ? count : 0, false, adapted);
     memset(&norm, 0, sizeof norm);
     norm.sum = engine->sum;
     norm.weight = engine->norm;
@@ -602,32 +602,30 @@ IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine,
                                            int adapted)
 {
     const char *call = op->work.call;
-    int number = ignis__log2((uint64_t)count);
+    ignis__engine_step *step = &engine->steps[adapted][draws][engine->one_sequence][ignis__log2((uint64_t)count)];
     ignis__trace_item item;
     ignis__op captured;
     bool traced, captured_ok;
-    if (engine->steps[adapted][draws][number].runs++ == 0) { /* compiles the kernels, which a capture cannot do */
+    if (step->runs++ == 0) { /* compiles the kernels, which a capture cannot do */
         ignis__engine_launch_step(op, engine, count, draws, false, adapted);
         return;
     }
-    if (op->ok && !engine->steps[adapted][draws][number].exec) {
+    if (op->ok && !step->exec) {
         op->ok = ignis__device_wait(call, engine->device) && ignis__capture_begin(call, engine->device);
         if (!op->ok)
             return;
-        engine->steps[adapted][draws][number].capture = ignis__capturing();
+        step->capture = ignis__capturing();
         captured_ok = ignis__op_begin_on_device(&captured, call, engine->device);
         if (captured_ok) {
             ignis__engine_launch_step(&captured, engine, count, draws, false, adapted);
             captured_ok = ignis__op_leave(&captured) == IGNIS_OK;
         }
-        engine->steps[adapted][draws][number].exec =
-            ignis__capture_end(call, engine->steps[adapted][draws][number].capture);
-        op->ok = captured_ok && engine->steps[adapted][draws][number].exec;
+        step->exec = ignis__capture_end(call, step->capture);
+        op->ok = captured_ok && step->exec;
         if (!op->ok) {
-            ignis__graph_destroy(call, engine->steps[adapted][draws][number].capture,
-                                 engine->steps[adapted][draws][number].exec);
-            engine->steps[adapted][draws][number].capture = NULL;
-            engine->steps[adapted][draws][number].exec = NULL;
+            ignis__graph_destroy(call, step->capture, step->exec);
+            step->capture = NULL;
+            step->exec = NULL;
         }
     }
     op->ok = op->ok && ignis__graph_launchable(call, engine->device, op->work.stream);
@@ -635,8 +633,7 @@ IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine,
         return;
     traced = ignis__profiling() &&
              ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, engine->device, op->work.stream, NULL, "graph");
-    op->ok = !IGNIS__CUDA_FAILED(call, engine->device, cuGraphLaunch,
-                                 (engine->steps[adapted][draws][number].exec, op->work.stream));
+    op->ok = !IGNIS__CUDA_FAILED(call, engine->device, cuGraphLaunch, (step->exec, op->work.stream));
     if (traced)
         (void)ignis__trace_close(&item, op->ok);
 }

@@ -113,6 +113,61 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *sequence,
     return id;
 }
 
+/*  The drafts of an ignis_generate. */
+typedef struct ignis__generate_drafts {
+    ignis__sequence *by; /* guesses, held; NULL: the sequence's own tokens do */
+    int32_t *ids;        /* of the sequence, for `by`; or NULL */
+    int32_t guesses[IGNIS__STEP_ROWS];
+} ignis__generate_drafts;
+
+/*  Guesses up to `most` tokens. Returns how many; -1, and reported, on failure. */
+static int ignis__generate_guess(const char *call, ignis__sequence *sequence, ignis__generate_drafts *drafts,
+                                 const ignis_sampling_desc *sampling, int most)
+{
+    int count = 0, length;
+    ignis__engine_lock(call, sequence->engine);
+    length = sequence->length;
+    if (drafts->by)
+        memcpy(drafts->ids, sequence->ids, sizeof *drafts->ids * (size_t)length);
+    else
+        count = ignis__sequence_guess(sequence, drafts->guesses, most);
+    ignis__mutex_unlock(&sequence->engine->lock);
+    return drafts->by ? ignis__sequence_guess_by(call, drafts->by, drafts->ids, length, sampling, drafts->guesses, most)
+                      : count;
+}
+
+/*  As ignis__generate_next, with drafts of up to `most` tokens. */
+static int32_t ignis__generate_next_by_draft(const char *call, ignis__sequence *sequence,
+                                             const ignis_generate_desc *desc, ignis__generate_drafts *drafts, int most,
+                                             ignis_generate_info *info)
+{
+    int32_t id = -1;
+    int count = 0, checked = 0;
+    bool ok = true;
+    if (ignis__capture_refuses(call))
+        return -2;
+    ignis__engine_lock(call, sequence->engine);
+    if (sequence->waiting)
+        id = ignis__sequence_take_waiting(sequence);
+    ignis__mutex_unlock(&sequence->engine->lock);
+    if (id >= 0) {
+        info->accepted++;
+        return id;
+    }
+    count = ignis__generate_guess(call, sequence, drafts, &desc->sampling,
+                                  most < sequence->engine->step_rows ? most : sequence->engine->step_rows - 1);
+    if (count < 0)
+        return -2;
+    ignis__engine_lock(call, sequence->engine);
+    ok = count == 0 || ignis__sequence_check(call, sequence, drafts->guesses, count, &desc->sampling, &checked);
+    if (ok && checked)
+        id = ignis__sequence_take_waiting(sequence);
+    ignis__mutex_unlock(&sequence->engine->lock);
+    info->steps++;
+    info->guessed += checked;
+    return !ok ? -2 : checked ? id : ignis__generate_next(call, sequence, &desc->sampling, false);
+}
+
 static bool ignis__generate_is_end(const ignis__sequence *sequence, const ignis_generate_desc *desc, int32_t id)
 {
     const int32_t *ends = desc->end_count > 0 ? desc->ends : sequence->model->stops;
@@ -122,19 +177,30 @@ static bool ignis__generate_is_end(const ignis__sequence *sequence, const ignis_
     return i < count;
 }
 
-/*  Generates tokens on a held sequence until there is a finish reason. False, and reported, on failure. */
-static bool ignis__generate_run(ignis__text_output *output, ignis__sequence *sequence, ignis_generate_info *info)
+/*  Generates tokens on a held sequence until there is a finish reason. drafts: or NULL. False, and reported, on
+    failure. */
+static bool ignis__generate_run(ignis__text_output *output, ignis__sequence *sequence, ignis__generate_drafts *drafts,
+                                ignis_generate_info *info)
 {
     const ignis_generate_desc *desc = output->desc;
     int64_t begin = ignis__monotonic_ns();
     int32_t id;
+    int most;
     while (!info->ending) {
         if (desc->max_tokens && info->tokens == desc->max_tokens) {
             info->ending = IGNIS_ENDING_LENGTH;
             break;
         }
-        id = ignis__generate_next(output->call, sequence, &desc->sampling,
-                                  desc->max_tokens == 0 || info->tokens + 1 < desc->max_tokens);
+        most = desc->draft_tokens;
+        if (desc->max_tokens && most > desc->max_tokens - info->tokens - 1)
+            most = desc->max_tokens - info->tokens - 1;
+        if (drafts) {
+            id = ignis__generate_next_by_draft(output->call, sequence, desc, drafts, most, info);
+        } else {
+            info->steps++;
+            id = ignis__generate_next(output->call, sequence, &desc->sampling,
+                                      desc->max_tokens == 0 || info->tokens + 1 < desc->max_tokens);
+        }
         info->seconds = (double)(ignis__monotonic_ns() - begin) * 1e-9;
         if (id == -2)
             return false;
@@ -160,6 +226,27 @@ static bool ignis__generate_run(ignis__text_output *output, ignis__sequence *seq
     return true;
 }
 
+/*  Begins drafts for a held sequence. False, and reported, on failure. */
+static bool ignis__generate_begin_drafts(const char *call, ignis__sequence *sequence, const ignis_generate_desc *desc,
+                                         ignis__generate_drafts *drafts)
+{
+    memset(drafts, 0, sizeof *drafts);
+    if (!desc->draft.id)
+        return true;
+    drafts->by = ignis__sequence_hold(call, desc->draft);
+    if (!drafts->by)
+        return false;
+    if (drafts->by == sequence)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc->draft is the sequence itself");
+    if (drafts->by->model->vocab != sequence->model->vocab)
+        return ignis__fail_false(IGNIS_DIAG_WRONG_MODEL, call,
+                                 "the model of desc->draft has %d tokens, that of the sequence has %d; both have the "
+                                 "same vocabulary",
+                                 drafts->by->model->vocab, sequence->model->vocab);
+    drafts->ids = (int32_t *)ignis__alloc_for(call, sizeof *drafts->ids * ((size_t)sequence->engine->context + 1));
+    return drafts->ids != NULL;
+}
+
 IGNIS_API ignis_status ignis_generate(ignis_sequence handle, const ignis_generate_desc *desc)
 {
     static const char call[] = "ignis_generate";
@@ -168,6 +255,7 @@ IGNIS_API ignis_status ignis_generate(ignis_sequence handle, const ignis_generat
     ignis_generate_info info = IGNIS__ZERO;
     ignis_tokenizer_info tokenizer;
     ignis__text_output output;
+    ignis__generate_drafts drafts;
     bool ok;
     info.stop = -1;
     if (desc && desc->info)
@@ -179,7 +267,8 @@ IGNIS_API ignis_status ignis_generate(ignis_sequence handle, const ignis_generat
     output.call = call;
     output.desc = desc ? desc : &defaults;
     output.stop = -1;
-    ok = ignis__generate_check(call, output.desc);
+    memset(&drafts, 0, sizeof drafts);
+    ok = ignis__generate_check(call, output.desc) && ignis__generate_begin_drafts(call, sequence, output.desc, &drafts);
     if (ok && (output.desc->text_fn || output.desc->stop_count)) {
         output.stream.tokenizer = ignis__model_tokenizer(sequence->model);
         output.stream.inside = true;
@@ -187,8 +276,13 @@ IGNIS_API ignis_status ignis_generate(ignis_sequence handle, const ignis_generat
         output.tokens = ok ? tokenizer.tokens : 0;
     }
     if (ok) {
-        ok = ignis__generate_run(&output, sequence, &info);
         ignis__engine_lock(call, sequence->engine);
+        sequence->waiting = 0; /* of another call, which text_fn belongs to */
+        ignis__mutex_unlock(&sequence->engine->lock);
+        ok = ignis__generate_run(&output, sequence, output.desc->draft_tokens ? &drafts : NULL, &info);
+        ignis__engine_lock(call, sequence->engine);
+        if (output.desc->draft_tokens) /* returns the pages of guesses */
+            ignis__sequence_truncate(sequence, sequence->length);
         ignis__mutex_unlock(&sequence->engine->lock);
     }
     info.stop = output.stop;
@@ -196,6 +290,9 @@ IGNIS_API ignis_status ignis_generate(ignis_sequence handle, const ignis_generat
     if (desc && desc->info)
         *desc->info = info;
     ignis__free(output.text);
+    ignis__free(drafts.ids);
+    if (drafts.by)
+        ignis__sequence_drop(call, drafts.by);
     ignis__sequence_drop(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
 }

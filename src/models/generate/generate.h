@@ -247,6 +247,8 @@ typedef struct ignis_generate_info {
     int tokens;            /* sampled tokens, with the one that ended the text */
     int stop;              /* the index of the stop that appeared, or -1 */
     double seconds, first; /* the time of all tokens, and of the first one */
+    /* decode steps; tokens of drafts that they checked; tokens that they sampled besides the first one of each */
+    int steps, guessed, accepted;
 } ignis_generate_info;
 
 typedef struct ignis_generate_desc {
@@ -260,7 +262,10 @@ typedef struct ignis_generate_desc {
     int stop_count;
     /* gets the text as it grows, in whole characters; returning false ends it (none) */
     bool (*text_fn)(const char *text, size_t size, void *user_data);
-    void *user_data;           /* for text_fn */
+    void *user_data;  /* for text_fn */
+    int draft_tokens; /* tokens that are guessed for a decode step, at most (none) */
+    /* a sequence of another model of the same vocabulary, which guesses (what followed the last tokens earlier) */
+    ignis_sequence draft;
     ignis_generate_info *info; /* receives the results, unless it is null */
 } ignis_generate_desc;
 
@@ -294,10 +299,17 @@ IGNIS_API ignis_status ignis_sequence_text(ignis_sequence sequence, const char *
 /*  ignis_generate - sample tokens until the text ends, and pass it on as it grows
     A stop may span tokens: text that could become one is kept back, and is dropped if it does. A token that ends the
     text, and the tokens of a stop, stay in the sequence. desc may be null.
+    With draft_tokens a decode step checks guesses of the next tokens. It gives the guesses up to the first wrong one,
+    and one token more. The text is the same, bit for bit, with sampling too; it comes sooner if many guesses are right:
+    info->tokens / info->steps tokens a step. desc->draft becomes a copy of the sequence, and samples as it does. A step
+    checks up to 7 guesses; 15, 31 or 63 if ignis_model_desc.sequences is above 8, 16 or 32. No guesses are checked
+    with a grammar, for the first token after a chunk of a prompt, with recurrent layers, or with
+    ignis_model_desc.parallel.
     Returns: IGNIS_OK when the text has ended, for any finish reason: desc->info has it. Else the reason of the failure;
     the tokens so far stay.
-    Errors: those of ignis_sequence_next; ARGUMENT (a count below 0; a stop that is null or empty; max_tokens below
-    0); those of ignis_model_tokenizer if there is a text_fn or a stop.
+    Errors: those of ignis_sequence_next; ARGUMENT (a count below 0; a stop that is null or empty; max_tokens or
+    draft_tokens below 0; a draft of another vocabulary, or the sequence itself); those of ignis_model_tokenizer if
+    there is a text_fn or a stop.
     Ownership: text is valid inside text_fn alone.
     Threads: any; text_fn is called on the caller's, and may call Ignis. Streams: works on the current stream of the
     model's device, and waits for it. */

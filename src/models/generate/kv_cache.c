@@ -245,6 +245,7 @@ IGNIS__PRIVATE void ignis__sequence_truncate(ignis__sequence *sequence, int leng
     ignis__page_group *groups = sequence->engine->groups;
     int pages, g;
     sequence->length = length;
+    sequence->waiting = 0;
     sequence->cached = sequence->cached < length ? sequence->cached : length;
     sequence->last_hidden_length = sequence->last_hidden_length <= length ? sequence->last_hidden_length : 0;
     ignis__sequence_forget_states(sequence);
@@ -293,6 +294,7 @@ IGNIS__PRIVATE bool ignis__sequence_append(const char *call, ignis__sequence *se
     if (count == 0)
         return true;
     memcpy(sequence->ids + before, ids, sizeof *ids * (size_t)count);
+    sequence->waiting = 0;
     sequence->length = before + count;
     if (ignis__sequence_fill_cache(call, sequence))
         return true;

@@ -55,7 +55,8 @@ IGNIS_API ignis_status ignis_sequence_text(ignis_sequence handle, const char *te
 }
 
 /*  Makes a sequence consist of `ids`. Keeps the common prefix, and computes the rest. */
-static bool ignis__sequence_replace_tokens(const char *call, ignis__sequence *sequence, const int32_t *ids, int count)
+IGNIS__PRIVATE bool ignis__sequence_replace_tokens(const char *call, ignis__sequence *sequence, const int32_t *ids,
+                                                   int count)
 {
     int common = 0;
     if (count > sequence->engine->context)

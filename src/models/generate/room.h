@@ -132,6 +132,13 @@ typedef struct ignis__page_table {
     int uploaded; /* pages that are in device memory, too */
 } ignis__page_table;
 
+/*  A decode step as a graph. */
+typedef struct ignis__engine_step {
+    int runs;
+    ignis__capture *capture;
+    void *exec; /* a CUgraphExec; NULL until it is captured */
+} ignis__engine_step;
+
 /*  The KV cache, buffers and graphs that all sequences of a model share. The lock is held while a step runs, because
     there is one set of buffers. */
 typedef struct ignis__engine {
@@ -159,6 +166,7 @@ typedef struct ignis__engine {
         *expert_order, *expert_rows, *expert_up, *shared_inner, *shrunk, *delta, *q_normed, *q, *query, *latents, *qkvz,
         *mixed, *strengths, *recalled, *gates, *agreement;
     int context, step_rows, splits, step_types;
+    bool one_sequence; /* the rows of the step that is launched are of one sequence */
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
     ignis__kept *kept;                       /* NULL until a sequence shares its prefix */
@@ -174,14 +182,10 @@ typedef struct ignis__engine {
     } ahead;
     ignis__generate_draw *draws; /* [step_rows][2]: tokens after even and after odd positions */
     ignis__pinned *draws_memory; /* the pinned memory of draws */
-    struct {
-        int runs;
-        ignis__capture *capture;
-        void *exec;                           /* a CUgraphExec; NULL until it is captured */
-    } steps[1 << IGNIS__LORA_PRODUCTS][3][8]; /* by products with adapters as bits, by ignis__sampling_kind, for 1, 2,
-                                                 4 ... rows */
-    ignis__vocabulary *vocabulary;            /* for grammars; NULL until the first one */
-    ignis__grammar *grammars;                 /* grammars in use and a few unused ones, latest first */
+    /* by products with adapters as bits, by ignis__sampling_kind, by one_sequence, for 1, 2, 4 ... rows */
+    ignis__engine_step steps[1 << IGNIS__LORA_PRODUCTS][3][2][8];
+    ignis__vocabulary *vocabulary; /* for grammars; NULL until the first one */
+    ignis__grammar *grammars;      /* grammars in use and a few unused ones, latest first */
     uint64_t grammars_made, masks_used;
     int mask_count; /* masks that `masks` has room for */
     ignis__engine_mask *mask;
@@ -204,6 +208,9 @@ struct ignis__sequence {
     int uploaded;      /* tokens that are in device memory, too */
     int hashed_length; /* tokens in tokens_hash, which ranks compare */
     uint32_t tokens_hash;
+    /* tokens after its end, of a step with several rows of this sequence; their log_probs by position */
+    int waiting;
+    float waiting_log_probs[IGNIS__STEP_ROWS];
     /* log_prob: of the last token; next_log_prob: of one that is sampled but not appended yet */
     float log_prob, next_log_prob;
     ignis__grammar *grammar; /* the engine's; or NULL */
@@ -424,6 +431,18 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__sampling_fail(const char *call, int32_t d
 IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *const *sequences, int count,
                                          const ignis_sampling_desc *sampling, bool samples, float *logits,
                                          int32_t *sampled);
+
+/* speculate.c */
+IGNIS__PRIVATE int ignis__sequence_guess(const ignis__sequence *sequence, int32_t *guesses, int most);
+IGNIS__PRIVATE int ignis__sequence_guess_by(const char *call, ignis__sequence *draft, const int32_t *ids, int count,
+                                            const ignis_sampling_desc *sampling, int32_t *guesses, int most);
+IGNIS__PRIVATE int32_t ignis__sequence_take_waiting(ignis__sequence *sequence);
+IGNIS__PRIVATE bool ignis__sequence_check(const char *call, ignis__sequence *sequence, const int32_t *draft, int count,
+                                          const ignis_sampling_desc *sampling, int *checked);
+
+/* prompt.c */
+IGNIS__PRIVATE bool ignis__sequence_replace_tokens(const char *call, ignis__sequence *sequence, const int32_t *ids,
+                                                   int count);
 
 /* sequence_next.c */
 IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *engine);

@@ -126,6 +126,7 @@ IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *cons
     bool all = true;
     for (i = 0; i < count; i++) {
         ignis__sequence *sequence = sequences[i];
+        sequence->waiting = 0;
         if (sequence->length == 0)
             return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
                                "the sequence has no token yet; ignis_sequence_feed gives it some") == IGNIS_OK;

@@ -83,6 +83,9 @@ IGNIS__PRIVATE bool ignis__generate_check(const char *call, const ignis_generate
     if (desc->max_tokens < 0)
         return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->max_tokens is %d, below 0", desc->max_tokens) ==
                IGNIS_OK;
+    if (desc->draft_tokens < 0)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->draft_tokens is %d, below 0", desc->draft_tokens) ==
+               IGNIS_OK;
     if (desc->stop_count < 0)
         return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stop_count is %d, below 0", desc->stop_count) ==
                IGNIS_OK;

@@ -33,13 +33,14 @@ typedef struct ignis__generate_row {
     int32_t biases; /* of the row */
     int32_t turn;   /* of recurrent layers: see `states` */
     int32_t masked; /* the number, from 1 on, of the mask of allowed tokens; 0: all are allowed */
+    int32_t checks; /* other than 0: ids stay as they are, as rows of the same step read them */
     IGNIS__POINTER(ignis__generate_draw) draws;             /* two, in host memory: of even and of odd positions */
     IGNIS__POINTER(const struct ignis__lora_pair) adapters; /* the table of the sequence's adapters, or null */
     /* of recurrent layers: [2, elements of a state], in the wide type, or null. The state before the row is the
        ((position + turn) % 2)-th one, that after it becomes the other one */
     IGNIS__POINTER(void) states;
 } ignis__generate_row;
-IGNIS__ASSERT_SIZE(ignis__generate_row, 104);
+IGNIS__ASSERT_SIZE(ignis__generate_row, 112);
 
 typedef struct ignis__upload_words {
     int32_t at[IGNIS__UPLOAD_I32S];
