@@ -1505,7 +1505,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x050f37cb6936ed54ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x97cba67a3a85ee17ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -6870,13 +6870,17 @@ static const char ignis__text_generate_step_blocks_cuh_0[] =
     "#include \"weights_blocks.cuh\"\n\n"
     "constexpr int MULTIPLYING_REGISTERS = 208, OTHER_REGISTERS = 88, WAY_BYTES = 40 << 10;\n\n"
     "constexpr int AHEAD_BYTES = 300 << 10, AHEAD_RATE = 15;\n\n"
-    "constexpr int TYPES = IGNIS_BLOCKS_TYPES;\n"
+    "constexpr long long TYPES = IGNIS_BLOCKS_TYPES;\n"
     "constexpr bool SEVERAL = (TYPES & (TYPES - 1)) != 0;\n"
     "__device__ constexpr bool has_type(int type) { return TYPES >> type & 1; }\n"
-    "constexpr int ONLY_TYPE = has_type(BLOCKS_Q4_0) ? BLOCKS_Q4_0\n"
-    ": has_type(BLOCKS_Q8_0) ? BLOCKS_Q8_0\n"
-    ": has_type(BLOCKS_Q4_K) ? BLOCKS_Q4_K\n"
-    ": BLOCKS_Q6_K;\n\n\n"
+    "__device__ constexpr int first_type()\n"
+    "{\n"
+    "int type = 0;\n"
+    "while (!has_type(type))\n"
+    "type++;\n"
+    "return type;\n"
+    "}\n"
+    "constexpr int ONLY_TYPE = first_type();\n\n\n"
     "constexpr int GRAIN = 32 * RECORD, PARTS = 3, UNITS = RECORD / UNIT;\n"
     "constexpr int RECORD_BYTES = has_type(BLOCKS_Q8_0) ? 272 : has_type(BLOCKS_Q6_K) ? 208 : 144;\n"
     "constexpr int PIECE = RECORD_BYTES > 144 ? 1 : 2, PIECE_BYTES = 2 * TOGETHER * PIECE * RECORD_BYTES;\n"
@@ -6959,9 +6963,9 @@ static const char ignis__text_generate_step_blocks_cuh_0[] =
     "runs(half, x, begin, [&](int, int, int some) { all += some; });\n"
     "ignis_ptx_mbarrier_arrive_expect(barrier, all);\n"
     "runs(half, x, begin, [&](int to, int at, int some) {\n"
-    "if (some > 0)\n";
+    "if (some > 0)\n"
+    "ignis_ptx_bulk_load(stage_at + own * (SLICES * x.size * bytes) + to, from + own * between + at, some,\n";
 static const char ignis__text_generate_step_blocks_cuh_1[] =
-    "ignis_ptx_bulk_load(stage_at + own * (SLICES * x.size * bytes) + to, from + own * between + at, some,\n"
     "barrier);\n"
     "});\n"
     "if (of_scales)\n"
@@ -7076,9 +7080,9 @@ static const char ignis__text_generate_step_blocks_cuh_1[] =
     "__device__ inline void multiply_tiles(const step_ring &ring, const step_product &x, const step_row &row,\n"
     "step_turn &stage, step_turn &turn)\n"
     "{\n"
-    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4),\n";
+    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4),\n"
+    "slice = warp * x.per_slice;\n";
 static const char ignis__text_generate_step_blocks_cuh_2[] =
-    "slice = warp * x.per_slice;\n"
     "const uint8_t *const stages = (const uint8_t *)__cvta_shared_to_generic(ring.stages);\n"
     "float *const found = ring.found_of(0, warp) + own + lane % 4 * 8;\n"
     "unit_of_x kept[PIECE * UNITS];\n"
@@ -7100,6 +7104,9 @@ static const char ignis__text_generate_step_blocks_cuh_2[] =
     "add_piece<BLOCKS_Q4_K>(sum, type, from, x, slice + begin, some, own, of_x);\n"
     "add_piece<BLOCKS_Q8_0>(sum, type, from, x, slice + begin, some, own, of_x);\n"
     "add_piece<BLOCKS_Q6_K>(sum, type, from, x, slice + begin, some, own, of_x);\n"
+    "add_piece<BLOCKS_IQ4_NL>(sum, type, from, x, slice + begin, some, own, of_x);\n"
+    "add_piece<BLOCKS_IQ4_XS>(sum, type, from, x, slice + begin, some, own, of_x);\n"
+    "add_piece<BLOCKS_MXFP4>(sum, type, from, x, slice + begin, some, own, of_x);\n"
     "ring.took(stage);\n"
     "};\n"
     "if (KEPT)\n"
@@ -8793,7 +8800,7 @@ static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_blocks_cuh = {
-    "generate_step_blocks.cuh", 0x8dc483a31b0e143bULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 26};
+    "generate_step_blocks.cuh", 0x466e1c374174af38ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 26};
 
 static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -32959,7 +32966,8 @@ typedef struct ignis__engine {
         *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner,
         *expert_order, *expert_rows, *expert_up, *shared_inner, *shrunk, *delta, *q_normed, *q, *query, *latents, *qkvz,
         *mixed, *strengths, *recalled, *gates, *agreement;
-    int context, step_rows, splits, step_types;
+    int64_t step_types;
+    int context, step_rows, splits;
     bool one_sequence; /* the rows of the step that is launched are of one sequence */
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
@@ -36211,23 +36219,29 @@ IGNIS__PRIVATE void ignis__sequence_share_lora(const ignis__sequence *sequence, 
     engine_step.c launches one kernel after the other.
     May use: engine.c. Locks: none; the engine is not published yet. */
 
+/*  Returns whether types, as bits, have one. */
+static bool ignis__has_blocks_type(int64_t types, int type) { return types >> type & 1; }
+
 /*  Returns the types of the quantised weights as bits. generate_step.cu multiplies all of them with one program. 0 if
     no weight is quantised; -1 if some are and some are not, or if the kernel does not support one. */
-IGNIS__COLD static int ignis__engine_single_launch_types(const ignis__engine *engine)
+IGNIS__COLD static int64_t ignis__engine_single_launch_types(const ignis__engine *engine)
 {
-    /* the others have no instance in the kernel */
-    const int supported = 1 << IGNIS__GGUF_Q4_0 | 1 << IGNIS__GGUF_Q8_0 | 1 << IGNIS__GGUF_Q4_K | 1 << IGNIS__GGUF_Q6_K;
+    static const uint8_t instances[] = {IGNIS__GGUF_Q4_0,   IGNIS__GGUF_Q8_0,   IGNIS__GGUF_Q4_K, IGNIS__GGUF_Q6_K,
+                                        IGNIS__GGUF_IQ4_NL, IGNIS__GGUF_IQ4_XS, IGNIS__GGUF_MXFP4};
     const ignis__model *model = engine->model;
-    int types = 0, dense = 0, i, j, part;
+    int64_t types = 0, supported = 0;
+    int dense = 0, i, j, part;
+    for (i = 0; i < IGNIS__COUNT(instances); i++)
+        supported |= (int64_t)1 << instances[i];
     for (i = 0; i <= model->layers; i++) {
         ignis__decode_step_arrays a = ignis__engine_layer_arrays(engine, i);
         for (j = 0; j < 4 && a.weights[j]; j++) {
             const ignis__blocks *blocks = &a.weights[j]->blocks;
             for (part = 0; part < blocks->count; part++)
-                if (blocks->part[part].type > 30 || !(supported >> blocks->part[part].type & 1))
+                if (!ignis__has_blocks_type(supported, blocks->part[part].type))
                     return -1;
                 else
-                    types |= 1 << blocks->part[part].type;
+                    types |= (int64_t)1 << blocks->part[part].type;
             dense |= !blocks->count;
             /* the kernel has shared memory for the scales of 2^15 columns */
             if (ignis__weight_columns(a.weights[j]) % 8 != 0 || blocks->columns > 1 << 15)
@@ -36267,11 +36281,12 @@ IGNIS__PRIVATE size_t ignis__engine_single_launch_shared(const ignis__engine *en
     int64_t stage = 8 * 4 * 1024, scales = 0, rest, free_bytes;
     int i, record = 0;
     for (i = 0; i < IGNIS__COUNT(ignis__blocks_types); i++)
-        if (ignis__blocks_types[i].type < 31 && engine->step_types >> ignis__blocks_types[i].type & 1 &&
+        if (ignis__has_blocks_type(engine->step_types, ignis__blocks_types[i].type) &&
             record < ignis__blocks_types[i].bytes)
             record = ignis__blocks_types[i].bytes;
     if (record) {
-        stage = 8 * 16 * record * (record > 144 ? 1 : 2) + (engine->step_types >> IGNIS__GGUF_Q6_K & 1 ? 4096 : 0) + 16;
+        stage = 8 * 16 * record * (record > 144 ? 1 : 2) +
+                (ignis__has_blocks_type(engine->step_types, IGNIS__GGUF_Q6_K) ? 4096 : 0) + 16;
         scales = (1 + ignis__ceil_div(ignis__ceil_div(longest > hidden ? longest : hidden, grain), 2)) *
                  128; /* zeros, then scales and sums */
     }
@@ -36319,8 +36334,8 @@ IGNIS__COLD static bool ignis__engine_supports_single_launch(const ignis__engine
         bytes += ignis__blocks_bytes(&first.weights[i]->blocks, first.weights[i]->blocks.count);
     takes = takes &&
             (model->head_dim <= 128 || !ignis__engine_has_head_norms(engine)); /* registers do not suffice for both */
-    most = engine->step_types >> IGNIS__GGUF_Q8_0 & 1 ? IGNIS__SINGLE_LAUNCH_MAX_BYTES_Q8_0
-                                                      : IGNIS__SINGLE_LAUNCH_MAX_BYTES;
+    most = ignis__has_blocks_type(engine->step_types, IGNIS__GGUF_Q8_0) ? IGNIS__SINGLE_LAUNCH_MAX_BYTES_Q8_0
+                                                                        : IGNIS__SINGLE_LAUNCH_MAX_BYTES;
     return takes && (!engine->step_types || (bytes >= ignis__single_launch_min_bytes && bytes <= most));
 }
 
@@ -36369,8 +36384,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ig
              ignis__engine_has_head_norms(engine) ? " -DIGNIS_HEAD_NORMS=1" : "");
     if (engine->step_types)
         snprintf(engine->step_define + strlen(engine->step_define),
-                 sizeof engine->step_define - strlen(engine->step_define), " -DIGNIS_BLOCKS_TYPES=%d",
-                 engine->step_types);
+                 sizeof engine->step_define - strlen(engine->step_define), " -DIGNIS_BLOCKS_TYPES=%lld",
+                 (long long)engine->step_types);
     if (ignis__requests.path[0])
         ignis__record_builtin(IGNIS__BUILTIN(GENERATE_STEP), model->dtype, engine->step_define, 90, 90);
     (void)ignis__engine_single_launch_shared(engine, &p);

@@ -383,7 +383,10 @@ static const char *const attention_paged_many[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM
 static const char *const generate_step[] = PAGED_MMA(""),
                          *const generate_step_4_0[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=4"),
                          *const generate_step_8_0[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=256"),
-                         *const generate_step_k[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=20480"); /* Q4_K and Q6_K */
+                         *const generate_step_k[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=20480"), /* Q4_K and Q6_K */
+                             *const generate_step_tables[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=8388608"), /* IQ4_XS */
+                                 *const generate_step_powers[] =
+                                     PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=549755813888"); /* MXFP4 */
 #define HEAD_NORMS(more)                                                \
     "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" more " -DIGNIS_HEAD_NORMS=1",     \
         "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" more " -DIGNIS_HEAD_NORMS=1", \
@@ -716,6 +719,8 @@ static const struct {
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_4_0, 90, 90, {0, 0, 24}}, /* heads of 128 */
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_8_0, 90, 90, {0}},
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_k, 90, 90, {0, 0, 40}}, /* warps that bring weights */
+    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_tables, 90, 90, {0, 0, 40}},
+    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_powers, 90, 90, {0, 0, 40}},
     {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, {0, 0, 16}}, /* products of i32 of 8 ranks: 8 bytes on sm_90a */
 };
 

@@ -4,7 +4,7 @@
     Records of 8 adjacent rows come as one run of bytes, for each warp, or for all warps if slices of K are one chunk.
     Warps multiply them with x as whole numbers: weights_blocks.cuh. Types may differ between layers, and between the
     parts of a product: each stage of the ring has its type. Compiled with
-    -DIGNIS_BLOCKS_TYPES=<the sum of 1 << type of the types that occur>.
+    -DIGNIS_BLOCKS_TYPES=<the sum of 2^type of the types that occur>.
 */
 #ifndef IGNIS_GENERATE_STEP_BLOCKS_CUH
 #define IGNIS_GENERATE_STEP_BLOCKS_CUH
@@ -16,13 +16,17 @@ constexpr int MULTIPLYING_REGISTERS = 208, OTHER_REGISTERS = 88, WAY_BYTES = 40 
 /*  bytes that a block prefetches to the L2 cache, and bytes per cycle */
 constexpr int AHEAD_BYTES = 300 << 10, AHEAD_RATE = 15;
 
-constexpr int TYPES = IGNIS_BLOCKS_TYPES;
+constexpr long long TYPES = IGNIS_BLOCKS_TYPES;
 constexpr bool SEVERAL = (TYPES & (TYPES - 1)) != 0;
 __device__ constexpr bool has_type(int type) { return TYPES >> type & 1; }
-constexpr int ONLY_TYPE = has_type(BLOCKS_Q4_0)   ? BLOCKS_Q4_0
-                          : has_type(BLOCKS_Q8_0) ? BLOCKS_Q8_0
-                          : has_type(BLOCKS_Q4_K) ? BLOCKS_Q4_K
-                                                  : BLOCKS_Q6_K; /* if TYPES has one type */
+__device__ constexpr int first_type()
+{
+    int type = 0;
+    while (!has_type(type))
+        type++;
+    return type;
+}
+constexpr int ONLY_TYPE = first_type(); /* if TYPES has one type */
 
 /*  The host has the same numbers. */
 constexpr int GRAIN = 32 * RECORD, PARTS = 3, UNITS = RECORD / UNIT;                          /* UNITS: per record */
@@ -276,6 +280,9 @@ __device__ inline void multiply_tiles(const step_ring &ring, const step_product 
             add_piece<BLOCKS_Q4_K>(sum, type, from, x, slice + begin, some, own, of_x);
             add_piece<BLOCKS_Q8_0>(sum, type, from, x, slice + begin, some, own, of_x);
             add_piece<BLOCKS_Q6_K>(sum, type, from, x, slice + begin, some, own, of_x);
+            add_piece<BLOCKS_IQ4_NL>(sum, type, from, x, slice + begin, some, own, of_x);
+            add_piece<BLOCKS_IQ4_XS>(sum, type, from, x, slice + begin, some, own, of_x);
+            add_piece<BLOCKS_MXFP4>(sum, type, from, x, slice + begin, some, own, of_x);
             ring.took(stage);
         };
         if (KEPT)

@@ -7,23 +7,29 @@
 
 #include "room.h"
 
+/*  Returns whether types, as bits, have one. */
+static bool ignis__has_blocks_type(int64_t types, int type) { return types >> type & 1; }
+
 /*  Returns the types of the quantised weights as bits. generate_step.cu multiplies all of them with one program. 0 if
     no weight is quantised; -1 if some are and some are not, or if the kernel does not support one. */
-IGNIS__COLD static int ignis__engine_single_launch_types(const ignis__engine *engine)
+IGNIS__COLD static int64_t ignis__engine_single_launch_types(const ignis__engine *engine)
 {
-    /* the others have no instance in the kernel */
-    const int supported = 1 << IGNIS__GGUF_Q4_0 | 1 << IGNIS__GGUF_Q8_0 | 1 << IGNIS__GGUF_Q4_K | 1 << IGNIS__GGUF_Q6_K;
+    static const uint8_t instances[] = {IGNIS__GGUF_Q4_0,   IGNIS__GGUF_Q8_0,   IGNIS__GGUF_Q4_K, IGNIS__GGUF_Q6_K,
+                                        IGNIS__GGUF_IQ4_NL, IGNIS__GGUF_IQ4_XS, IGNIS__GGUF_MXFP4};
     const ignis__model *model = engine->model;
-    int types = 0, dense = 0, i, j, part;
+    int64_t types = 0, supported = 0;
+    int dense = 0, i, j, part;
+    for (i = 0; i < IGNIS__COUNT(instances); i++)
+        supported |= (int64_t)1 << instances[i];
     for (i = 0; i <= model->layers; i++) {
         ignis__decode_step_arrays a = ignis__engine_layer_arrays(engine, i);
         for (j = 0; j < 4 && a.weights[j]; j++) {
             const ignis__blocks *blocks = &a.weights[j]->blocks;
             for (part = 0; part < blocks->count; part++)
-                if (blocks->part[part].type > 30 || !(supported >> blocks->part[part].type & 1))
+                if (!ignis__has_blocks_type(supported, blocks->part[part].type))
                     return -1;
                 else
-                    types |= 1 << blocks->part[part].type;
+                    types |= (int64_t)1 << blocks->part[part].type;
             dense |= !blocks->count;
             /* the kernel has shared memory for the scales of 2^15 columns */
             if (ignis__weight_columns(a.weights[j]) % 8 != 0 || blocks->columns > 1 << 15)
@@ -63,11 +69,12 @@ IGNIS__PRIVATE size_t ignis__engine_single_launch_shared(const ignis__engine *en
     int64_t stage = 8 * 4 * 1024, scales = 0, rest, free_bytes;
     int i, record = 0;
     for (i = 0; i < IGNIS__COUNT(ignis__blocks_types); i++)
-        if (ignis__blocks_types[i].type < 31 && engine->step_types >> ignis__blocks_types[i].type & 1 &&
+        if (ignis__has_blocks_type(engine->step_types, ignis__blocks_types[i].type) &&
             record < ignis__blocks_types[i].bytes)
             record = ignis__blocks_types[i].bytes;
     if (record) {
-        stage = 8 * 16 * record * (record > 144 ? 1 : 2) + (engine->step_types >> IGNIS__GGUF_Q6_K & 1 ? 4096 : 0) + 16;
+        stage = 8 * 16 * record * (record > 144 ? 1 : 2) +
+                (ignis__has_blocks_type(engine->step_types, IGNIS__GGUF_Q6_K) ? 4096 : 0) + 16;
         scales = (1 + ignis__ceil_div(ignis__ceil_div(longest > hidden ? longest : hidden, grain), 2)) *
                  128; /* zeros, then scales and sums */
     }
@@ -115,8 +122,8 @@ IGNIS__COLD static bool ignis__engine_supports_single_launch(const ignis__engine
         bytes += ignis__blocks_bytes(&first.weights[i]->blocks, first.weights[i]->blocks.count);
     takes = takes &&
             (model->head_dim <= 128 || !ignis__engine_has_head_norms(engine)); /* registers do not suffice for both */
-    most = engine->step_types >> IGNIS__GGUF_Q8_0 & 1 ? IGNIS__SINGLE_LAUNCH_MAX_BYTES_Q8_0
-                                                      : IGNIS__SINGLE_LAUNCH_MAX_BYTES;
+    most = ignis__has_blocks_type(engine->step_types, IGNIS__GGUF_Q8_0) ? IGNIS__SINGLE_LAUNCH_MAX_BYTES_Q8_0
+                                                                        : IGNIS__SINGLE_LAUNCH_MAX_BYTES;
     return takes && (!engine->step_types || (bytes >= ignis__single_launch_min_bytes && bytes <= most));
 }
 
@@ -165,8 +172,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ig
              ignis__engine_has_head_norms(engine) ? " -DIGNIS_HEAD_NORMS=1" : "");
     if (engine->step_types)
         snprintf(engine->step_define + strlen(engine->step_define),
-                 sizeof engine->step_define - strlen(engine->step_define), " -DIGNIS_BLOCKS_TYPES=%d",
-                 engine->step_types);
+                 sizeof engine->step_define - strlen(engine->step_define), " -DIGNIS_BLOCKS_TYPES=%lld",
+                 (long long)engine->step_types);
     if (ignis__requests.path[0])
         ignis__record_builtin(IGNIS__BUILTIN(GENERATE_STEP), model->dtype, engine->step_define, 90, 90);
     (void)ignis__engine_single_launch_shared(engine, &p);

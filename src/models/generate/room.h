@@ -165,7 +165,8 @@ typedef struct ignis__engine {
         *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner,
         *expert_order, *expert_rows, *expert_up, *shared_inner, *shrunk, *delta, *q_normed, *q, *query, *latents, *qkvz,
         *mixed, *strengths, *recalled, *gates, *agreement;
-    int context, step_rows, splits, step_types;
+    int64_t step_types;
+    int context, step_rows, splits;
     bool one_sequence; /* the rows of the step that is launched are of one sequence */
     char step_define[96];
     ignis__page_group groups[IGNIS__PAGE_GROUPS];

@@ -1342,6 +1342,8 @@ static const struct {
 } quantised_shapes[] = {
     {{2, 4, 2, 16, 64, 96, 120, false, true, false, IGNIS_BF16}, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0},
     {{2, 4, 2, 64, 256, 512, 131, false, false, false, IGNIS_F16}, IGNIS__GGUF_Q4_K, IGNIS__GGUF_Q6_K},
+    {{1, 4, 2, 64, 256, 512, 67, false, true, false, IGNIS_BF16}, IGNIS__GGUF_IQ4_XS, IGNIS__GGUF_MXFP4},
+    {{1, 4, 2, 16, 256, 96, 40, false, true, false, IGNIS_BF16}, IGNIS__GGUF_IQ4_NL, IGNIS__GGUF_MXFP4},
     {{2, 4, 2, 64, 256, 512, 61, false, true, true, IGNIS_BF16}, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q6_K},
     {{1, 2, 1, 128, 256, 4352, 72, false, true, false, IGNIS_BF16}, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0},
     {{2, 1, 1, 256, 256, 2304, 50, false, false, false, IGNIS_BF16}, IGNIS__GGUF_Q6_K, IGNIS__GGUF_Q8_0},
