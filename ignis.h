@@ -26,6 +26,7 @@
         >>init          initial values of weights                       ON OPTIMIZERS
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
+        >>training      trainings saved and continued, by any number of ranks  ON SAVED TRAININGS
         >>dlpack        arrays from and for PyTorch, CuPy, JAX          ON DLPACK
         >>graphics      memory and fences of Vulkan, D3D12, OpenGL      ON GRAPHICS
         >>profile       traces, rooflines, pictures of memory           ON PROFILES
@@ -684,6 +685,67 @@
     }
     ---- end example
 
+    ON SAVED TRAININGS (>>training)
+
+        ignis_training_save keeps a whole training in a folder: the tensors of the model, the state of its optimizers
+        with step, learning rate and loss scale, more tensors of yours, and the place in the random numbers. A run that
+        ignis_training_load continues has the losses of an unbroken one, to the bit.
+
+    ---- begin example trainings
+    #define IGNIS_IMPLEMENTATION
+    #include "ignis.h"
+    #include <stdio.h>
+
+    int main(void)
+    {
+        ignis_setup(NULL);
+        ignis_tensor_desc trained = {.requires_grad = true};
+        ignis_tensor weights = ignis_tensor_randn(IGNIS_SHAPE(64, 8), &trained);
+        ignis_optimizer optimizer = ignis_adamw(NULL);
+        ignis_optimizer_add(optimizer, weights, true);
+        const char *names[] = {"weights"};
+        ignis_training_desc desc = {.names = names, .tensors = &weights, .count = 1, .optimizers = &optimizer,
+                                    .optimizer_count = 1};
+        ignis_training training = ignis_training_create(&desc);
+        FILE *index = fopen("run/model.safetensors.index.json", "r");
+        if (index) { // the program has been started before
+            fclose(index);
+            ignis_training_load(training, "run");
+        }
+        for (int step = 0; step < 10; step++) {
+            ignis_scope scope = ignis_scope_begin();
+            ignis_backward(ignis_map_mean("weights*weights", IGNIS_INPUTS(weights)), IGNIS_NO_ARRAY);
+            ignis_optimizer_step(optimizer);
+            ignis_optimizer_zero_grad(optimizer);
+            ignis_scope_end(scope);
+            if (step % 5 == 4)
+                ignis_training_save(training, "run"); // a thread writes, and the next step begins
+        }
+        ignis_training_wait(training);
+        ignis_optimizer_info info = {0};
+        ignis_optimizer_query(optimizer, &info);
+        if (ignis_status_last() == IGNIS_OK)
+            printf("saved after step %lld\n", (long long)info.step);
+        ignis_training_free(training);
+        ignis_optimizer_free(optimizer);
+        ignis_tensor_release(weights);
+        return ignis_shutdown() != IGNIS_OK;
+    }
+    ---- end example
+
+        ignis_training_save copies to pinned memory on the current stream, and returns. Its thread writes the files,
+        flushes them, and writes the index last. A process that is killed meanwhile, or a disk that is full, leaves the
+        folder with the training before. Files of a save that was cut short are removed by the next one.
+
+        With several ranks set ignis_training_desc.ranks = ignis_comm_ranks(comm) of ignis_collective.h, and save into
+        one folder that all see. Each rank writes its part at the same time, with shards or without. Any number of ranks
+        continues: files have pieces of the optimizers' state with their places, and each rank reads what it has.
+
+        model.safetensors.index.json is the index of Hugging Face: it names model-...safetensors, which have whole
+        tensors under the names of the desc, so other programs open the folder as a model. They want a config.json
+        beside it. training-...safetensors have all else; "optimizer.0.first.weights@128" is a piece of the first moment
+        of `weights`, from element 128 on.
+
     ON STREAMS AND CUDART (>>stream)
 
         Ignis uses each device's primary context, as the CUDA runtime does, so pointers, streams and events can be
@@ -1207,7 +1269,9 @@ typedef enum ignis_status {
     X(MATRIX_SINGULAR, ARGUMENT,                                                                                     \
       "a matrix that is solved with is not singular; Cholesky needs a positive definite one")                        \
     X(EQUATION, ARGUMENT, "an equation of ignis_einsum is sound, and has a term for each operand")                   \
-    X(OPTIMIZER_STATE, ARGUMENT, "a call on an optimizer fits its kind, and what it holds")
+    X(OPTIMIZER_STATE, ARGUMENT, "a call on an optimizer fits its kind, and what it holds")                          \
+    X(TRAINING_FREED, FREED, "a training is used only while its handle is live")                                     \
+    X(TRAINING_RANK, PEER, "a training is saved and loaded by all its ranks, or by none")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,
@@ -5046,6 +5110,93 @@ IGNIS_API ignis_status ignis_npy_save(const char *path, ignis_tensor tensor, con
     Threads: any. Streams: writes on the current stream, and waits for it. */
 IGNIS_API ignis_tensor ignis_npy_load(const char *path, const ignis_tensor_desc *desc);
 
+/* >>training - trainings saved and continued, by any number of ranks ---------------------------------------------
+
+   See ON SAVED TRAININGS. A folder has one saved training, which one run at a time writes. */
+
+/*  A training that is saved and loaded as one: ignis_training_create. */
+typedef struct ignis_training {
+    uint64_t id;
+} ignis_training;
+
+/*  The ranks that save and load a training together. ignis_comm_ranks of ignis_collective.h makes it of a
+    communicator. */
+typedef struct ignis_ranks {
+    int rank, size; /* 0, 0: this process alone */
+    uint64_t group; /* passed to the function */
+    /* array = its sum over the ranks, queued on the current stream */
+    ignis_status (*sum_fn)(uint64_t group, ignis_array array);
+} ignis_ranks;
+
+/*  The tensors and optimizers that make up a training. */
+typedef struct ignis_training_desc {
+    const char *const *names; /* of the model's tensors, as other programs know them */
+    const ignis_tensor *tensors;
+    int count;
+    const ignis_optimizer *optimizers; /* whose parameters are among tensors (none) */
+    int optimizer_count;
+    const char *const *state_names; /* of more tensors, which other programs need not know: places in data, losses */
+    const ignis_tensor *state;      /* equal on all ranks (none) */
+    int state_count;
+    ignis_ranks ranks; /* ignis_comm_ranks (this process alone) */
+} ignis_training_desc;
+
+/*  ignis_training_create - name the tensors and optimizers that make up a training, to save and load it
+    All ranks call it with the same names, shapes, dtypes and optimizers, after ignis_parallel_create and after all
+    ignis_optimizer_add. The tensors and the optimizers must live until ignis_training_free.
+    Returns: the training, or no handle.
+    Errors: ARGUMENT (null, no tensors, a name that is not UTF-8 or comes twice, a parameter of an optimizer that is
+    not among tensors, ranks), FREED, DEVICE (tensors of several devices), UNSUPPORTED (L-BFGS, or this thread
+    captures a graph), MISMATCH, PEER and TIMEOUT (other ranks), MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_training_free. Names may be reused when the call returns.
+    Threads: any; waits for the other ranks. */
+IGNIS_API ignis_training ignis_training_create(const ignis_training_desc *desc);
+
+/*  ignis_training_save - begin to save a training to a folder, which is made if it is missing
+    Each rank copies its part to pinned memory, and a thread writes it while the training goes on:
+    tensors, the state of optimizers, and the calling thread's place in its random numbers. The rank that is
+    done last writes the index, and removes the files of the save before. Until then the folder has the old training,
+    complete, also if all processes are killed. Pinned memory for the part of the rank is kept until
+    ignis_training_free.
+    Call it between steps: sums of ignis_optimizer_accumulate are not saved. All ranks call it alike. It first ends
+    the save before, as ignis_training_wait does.
+    Returns: IGNIS_OK, or the reason. Failures of the thread are those of ignis_training_wait.
+    Errors: FREED, ARGUMENT (null, a tensor that was never written to, averages in the place of parameters), CONTRACT,
+    UNSUPPORTED (this thread captures a graph), IO, MEMORY, CUDA, and those of ignis_training_wait.
+    Ownership: unchanged.
+    Threads: any. Streams: reads on the current stream, and does not wait for it. */
+IGNIS_API ignis_status ignis_training_save(ignis_training training, const char *folder);
+
+/*  ignis_training_wait - wait until all ranks have written what ignis_training_save began
+    All ranks call it alike. Without a save that has begun it does nothing.
+    Returns: IGNIS_OK: the folder has the training; or the reason, on all ranks: the folder has the training before.
+    Errors: FREED, IO, MEMORY, CUDA, UNSUPPORTED (this thread captures a graph), PEER (another rank has failed, or
+    died), TIMEOUT.
+    Ownership: unchanged.
+    Threads: any. Streams: with several ranks works on the current stream, and waits for it. */
+IGNIS_API ignis_status ignis_training_wait(ignis_training training);
+
+/*  ignis_training_load - continue a training from a folder that any number of ranks has saved
+    Every file is checked before the first tensor is written to: all are of one save, and each element of each
+    tensor is in exactly one of them, in the dtype and shape that the training has. All ranks call it alike, and
+    continue, or none does. Rank r continues the random numbers of rank r, to the bit; ranks beyond those that saved
+    begin with seeds of their own.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (null; a tensor is missing in the files, or unknown to the training), FORMAT (files are
+    damaged, or of several saves), SHAPE, DTYPE, IO (a file is missing), UNSUPPORTED (this thread captures a graph),
+    CONTRACT, MEMORY, CUDA, PEER, TIMEOUT. After IO, CUDA and MEMORY tensors may have been written to.
+    Ownership: unchanged.
+    Threads: any. Streams: writes on the current stream, and waits for the device. */
+IGNIS_API ignis_status ignis_training_load(ignis_training training, const char *folder);
+
+/*  ignis_training_free - forget a training; a save that has begun is written first
+    With several ranks, call ignis_training_wait before: this call does not wait for the other ranks.
+    Returns: IGNIS_OK, or the reason: that of a failed save, too.
+    Errors: FREED, IO, CUDA.
+    Ownership: the handle is stale afterwards; tensors and optimizers stay.
+    Threads: any. */
+IGNIS_API ignis_status ignis_training_free(ignis_training training);
+
 #endif /* IGNIS_NO_TENSORS */
 
 /* >>dlpack - arrays from and for PyTorch, CuPy, JAX ------------------------------------------------------------- */
@@ -5625,6 +5776,10 @@ static inline ignis_status ignis_save_with(const char *path, const char *const *
 static inline ignis_tensor ignis_npy_load(const char *path, const ignis_tensor_desc &desc)
 {
     return ignis_npy_load(path, &desc);
+}
+static inline ignis_training ignis_training_create(const ignis_training_desc &desc)
+{
+    return ignis_training_create(&desc);
 }
 #endif
 static inline ignis_array ignis_external_array(const ignis_external_desc &desc) { return ignis_external_array(&desc); }
@@ -6374,6 +6529,7 @@ typedef enum ignis__kind {
     IGNIS__KIND_TICKET,
     IGNIS__KIND_FENCE,
     IGNIS__KIND_GL_BUFFER,
+    IGNIS__KIND_TRAINING,
     IGNIS__KIND_VMM, /* from here on: kinds of ignis_collective.h */
     IGNIS__KIND_RANGE,
     IGNIS__KIND_CHANNEL,
@@ -13312,7 +13468,7 @@ IGNIS__PRIVATE ignis__ticket *ignis__ticket_start(const char *call, ignis__devic
     if (ignis__thread_start(&ticket->thread, ignis__ticket_thread, ticket))
         return ticket;
     ignis__pool_recycle(&ignis__tickets, ticket);
-    ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "the system has no thread to compile on");
+    ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "the system has no thread");
     return NULL;
 }
 
@@ -26064,7 +26220,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
     return result;
 }
 
-/*  train - optimizers, initial values, gradcheck. */
+/*  file - files of tensors: safetensors and .npy. */
 
 /*  ops - operations on tensors: checks, forward, backward. Knows no optimizer. */
 
@@ -26580,6 +26736,74 @@ typedef struct ignis__composed_gradient {
 enum { IGNIS__SAVED_OUTPUT = -1, IGNIS__SAVED_CONSTANT = -2, IGNIS__SAVED_AGAIN = -3 };
 
 
+#define IGNIS__HEADER_LIMIT 100000000 /* bytes, as in the reference */
+
+/*  Every dtype of the format, in the reference's order of alignment: files are written from the last to the first. */
+struct ignis__file_dtypes_type {
+    const char *name;
+    int bits;
+    ignis_dtype dtype,
+        loaded; /* the same dtype in Ignis; the dtype it is loaded as, by its values. 0 if not supported */
+};
+
+/*  One tensor of a file. */
+typedef struct ignis__file_tensor {
+    const char *name;
+    int type; /* in ignis__file_dtypes */
+    ignis_shape shape;
+    int64_t begin, end; /* of its bytes in the data */
+    int index;          /* in the caller's list, when a file is written */
+} ignis__file_tensor;
+
+/*  The header of a file. */
+typedef struct ignis__safetensors {
+    char *header; /* a copy; the names and texts are in it */
+    ignis__file_tensor *items;
+    int count, capacity;
+    ignis_metadata *metadata;
+    int metadata_count, metadata_capacity;
+    int64_t data;    /* offset of the data in the file */
+    char fault[400]; /* why it is not a safetensors file */
+} ignis__safetensors;
+
+/*  One tensor of a call that saves or loads. */
+typedef struct ignis__borrowed_tensor {
+    ignis__array *array; /* held */
+    ignis_tensor made;   /* by this call, until it has succeeded */
+    const ignis__file_tensor *item;
+} ignis__borrowed_tensor;
+
+/*  The header of a .npy file. */
+typedef struct ignis__npy {
+    int type; /* in ignis__file_dtypes */
+    bool is_fortran, is_complex, is_swapped;
+    ignis_shape shape; /* without the dimension of complex numbers; [1] for an array without dimensions */
+    int64_t data;      /* offset of the data in the file */
+    char fault[400];   /* why the file cannot be read */
+} ignis__npy;
+
+/*  A file written beside the one that it will replace, with the mode and owner of that one. Links are followed: their
+    target is replaced. */
+typedef struct ignis__replacement {
+    const char *call, *path;
+    char *target, *part;
+    FILE *file;
+} ignis__replacement;
+
+/*  An open file and its header. ignis__load_close frees both. */
+typedef struct ignis__load {
+    const char *path;
+    int descriptor;
+    int64_t size;
+    ignis__safetensors file;
+    char *staging; /* pinned memory for the parts of tensors that are on their way */
+    int64_t part;  /* bytes of a chunk; the memory has room for two */
+    bool swaps;    /* elements are big-endian */
+} ignis__load;
+
+
+/*  train - optimizers, initial values, gradcheck. */
+
 /*  linalg - linear algebra of batches of matrices: factors, systems, eigenvalues, singular values. */
 
 /*  ops/matmul - products: the choice of a kernel, its launch, cuBLASLt, layers. */
@@ -27016,6 +27240,80 @@ typedef struct ignis__optimizer {
 
 /*  Arrays that a call on an optimizer writes besides the state. */
 typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
+
+/*  A tensor of a training as files have it. Files have a piece of it by the name "name@start", of one dimension. */
+typedef struct ignis__training_entry {
+    char *name;          /* of the tensor; owned */
+    char *written;       /* the name in the file of this rank; owned, NULL: this rank does not write it */
+    ignis__array *array; /* of `count` elements; held during a call */
+    int64_t *host;       /* NULL: it has an array; else i64 in host memory; owned */
+    ignis_dtype dtype;
+    ignis_shape shape;           /* of the whole tensor */
+    int64_t numel, start, count; /* of the whole tensor; of the elements that this rank has */
+    int64_t from, elements;      /* the elements that this rank writes */
+    int64_t offset;              /* of their copy in pinned memory */
+    bool is_piece, is_model;     /* files have pieces of it; it is in files of the model */
+    int owner;                   /* the rank that writes the whole tensor; -1: each rank writes a piece */
+} ignis__training_entry;
+
+typedef struct ignis__training_entries {
+    ignis__training_entry *list;
+    int count, capacity;
+} ignis__training_entries;
+
+/*  A save that has begun. */
+typedef struct ignis__training_save {
+    bool has_begun, failed;
+    uint64_t id;
+    char *folder;
+    ignis__training_entries entries;
+    ignis__file_tensor *items[2]; /* of the model's file and of the training's; `index` is that of an entry */
+    int item_count[2];
+    ignis__pooled_event *copied;
+    ignis_ticket ticket;
+    uint64_t committed; /* this rank has written the index */
+} ignis__training_save;
+
+typedef struct ignis__training {
+    ignis__slot slot;   /* first */
+    ignis__mutex calls; /* one at a time; it guards the rest */
+    ignis__device *device;
+    ignis_ranks ranks;
+    char **names;            /* of the model's tensors, then of the state; owned */
+    ignis__tensor **tensors; /* held */
+    int count, model_count;
+    ignis__optimizer **optimizers; /* held */
+    int optimizer_count;
+    ignis__array *votes; /* i64 [ranks + 1], claimed; NULL with one rank */
+    int64_t *all;        /* the same on the host */
+    uint64_t id, saves;  /* equal on all ranks */
+    ignis__pinned *pinned;
+    ignis__training_save save;
+} ignis__training;
+
+enum { IGNIS__TRAINING_MODEL, IGNIS__TRAINING_STATE, IGNIS__TRAINING_FILES };
+#define IGNIS__TRAINING_INDEX "model.safetensors.index.json"
+#define IGNIS__TRAINING_RANKS 99999 /* at most, as names of files have five digits */
+
+/*  The name of a file of a saved training. */
+typedef struct ignis__training_name {
+    char text[80];
+} ignis__training_name;
+
+typedef struct ignis__training_place {
+    const char *name, *file; /* of a tensor */
+    int part;                /* the rank that wrote the file */
+} ignis__training_place;
+
+/*  The index of a saved training, read. */
+typedef struct ignis__training_index {
+    char *text; /* names are in it; owned */
+    uint64_t id;
+    int ranks;
+    ignis__training_place *places; /* sorted by name */
+    int count, capacity;
+    char fault[400]; /* why it is not an index */
+} ignis__training_index;
 
 
 /*  >>train.gradcheck - ignis_gradcheck: gradients of the tape beside central finite differences
@@ -47062,74 +47360,6 @@ IGNIS__PRIVATE void ignis__graphs_close(const char *call)
     }
 }
 
-/*  file - files of tensors: safetensors and .npy. */
-
-#define IGNIS__HEADER_LIMIT 100000000 /* bytes, as in the reference */
-
-/*  Every dtype of the format, in the reference's order of alignment: files are written from the last to the first. */
-struct ignis__file_dtypes_type {
-    const char *name;
-    int bits;
-    ignis_dtype dtype,
-        loaded; /* the same dtype in Ignis; the dtype it is loaded as, by its values. 0 if not supported */
-};
-
-/*  One tensor of a file. */
-typedef struct ignis__file_tensor {
-    const char *name;
-    int type; /* in ignis__file_dtypes */
-    ignis_shape shape;
-    int64_t begin, end; /* of its bytes in the data */
-    int index;          /* in the caller's list, when a file is written */
-} ignis__file_tensor;
-
-/*  The header of a file. */
-typedef struct ignis__safetensors {
-    char *header; /* a copy; the names and texts are in it */
-    ignis__file_tensor *items;
-    int count, capacity;
-    ignis_metadata *metadata;
-    int metadata_count, metadata_capacity;
-    int64_t data;    /* offset of the data in the file */
-    char fault[400]; /* why it is not a safetensors file */
-} ignis__safetensors;
-
-/*  One tensor of a call that saves or loads. */
-typedef struct ignis__borrowed_tensor {
-    ignis__array *array; /* held */
-    ignis_tensor made;   /* by this call, until it has succeeded */
-    const ignis__file_tensor *item;
-} ignis__borrowed_tensor;
-
-/*  The header of a .npy file. */
-typedef struct ignis__npy {
-    int type; /* in ignis__file_dtypes */
-    bool is_fortran, is_complex, is_swapped;
-    ignis_shape shape; /* without the dimension of complex numbers; [1] for an array without dimensions */
-    int64_t data;      /* offset of the data in the file */
-    char fault[400];   /* why the file cannot be read */
-} ignis__npy;
-
-/*  A file written beside the one that it will replace, with the mode and owner of that one. Links are followed: their
-    target is replaced. */
-typedef struct ignis__replacement {
-    const char *call, *path;
-    char *target, *part;
-    FILE *file;
-} ignis__replacement;
-
-/*  An open file and its header. ignis__load_close frees both. */
-typedef struct ignis__load {
-    const char *path;
-    int descriptor;
-    int64_t size;
-    ignis__safetensors file;
-    char *staging; /* pinned memory for the parts of tensors that are on their way */
-    int64_t part;  /* bytes of a chunk; the memory has room for two */
-    bool swaps;    /* elements are big-endian */
-} ignis__load;
-
-
 /* ===============================================================================================================
    >>file - safetensors files, read and written
 
@@ -48012,8 +48242,9 @@ IGNIS__PRIVATE bool ignis__save_write(const char *call, const char *path, FILE *
     return fwrite(data, 1, (size_t)size, file) == (size_t)size || ignis__file_fail(call, path, "written");
 }
 
-static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__file_tensor *items,
-                               int count, const char *metadata)
+/*  Writes the header of arranged items. */
+IGNIS__PRIVATE bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__file_tensor *items,
+                                       int count, const char *metadata)
 {
     size_t size = ignis__safetensors_write(items, count, metadata, NULL, 0);
     unsigned char length[8];
@@ -49054,6 +49285,1469 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_npy_load(const char *path, const ignis_
     if (tensor.id && desc && desc->requires_grad)
         (void)ignis_tensor_set_requires_grad(tensor, true);
     return tensor;
+}
+
+/* ===============================================================================================================
+   >>training - trainings saved and continued, by any number of ranks
+
+   The parts: training_entries (the tensors as files have them), training_index (names of files and the index), training
+   (the handle, and how ranks agree), training_save, training_load.
+   This part: tensors of the model have the caller's names. The others are "state.NAME", "random", and for optimizer n
+   "optimizer.n", "optimizer.n.group.g" and "optimizer.n.PART.NAME" of a parameter. State of parameters, and random
+   numbers, are written in pieces, one from each rank, whether ranks share them or not.
+   Uses optimizers, tensors and the room file; ignis_ranks hides communicators. Locks: that of one optimizer at a time.
+   =============================================================================================================== */
+
+/*  Drops the arrays: names, places and sizes stay. */
+IGNIS__PRIVATE void ignis__training_entries_release(const char *call, ignis__training_entries *entries)
+{
+    int i;
+    for (i = 0; i < entries->count; i++) {
+        if (entries->list[i].array)
+            ignis__array_drop(call, entries->list[i].array);
+        entries->list[i].array = NULL;
+    }
+}
+
+IGNIS__PRIVATE void ignis__training_entries_free(const char *call, ignis__training_entries *entries)
+{
+    int i;
+    ignis__training_entries_release(call, entries);
+    for (i = 0; i < entries->count; i++) {
+        ignis__free(entries->list[i].name);
+        ignis__free(entries->list[i].written);
+        ignis__free(entries->list[i].host);
+    }
+    ignis__free(entries->list);
+    memset(entries, 0, sizeof *entries);
+}
+
+/*  Adds an entry whose name has three parts. NULL, and reported, if out of memory. */
+static ignis__training_entry *ignis__training_entry_add(const char *call, ignis__training_entries *entries,
+                                                        const char *prefix, const char *part, const char *name)
+{
+    const size_t size = strlen(prefix) + strlen(part) + strlen(name) + 1;
+    ignis__training_entry *entry, *list;
+    if (entries->count == entries->capacity) {
+        const int capacity = entries->capacity ? 2 * entries->capacity : 64;
+        list = (ignis__training_entry *)ignis__alloc_for(call, sizeof *list * (size_t)capacity);
+        if (!list)
+            return NULL;
+        memset(list, 0, sizeof *list * (size_t)capacity);
+        if (entries->count)
+            memcpy(list, entries->list, sizeof *list * (size_t)entries->count);
+        ignis__free(entries->list);
+        entries->list = list;
+        entries->capacity = capacity;
+    }
+    entry = &entries->list[entries->count];
+    entry->name = (char *)ignis__alloc_for(call, size);
+    if (!entry->name)
+        return NULL;
+    snprintf(entry->name, size, "%s%s%s", prefix, part, name);
+    entries->count++;
+    return entry;
+}
+
+/*  Fills an entry of a tensor that all ranks have whole. */
+static void ignis__training_entry_whole(ignis__training_entry *entry, ignis__array *array, const ignis_shape *shape,
+                                        int owner)
+{
+    entry->array = array;
+    entry->dtype = array->dtype;
+    entry->shape = *shape;
+    entry->numel = entry->count = array->numel;
+    entry->owner = owner;
+}
+
+static bool ignis__training_entry_tensor(const char *call, const ignis__training *training, int at,
+                                         ignis__training_entries *entries)
+{
+    const bool is_model = at < training->model_count;
+    ignis__training_entry *entry =
+        ignis__training_entry_add(call, entries, is_model ? "" : "state.", "", training->names[at]);
+    ignis__array *array = entry ? ignis__tensor_array(call, training->tensors[at]) : NULL;
+    if (!array)
+        return false;
+    ignis__training_entry_whole(entry, array, &training->tensors[at]->shape, 0);
+    entry->is_model = is_model;
+    return true;
+}
+
+/*  Adds an array of an optimizer that is equal on all ranks. */
+static bool ignis__training_entry_equal(const char *call, ignis__training_entries *entries, const char *prefix,
+                                        const char *part, const char *name, const ignis__array *of)
+{
+    ignis__training_entry *entry = ignis__training_entry_add(call, entries, prefix, part, name);
+    ignis_array handle;
+    ignis__array *array;
+    handle.id = of->slot.handle;
+    array = entry ? ignis__array_hold(call, handle) : NULL;
+    if (array)
+        ignis__training_entry_whole(entry, array, &array->shape, 0);
+    return array != NULL;
+}
+
+/*  Adds an array of the state of a parameter, which files have in pieces. */
+static bool ignis__training_entry_piece(const char *call, ignis__training_entries *entries, const char *prefix,
+                                        const char *part, const char *name, const ignis__parameter *parameter,
+                                        const ignis__array *of)
+{
+    ignis__training_entry *entry;
+    ignis_array handle;
+    ignis__array *array;
+    if (!of)
+        return true;
+    entry = ignis__training_entry_add(call, entries, prefix, part, name);
+    handle.id = of->slot.handle;
+    array = entry ? ignis__array_hold(call, handle) : NULL;
+    if (!array)
+        return false;
+    entry->array = array;
+    entry->dtype = array->dtype;
+    entry->numel = ignis__tensor_numel(parameter->tensor);
+    entry->shape = IGNIS_SHAPE(entry->numel);
+    entry->start = parameter->start;
+    entry->count = array->numel;
+    entry->is_piece = true;
+    entry->owner = parameter->group_of ? -1 : 0;
+    return true;
+}
+
+/*  Finds the name of a parameter. Parameters are mostly in the order of tensors: looks from *at on. */
+static const char *ignis__training_parameter_name(const ignis__training *training, const ignis__tensor *tensor, int *at)
+{
+    int i;
+    for (i = 0; i < training->count; i++, *at = (*at + 1) % training->count)
+        if (training->tensors[*at] == tensor)
+            return training->names[*at];
+    return NULL;
+}
+
+/*  Adds the state of a locked optimizer. */
+static bool ignis__training_entries_optimizer(const char *call, const ignis__training *training, int number,
+                                              const ignis__optimizer *optimizer, ignis__training_entries *entries)
+{
+    char prefix[40], group[24];
+    bool ok;
+    int i, at = 0;
+    snprintf(prefix, sizeof prefix, "optimizer.%d", number);
+    if (optimizer->is_swapped)
+        return ignis__fail_false(IGNIS_DIAG_OPTIMIZER_STATE, call,
+                                 "the averages of optimizers[%d] are in its parameters; ignis_optimizer_swap_ema first",
+                                 number);
+    ok = ignis__training_entry_equal(call, entries, prefix, "", "", optimizer->state);
+    for (i = 0; ok && i < optimizer->group_count; i++) {
+        snprintf(group, sizeof group, "%d", i + 1);
+        ok = ignis__training_entry_equal(call, entries, prefix, ".group.", group, optimizer->groups[i]);
+    }
+    for (i = 0; ok && i < optimizer->count; i++) {
+        const ignis__parameter *p = &optimizer->parameters[i];
+        const ignis__array *second = optimizer->step == IGNIS__BUILTIN(MUON) ? NULL : p->second; /* of one step */
+        const char *name = ignis__training_parameter_name(training, p->tensor, &at);
+        if (!name)
+            return ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call,
+                                     "parameter %d of optimizers[%d], %s, is not among the tensors", i, number,
+                                     ignis__shape_write(&p->tensor->shape).text);
+        ok = ignis__training_entry_piece(call, entries, prefix, ".first.", name, p, p->first) &&
+             ignis__training_entry_piece(call, entries, prefix, ".second.", name, p, second) &&
+             ignis__training_entry_piece(call, entries, prefix, ".master.", name, p, p->master) &&
+             ignis__training_entry_piece(call, entries, prefix, ".ema.", name, p, p->average) &&
+             (!p->missed || ignis__training_entry_equal(call, entries, prefix, ".missed.", name, p->missed));
+    }
+    return ok;
+}
+
+/*  Adds the place of each rank in its random numbers. */
+static bool ignis__training_entries_random(const char *call, const ignis__training *training,
+                                           ignis__training_entries *entries)
+{
+    ignis__training_entry *entry = ignis__training_entry_add(call, entries, "random", "", "");
+    const ignis_random_state state = ignis_random_save();
+    if (!entry)
+        return false;
+    entry->host = (int64_t *)ignis__alloc_for(call, 2 * sizeof *entry->host);
+    if (!entry->host)
+        return false;
+    entry->host[0] = (int64_t)state.seed;
+    entry->host[1] = (int64_t)state.position;
+    entry->dtype = IGNIS_I64;
+    entry->numel = 2 * (int64_t)training->ranks.size;
+    entry->shape = IGNIS_SHAPE(entry->numel);
+    entry->start = 2 * (int64_t)training->ranks.rank;
+    entry->count = 2;
+    entry->is_piece = true;
+    entry->owner = -1;
+    return true;
+}
+
+/*  Divides what all ranks have: whole tensors of the model by their bytes, state of parameters by elements. */
+static void ignis__training_entries_divide(const ignis__training *training, ignis__training_entries *entries)
+{
+    const int64_t ranks = training->ranks.size, rank = training->ranks.rank;
+    int64_t total = 0, before = 0, bytes;
+    int i;
+    for (i = 0; i < entries->count; i++)
+        if (entries->list[i].is_model)
+            total += entries->list[i].numel * ignis__dtypes[entries->list[i].dtype].size;
+    for (i = 0; i < entries->count; i++) {
+        ignis__training_entry *entry = &entries->list[i];
+        entry->from = entry->start;
+        entry->elements = entry->count;
+        if (entry->is_model) {
+            bytes = entry->numel * ignis__dtypes[entry->dtype].size;
+            entry->owner = total ? (int)((double)before / (double)total * (double)ranks) : 0;
+            entry->owner = entry->owner < ranks ? entry->owner : (int)ranks - 1;
+            before += bytes;
+        } else if (entry->is_piece && entry->owner == 0) {
+            entry->owner = -1;
+            entry->from = entry->numel / ranks * rank + (rank < entry->numel % ranks ? rank : entry->numel % ranks);
+            entry->elements = entry->numel / ranks + (rank < entry->numel % ranks);
+        }
+    }
+}
+
+/*  Lists all tensors. Their arrays are held until ignis__training_entries_release. After a failure, too, the caller
+    frees the list. */
+IGNIS__PRIVATE bool ignis__training_entries_make(const char *call, const ignis__training *training,
+                                                 ignis__training_entries *entries)
+{
+    bool ok = true;
+    int i;
+    for (i = 0; ok && i < training->count; i++)
+        ok = ignis__training_entry_tensor(call, training, i, entries);
+    for (i = 0; ok && i < training->optimizer_count; i++) {
+        ignis__optimizer *optimizer = training->optimizers[i];
+        ignis__mutex_lock(&optimizer->slot.lock);
+        ok = ignis__training_entries_optimizer(call, training, i, optimizer, entries);
+        ignis__mutex_unlock(&optimizer->slot.lock);
+    }
+    ok = ok && ignis__training_entries_random(call, training, entries);
+    if (ok)
+        ignis__training_entries_divide(training, entries);
+    return ok;
+}
+
+static int ignis__training_entry_order(const void *a, const void *b)
+{
+    return strcmp(((const ignis__training_entry *)a)->name, ((const ignis__training_entry *)b)->name);
+}
+
+/*  Sorts entries by name. False, and reported, if two have the same. */
+IGNIS__PRIVATE bool ignis__training_entries_sort(const char *call, ignis__training_entries *entries)
+{
+    int i;
+    qsort(entries->list, (size_t)entries->count, sizeof *entries->list, ignis__training_entry_order);
+    for (i = 1; i < entries->count; i++)
+        if (strcmp(entries->list[i - 1].name, entries->list[i].name) == 0)
+            return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call, "two tensors have the name %s",
+                                     ignis__name_write(entries->list[i].name).text);
+    return true;
+}
+
+/*  Finds the entry of a name of `length` bytes among sorted ones. NULL if there is none. */
+IGNIS__PRIVATE ignis__training_entry *ignis__training_entries_find(const ignis__training_entries *entries,
+                                                                   const char *name, size_t length)
+{
+    int first = 0, end = entries->count;
+    while (first < end) {
+        const int at = first + (end - first) / 2;
+        ignis__training_entry *entry = &entries->list[at];
+        const int order = strncmp(entry->name, name, length);
+        if (order == 0 && !entry->name[length])
+            return entry;
+        if (order < 0)
+            first = at + 1;
+        else
+            end = at;
+    }
+    return NULL;
+}
+
+/*  >>training.index - the names of files, and the index, which makes them one saved training
+
+    The index is that of Hugging Face's sharded checkpoints, with two more numbers: which save the files are of, and
+    how many ranks wrote them. Names of files have both, so files of two saves never have one name.
+    Uses: the room file, base/json.c. The index is untrusted. */
+
+IGNIS__PRIVATE ignis__training_name ignis__training_file_name(int kind, uint64_t id, int rank, int ranks)
+{
+    static const char *const kinds[] = {"model", "training"};
+    ignis__training_name name;
+    snprintf(name.text, sizeof name.text, "%s-%016llx-%05d-of-%05d.safetensors", kinds[kind], (unsigned long long)id,
+             rank + 1, ranks);
+    return name;
+}
+
+/*  Returns folder/name, freed with ignis__free. NULL, and reported, without memory. */
+IGNIS__PRIVATE char *ignis__training_path(const char *call, const char *folder, const char *name)
+{
+    const size_t size = strlen(folder) + strlen(name) + 2;
+    char *path = (char *)ignis__alloc_for(call, size);
+    if (path)
+        snprintf(path, size, "%s%s%s", folder, *folder && folder[strlen(folder) - 1] != '/' ? "/" : "", name);
+    return path;
+}
+
+/* --- written --- */
+
+/*  Writes the text of the index, and returns its length. A capacity of 0 only measures. */
+static size_t ignis__training_index_print(const ignis__training *training, char *out, size_t capacity)
+{
+    const ignis__training_entries *entries = &training->save.entries;
+    const char *comma = "";
+    ignis__string_writer text;
+    int64_t total = 0;
+    int i;
+    for (i = 0; i < entries->count; i++)
+        if (entries->list[i].is_model)
+            total += entries->list[i].numel * ignis__dtypes[entries->list[i].dtype].size;
+    ignis__string_begin(&text, out, capacity);
+    ignis__string_add(&text,
+                      "{\n  \"metadata\": {\"total_size\": %lld, \"ignis_save\": \"%016llx\", \"ignis_ranks\": %d},\n"
+                      "  \"weight_map\": {",
+                      (long long)total, (unsigned long long)training->save.id, training->ranks.size);
+    for (i = 0; i < entries->count; i++) {
+        const ignis__training_entry *entry = &entries->list[i];
+        if (!entry->is_model)
+            continue;
+        ignis__string_add(&text, "%s\n    ", comma);
+        ignis__json_write_string(&text, entry->name);
+        ignis__string_add(
+            &text, ": \"%s\"",
+            ignis__training_file_name(IGNIS__TRAINING_MODEL, training->save.id, entry->owner, training->ranks.size)
+                .text);
+        comma = ",";
+    }
+    ignis__string_add(&text, "\n  }\n}\n");
+    return text.length;
+}
+
+/*  A folder that is cleaned: files of other saves than `id` are removed. */
+typedef struct ignis__training_sweep {
+    const char *folder;
+    uint64_t id;
+} ignis__training_sweep;
+
+/*  Checks for a name of a file of a save, complete or not, and reads the number of the save. */
+static bool ignis__training_name_read(const char *name, uint64_t *id)
+{
+    static const char form[] = "hhhhhhhhhhhhhhhh-ddddd-of-ddddd", tail[] = ".safetensors", part[] = ".ignis-part";
+    const char *at = strncmp(name, "model-", 6) == 0 ? name + 6 : strncmp(name, "training-", 9) == 0 ? name + 9 : "";
+    const size_t size = strlen(at);
+    size_t i;
+    *id = 0;
+    for (i = 0; form[i]; i++) {
+        const bool is_digit = at[i] >= '0' && at[i] <= '9', is_letter = at[i] >= 'a' && at[i] <= 'f';
+        if (form[i] == 'h' ? !is_digit && !is_letter : form[i] == 'd' ? !is_digit : at[i] != form[i])
+            return false;
+        if (form[i] == 'h')
+            *id = *id << 4 | (uint64_t)(is_digit ? at[i] - '0' : at[i] - 'a' + 10);
+    }
+    if (strncmp(at + i, tail, sizeof tail - 1) != 0)
+        return false;
+    i += sizeof tail - 1;
+    return !at[i] || (at[i] == '.' && size > i + sizeof part && strcmp(at + size - (sizeof part - 1), part) == 0);
+}
+
+/*  Removes a file of another save. One that cannot be removed stays. */
+static void ignis__training_sweep_file(void *context, const char *name)
+{
+    const ignis__training_sweep *sweep = (const ignis__training_sweep *)context;
+    static const char index[] = IGNIS__TRAINING_INDEX ".";
+    char path[2048];
+    uint64_t id;
+    const bool is_index = sweep->id == 0 && strncmp(name, index, sizeof index - 1) == 0 && strstr(name, ".ignis-part");
+    if (!is_index && (sweep->id == 0 || !ignis__training_name_read(name, &id) || id == sweep->id))
+        return;
+    if (snprintf(path, sizeof path, "%s/%s", sweep->folder, name) < (int)sizeof path)
+        (void)ignis__file_remove(path);
+}
+
+/*  Removes the files of other saves than `id`; 0: indexes that were cut short, while no rank writes one. */
+IGNIS__PRIVATE void ignis__training_sweep_folder(const char *folder, uint64_t id)
+{
+    ignis__training_sweep sweep;
+    sweep.folder = folder;
+    sweep.id = id;
+    (void)ignis__folder_list(folder, ignis__training_sweep_file, &sweep);
+}
+
+/*  Writes the index, which makes the files of a save the training of the folder, and removes those of other saves.
+    Several ranks may do it at once: they write the same. */
+IGNIS__PRIVATE bool ignis__training_index_write(const char *call, const ignis__training *training)
+{
+    const size_t size = ignis__training_index_print(training, NULL, 0) + 1;
+    char *path = ignis__training_path(call, training->save.folder, IGNIS__TRAINING_INDEX),
+         *text = path ? (char *)ignis__alloc_for(call, size) : NULL;
+    ignis__replacement to;
+    bool ok = text && ignis__replace_begin(&to, call, path);
+    if (ok) {
+        ignis__training_index_print(training, text, size);
+        ok = ignis__replace_end(&to, ignis__save_write(call, path, to.file, text, (int64_t)size - 1));
+    }
+    ignis__free(text);
+    ignis__free(path);
+    if (ok)
+        ignis__training_sweep_folder(training->save.folder, training->save.id);
+    return ok;
+}
+
+/* --- read --- */
+
+IGNIS__PRIVATE void ignis__training_index_close(ignis__training_index *index)
+{
+    ignis__free(index->text);
+    ignis__free(index->places);
+    index->text = NULL;
+    index->places = NULL;
+    index->count = index->capacity = 0;
+}
+
+static int ignis__training_place_order(const void *a, const void *b)
+{
+    return strcmp(((const ignis__training_place *)a)->name, ((const ignis__training_place *)b)->name);
+}
+
+/*  Finds the place of a tensor of the model. NULL if there is none. */
+IGNIS__PRIVATE const ignis__training_place *ignis__training_index_find(const ignis__training_index *index,
+                                                                       const char *name)
+{
+    ignis__training_place key = IGNIS__ZERO;
+    key.name = name;
+    return index->count ? (const ignis__training_place *)bsearch(&key, index->places, (size_t)index->count, sizeof key,
+                                                                 ignis__training_place_order)
+                        : NULL;
+}
+
+/*  Adds a place. False if out of memory. */
+static bool ignis__training_index_add(ignis__training_index *index, const char *name, const char *file)
+{
+    ignis__training_place *places;
+    if (index->count == index->capacity) {
+        const int capacity = index->capacity ? 2 * index->capacity : 64;
+        places = (ignis__training_place *)ignis__alloc(sizeof *places * (size_t)capacity);
+        if (!places)
+            return false;
+        if (index->count)
+            memcpy(places, index->places, sizeof *places * (size_t)index->count);
+        ignis__free(index->places);
+        index->places = places;
+        index->capacity = capacity;
+    }
+    index->places[index->count].name = name;
+    index->places[index->count].file = file;
+    index->places[index->count++].part = 0;
+    return true;
+}
+
+/*  Reads a string without a character 0. "" after a fault. */
+static const char *ignis__training_index_string(ignis__json *json)
+{
+    size_t size;
+    const char *string = ignis__json_string(json, &size);
+    if (!json->fault[0] && strlen(string) != size)
+        ignis__json_fail(json, "the text %s contains a character 0", ignis__name_write(string).text);
+    return string;
+}
+
+static void ignis__training_index_metadata(ignis__json *json, ignis__training_index *index)
+{
+    bool first = true;
+    int i;
+    ignis__json_expect(json, '{');
+    while (ignis__json_more(json, '}', &first)) {
+        const char *key = ignis__training_index_string(json);
+        ignis__json_expect(json, ':');
+        if (strcmp(key, "ignis_ranks") == 0) {
+            int64_t ranks = ignis__json_count(json);
+            if (!json->fault[0] && (ranks < 1 || ranks > IGNIS__TRAINING_RANKS))
+                ignis__json_fail(json, "ignis_ranks is %lld; expected 1 to %d", (long long)ranks,
+                                 IGNIS__TRAINING_RANKS);
+            index->ranks = (int)ranks;
+        } else if (strcmp(key, "ignis_save") == 0) {
+            const char *digits = ignis__training_index_string(json);
+            index->id = 0;
+            for (i = 0; digits[i] && strchr("0123456789abcdef", digits[i]) && i < 16; i++)
+                index->id = index->id << 4 | (uint64_t)(strchr("0123456789abcdef", digits[i]) - "0123456789abcdef");
+            if (!json->fault[0] && (i != 16 || digits[i]))
+                ignis__json_fail(json, "ignis_save is %s; expected 16 digits", ignis__name_write(digits).text);
+        } else if (!json->fault[0]) {
+            ignis__json_skip(json);
+        }
+    }
+}
+
+/*  Checks that each tensor is named once, and is in a file of this save. */
+static bool ignis__training_index_check(ignis__training_index *index)
+{
+    int i;
+    if (!index->ranks) {
+        snprintf(index->fault, sizeof index->fault, "its metadata has no ignis_ranks, so it is not a saved training");
+        return false;
+    }
+    if (index->count > 1)
+        qsort(index->places, (size_t)index->count, sizeof *index->places, ignis__training_place_order);
+    for (i = 0; i < index->count; i++) {
+        ignis__training_place *place = &index->places[i];
+        const size_t before = sizeof "model-" - 1 + 16 + 1;
+        if (i && strcmp(place->name, place[-1].name) == 0) {
+            snprintf(index->fault, sizeof index->fault, "it has tensor %s twice, in '%s' and '%s'",
+                     ignis__name_write(place->name).text, ignis__name_write(place[-1].file).text,
+                     ignis__name_write(place->file).text);
+            return false;
+        }
+        place->part = strlen(place->file) > before ? atoi(place->file + before) - 1 : -1;
+        if (place->part < 0 || place->part >= index->ranks ||
+            strcmp(place->file,
+                   ignis__training_file_name(IGNIS__TRAINING_MODEL, index->id, place->part, index->ranks).text) != 0) {
+            snprintf(index->fault, sizeof index->fault, "it has tensor %s in %s; expected a file '%s' to '%05d-of-...'",
+                     ignis__name_write(place->name).text, ignis__name_write(place->file).text,
+                     ignis__training_file_name(IGNIS__TRAINING_MODEL, index->id, 0, index->ranks).text, index->ranks);
+            return false;
+        }
+    }
+    return true;
+}
+
+/*  Reads the text of an index. On success and on failure the caller closes it. Other diagnostics than
+    IGNIS_DIAG_HOST_MEMORY have their reason in index->fault. */
+IGNIS__PRIVATE ignis_diagnostic ignis__training_index_parse(ignis__training_index *index, const char *text, size_t size)
+{
+    ignis__json json;
+    bool first = true, inner;
+    memset(index, 0, sizeof *index);
+    memset(&json, 0, sizeof json);
+    index->text = (char *)ignis__alloc(size + 1);
+    if (!index->text)
+        return IGNIS_DIAG_HOST_MEMORY;
+    memcpy(index->text, text, size);
+    json.what = "the file";
+    json.start = json.at = index->text;
+    json.end = index->text + size;
+    ignis__json_expect(&json, '{');
+    while (ignis__json_more(&json, '}', &first)) {
+        const char *key = ignis__training_index_string(&json);
+        ignis__json_expect(&json, ':');
+        if (strcmp(key, "metadata") == 0) {
+            ignis__training_index_metadata(&json, index);
+        } else if (strcmp(key, "weight_map") == 0) {
+            inner = true;
+            ignis__json_expect(&json, '{');
+            while (ignis__json_more(&json, '}', &inner)) {
+                const char *name = ignis__training_index_string(&json);
+                ignis__json_expect(&json, ':');
+                if (!ignis__training_index_add(index, name, ignis__training_index_string(&json)))
+                    return IGNIS_DIAG_HOST_MEMORY;
+            }
+        } else if (!json.fault[0]) {
+            ignis__json_skip(&json);
+        }
+    }
+    if (!json.fault[0] && (ignis__json_peek(&json), json.at != json.end))
+        ignis__json_fail(&json, "something follows the end of the JSON text");
+    if (json.fault[0])
+        memcpy(index->fault, json.fault, sizeof json.fault);
+    return !json.fault[0] && ignis__training_index_check(index) ? IGNIS_DIAG_NONE : IGNIS_DIAG_STORAGE_FORMAT;
+}
+
+/*  >>training.handle - trainings: created, held and freed, and how their ranks agree
+
+    Ranks agree before they write to tensors, and on the outcome of each save and load.
+    Uses: entries. Locks: a training's own lock is held by a call of it, also while that waits; others are taken below
+    it. */
+
+/* Of the part after this one. */
+IGNIS__PRIVATE bool ignis__training_save_end(const char *call, ignis__training *training);
+
+static ignis__pool ignis__trainings =
+    IGNIS__POOL(ignis__training, IGNIS__KIND_TRAINING, "training", IGNIS_DIAG_TRAINING_FREED);
+
+/*  Gives up a hold; the last one destroys the training. False, and reported, if its save has failed. */
+static bool ignis__training_drop(const char *call, ignis__training *training)
+{
+    bool ok;
+    int i;
+    if (!ignis__pool_drop(training))
+        return true;
+    ok = ignis__training_save_end(call, training);
+    if (training->pinned)
+        ok = ignis__pinned_chunk_recycle(call, training->device, training->pinned) == IGNIS_OK && ok;
+    for (i = 0; i < training->count; i++) {
+        ignis__free(training->names[i]);
+        if (training->tensors[i])
+            ignis__tensor_drop(call, training->tensors[i]);
+    }
+    for (i = 0; i < training->optimizer_count; i++)
+        if (training->optimizers[i])
+            ignis__optimizer_drop(call, training->optimizers[i]);
+    ignis__optimizer_unclaim(call, &training->votes);
+    ignis__free(training->names);
+    ignis__free(training->tensors);
+    ignis__free(training->optimizers);
+    ignis__free(training->all);
+    ignis__pool_recycle(&ignis__trainings, training);
+    return ok;
+}
+
+/*  Holds and locks a training for a call that works on the device. NULL, and reported, on failure. */
+IGNIS__PRIVATE ignis__training *ignis__training_enter(const char *call, ignis_training handle)
+{
+    ignis__training *training = (ignis__training *)ignis__handle_hold(call, &ignis__trainings, handle.id);
+    if (training && ignis__capture_refuses(call)) {
+        (void)ignis__training_drop(call, training);
+        return NULL;
+    }
+    if (training)
+        ignis__mutex_lock(&training->calls);
+    return training;
+}
+
+IGNIS__PRIVATE ignis_status ignis__training_leave(const char *call, ignis__training *training, bool ok)
+{
+    ignis__mutex_unlock(&training->calls);
+    ok = ignis__training_drop(call, training) && ok;
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Exchanges a number of each rank, and one of rank 0: training->all has them. All ranks call it. */
+static bool ignis__training_exchange(const char *call, ignis__training *training, int64_t mine, int64_t of_first)
+{
+    const ignis_ranks *ranks = &training->ranks;
+    const int size = ranks->size;
+    ignis_array votes;
+    memset(training->all, 0, sizeof *training->all * ((size_t)size + 1));
+    training->all[ranks->rank] = mine;
+    if (ranks->rank == 0)
+        training->all[size] = of_first;
+    if (size == 1)
+        return true;
+    votes.id = training->votes->slot.handle;
+    return ignis__array_from_host(call, training->votes, training->all, IGNIS_I64) == IGNIS_OK &&
+           ranks->sum_fn(ranks->group, votes) == IGNIS_OK &&
+           ignis__array_to_host(call, training->votes, training->all, IGNIS_I64) == IGNIS_OK;
+}
+
+/*  Returns whether all ranks are ok. False, and reported, if another one is not. */
+IGNIS__PRIVATE bool ignis__training_agree(const char *call, ignis__training *training, bool ok)
+{
+    int i;
+    if (!ignis__training_exchange(call, training, ok, 0) || !ok)
+        return false;
+    for (i = 0; i < training->ranks.size; i++)
+        if (!training->all[i])
+            return ignis__fail_false(IGNIS_DIAG_TRAINING_RANK, call, "rank %d has failed; its own message says why", i);
+    return true;
+}
+
+/* --- creating --- */
+
+static bool ignis__training_check(const char *call, const ignis_training_desc *desc)
+{
+    const ignis_ranks *ranks = &desc->ranks;
+    if (desc->count < 1 || desc->optimizer_count < 0 || desc->state_count < 0)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.count is %d, optimizer_count %d and state_count %d; expected 1 or more tensors, "
+                                 "and 0 or more of the others",
+                                 desc->count, desc->optimizer_count, desc->state_count);
+    if (!ignis__check_not_null(call, "desc.names", desc->names) ||
+        !ignis__check_not_null(call, "desc.tensors", desc->tensors) ||
+        (desc->optimizer_count && !ignis__check_not_null(call, "desc.optimizers", desc->optimizers)) ||
+        (desc->state_count && (!ignis__check_not_null(call, "desc.state_names", desc->state_names) ||
+                               !ignis__check_not_null(call, "desc.state", desc->state))))
+        return false;
+    if (ranks->size == 0 && ranks->rank == 0)
+        return true;
+    if (ranks->size < 1 || ranks->size > IGNIS__TRAINING_RANKS || ranks->rank < 0 || ranks->rank >= ranks->size)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.ranks has rank %d of %d; expected a rank below 1 to %d", ranks->rank,
+                                 ranks->size, IGNIS__TRAINING_RANKS);
+    return ranks->size == 1 || ranks->sum_fn || ignis__check_not_null(call, "desc.ranks.sum_fn", NULL);
+}
+
+/*  Holds a tensor by its name. */
+static bool ignis__training_add(const char *call, ignis__training *training, const char *list, const char *name,
+                                ignis_tensor handle)
+{
+    const int at = training->count;
+    ignis__tensor *tensor;
+    if (!name || !*name || !ignis__utf8_valid(name) || strcmp(name, "__metadata__") == 0)
+        return ignis__fail_false(name ? IGNIS_DIAG_STORAGE_NAME : IGNIS_DIAG_NULL_ARGUMENT, call,
+                                 "desc.%s[%d] is %s; expected a name in UTF-8", list,
+                                 at < training->model_count ? at : at - training->model_count,
+                                 name ? ignis__name_write(name).text : "null");
+    training->count++; /* so that it is freed */
+    training->names[at] = ignis__copy_string(name);
+    if (!training->names[at])
+        return ignis__fail_host_memory(call, strlen(name) + 1) == IGNIS_OK;
+    training->tensors[at] = tensor = ignis__tensor_hold(call, handle);
+    if (!tensor)
+        return false;
+    if (at == 0)
+        training->device = tensor->device;
+    return tensor->device == training->device ||
+           ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "tensor %s is on device %d, and tensor %s on device %d",
+                             ignis__name_write(name).text, ignis__device_ordinal(tensor->device),
+                             ignis__name_write(training->names[0]).text, ignis__device_ordinal(training->device));
+}
+
+static bool ignis__training_hold(const char *call, ignis__training *training, const ignis_training_desc *desc)
+{
+    const size_t tensors = (size_t)desc->count + (size_t)desc->state_count, size = (size_t)training->ranks.size + 1;
+    bool ok;
+    int i;
+    training->names = (char **)ignis__alloc_for(call, tensors * sizeof *training->names);
+    training->tensors = (ignis__tensor **)ignis__alloc_for(call, tensors * sizeof *training->tensors);
+    training->optimizers =
+        (ignis__optimizer **)ignis__alloc_for(call, ((size_t)desc->optimizer_count + 1) * sizeof *training->optimizers);
+    training->all = (int64_t *)ignis__alloc_for(call, size * sizeof *training->all);
+    ok = training->names && training->tensors && training->optimizers && training->all;
+    training->model_count = desc->count;
+    for (i = 0; ok && i < desc->count; i++)
+        ok = ignis__training_add(call, training, "names", desc->names[i], desc->tensors[i]);
+    for (i = 0; ok && i < desc->state_count; i++)
+        ok = ignis__training_add(call, training, "state_names", desc->state_names[i], desc->state[i]);
+    for (i = 0; ok && i < desc->optimizer_count; i++) {
+        training->optimizers[i] = ignis__optimizer_hold(call, desc->optimizers[i]);
+        training->optimizer_count++;
+        ok = training->optimizers[i] != NULL;
+        if (ok && training->optimizers[i]->lbfgs)
+            ok =
+                ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "desc.optimizers[%d] is L-BFGS, which is not saved", i);
+    }
+    return ok;
+}
+
+/*  Returns a hash of what ranks must have in common, never 0. *ok false, and reported, if it cannot be made. */
+static int64_t ignis__training_hash(const char *call, ignis__training *training, bool *ok)
+{
+    ignis__training_entries entries;
+    uint64_t hash = IGNIS__HASH_START;
+    int i;
+    memset(&entries, 0, sizeof entries);
+    *ok = *ok && ignis__training_entries_make(call, training, &entries) && ignis__training_entries_sort(call, &entries);
+    for (i = 0; *ok && i < entries.count; i++) {
+        const ignis__training_entry *entry = &entries.list[i];
+        hash = ignis__hash(hash, entry->name, strlen(entry->name) + 1);
+        hash = ignis__hash(hash, &entry->dtype, sizeof entry->dtype);
+        hash = ignis__hash(hash, entry->shape.dim, (size_t)entry->shape.ndim * sizeof entry->shape.dim[0]);
+    }
+    ignis__training_entries_free(call, &entries);
+    return *ok ? (int64_t)(hash >> 1 | 1) : 0;
+}
+
+/*  Meets the other ranks: all have the same tensors, and rank 0 draws a number for the names of files. */
+static bool ignis__training_meet(const char *call, ignis__training *training)
+{
+    ignis_array_desc desc = IGNIS__ZERO;
+    int64_t drawn[2];
+    int64_t hash;
+    bool ok = true;
+    int i;
+    desc.shape = IGNIS_SHAPE(training->ranks.size + 1);
+    desc.dtype = IGNIS_I64;
+    desc.device = ignis__device_in_desc(training->device);
+    desc.tag = "training";
+    if (training->ranks.size > 1) {
+        training->votes = ignis__array_adopt(call, ignis__array_create(call, &desc));
+        if (!training->votes)
+            return false;
+    }
+    drawn[0] = ignis__wall_ns();
+    drawn[1] = (int64_t)ignis__process_id();
+    hash = ignis__training_hash(call, training, &ok);
+    if (!ignis__training_exchange(call, training, hash, (int64_t)ignis__hash(IGNIS__HASH_START, drawn, sizeof drawn)) ||
+        !ok)
+        return false;
+    training->id = (uint64_t)training->all[training->ranks.size];
+    for (i = 0; i < training->ranks.size; i++) {
+        if (!training->all[i])
+            return ignis__fail_false(IGNIS_DIAG_TRAINING_RANK, call, "rank %d has failed; its own message says why", i);
+        if (training->all[i] != hash)
+            return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call,
+                                     "rank %d has other names, shapes, dtypes or optimizers than rank %d", i,
+                                     training->ranks.rank);
+    }
+    return true;
+}
+
+IGNIS__COLD IGNIS_API ignis_training ignis_training_create(const ignis_training_desc *desc)
+{
+    static const char call[] = "ignis_training_create";
+    ignis_training handle = IGNIS__ZERO;
+    ignis__training *training;
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__check_not_null(call, "desc", desc) ||
+        !ignis__training_check(call, desc))
+        return handle;
+    training = (ignis__training *)ignis__pool_take_zeroed(call, &ignis__trainings);
+    if (!training)
+        return handle;
+    ignis__mutex_init(&training->calls);
+    training->ranks = desc->ranks;
+    training->ranks.size = desc->ranks.size ? desc->ranks.size : 1;
+    handle.id = ignis__pool_publish(&ignis__trainings, training);
+    (void)ignis__pool_hold(&ignis__trainings, handle.id);
+    if (!ignis__training_hold(call, training, desc) || !ignis__training_meet(call, training)) {
+        ignis__handle_kill(training);
+        handle.id = 0;
+    }
+    (void)ignis__training_drop(call, training);
+    return handle;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_training_free(ignis_training handle)
+{
+    static const char call[] = "ignis_training_free";
+    ignis__training *training;
+    bool live, ok;
+    if (!handle.id)
+        return IGNIS_OK;
+    training = ignis__training_enter(call, handle);
+    if (!training)
+        return ignis__failed();
+    live = ignis__handle_kill(training);
+    ok = ignis__training_save_end(call, training);
+    if (!live)
+        ok = ignis__fail_false(IGNIS_DIAG_TRAINING_FREED, call, "another thread has freed the training");
+    return ignis__training_leave(call, training, ok);
+}
+
+/*  Ends every training; for ignis_shutdown, before optimizers end. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__trainings_close(const char *call)
+{
+    ignis__training *training;
+    uint64_t index = 0;
+    while ((training = (ignis__training *)ignis__pool_next(&ignis__trainings, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "training of %d tensors on device %d", training->count,
+                           ignis__device_ordinal(training->device));
+        ignis__handle_kill(training);
+        (void)ignis__training_drop(call, training);
+    }
+}
+
+/*  >>training.save - copies a rank's part of a training to pinned memory, from where a thread writes it
+
+    Steps of a rank: the model's file, the training's file; each is written beside its name, flushed and renamed. The
+    rank that then finds the files of all ranks writes the index. Names of a save are new, so until the index is
+    replaced, the folder has the training before, untouched.
+    Uses: entries, index, the room file, tickets. Locks: none beside that of the call; the thread reads the save, which
+    nothing changes until the thread has ended. */
+
+/*  Frees what a save has on the host, once its thread has ended. */
+static void ignis__training_save_free(const char *call, ignis__training *training)
+{
+    ignis__training_save *save = &training->save;
+    int kind;
+    if (save->copied)
+        ignis__event_recycle(training->device, save->copied);
+    for (kind = 0; kind < IGNIS__TRAINING_FILES; kind++)
+        ignis__free(save->items[kind]);
+    ignis__training_entries_free(call, &save->entries);
+    ignis__free(save->folder);
+    memset(save, 0, sizeof *save);
+}
+
+/* --- in the thread --- */
+
+/*  Writes one of the two files of this rank. */
+static bool ignis__training_write_file(const char *call, const ignis__training *training, int kind)
+{
+    const ignis__training_save *save = &training->save;
+    const ignis__training_name name =
+        ignis__training_file_name(kind, save->id, training->ranks.rank, training->ranks.size);
+    char *path = ignis__training_path(call, save->folder, name.text), metadata[80];
+    ignis__replacement to;
+    bool ok = path && ignis__replace_begin(&to, call, path);
+    int i;
+    if (ok) {
+        snprintf(metadata, sizeof metadata, "{\"format\":\"pt\",\"ignis_save\":\"%016llx\"}",
+                 (unsigned long long)save->id);
+        ok = ignis__save_header(call, path, to.file, save->items[kind], save->item_count[kind], metadata);
+        for (i = 0; ok && i < save->item_count[kind]; i++) {
+            const ignis__file_tensor *item = &save->items[kind][i];
+            const char *data = (const char *)training->pinned->memory + save->entries.list[item->index].offset;
+            ok = ignis__save_write(call, path, to.file, data, item->end - item->begin);
+        }
+        ok = ignis__replace_end(&to, ok);
+    }
+    ignis__free(path);
+    return ok;
+}
+
+/*  Checks whether all ranks have written their files. The training's file of a rank is its last. */
+static bool ignis__training_is_complete(const char *call, const ignis__training *training)
+{
+    bool complete = true;
+    int64_t size, time;
+    int rank;
+    for (rank = 0; complete && rank < training->ranks.size; rank++) {
+        const ignis__training_name name =
+            ignis__training_file_name(IGNIS__TRAINING_STATE, training->save.id, rank, training->ranks.size);
+        char *path = ignis__training_path(call, training->save.folder, name.text);
+        complete = path && ignis__file_info(path, &size, &time);
+        ignis__free(path);
+    }
+    return complete;
+}
+
+static void ignis__training_write(void *context)
+{
+    static const char call[] = "ignis_training_save";
+    ignis__training *training = (ignis__training *)context;
+    ignis__binding binding;
+    bool ok = ignis__device_enter(call, training->device, &binding);
+    if (ok) {
+        ok = !IGNIS__CUDA_FAILED(call, training->device, cuEventSynchronize, (training->save.copied->event));
+        ignis__device_leave(&binding);
+    }
+    ok = ok && (!training->save.item_count[IGNIS__TRAINING_MODEL] ||
+                ignis__training_write_file(call, training, IGNIS__TRAINING_MODEL));
+    ok = ok && ignis__training_write_file(call, training, IGNIS__TRAINING_STATE);
+    if (ok && ignis__training_is_complete(call, training) && ignis__training_index_write(call, training))
+        ignis__atomic_store(&training->save.committed, 1);
+}
+
+/* --- in the call --- */
+
+/*  Lists the tensors that this rank writes, with their places in files and in pinned memory. Returns the bytes of
+    memory; -1, and reported, on failure. */
+static int64_t ignis__training_plan(const char *call, ignis__training *training)
+{
+    ignis__training_save *save = &training->save;
+    int64_t end = 0;
+    int i, kind;
+    for (kind = 0; kind < IGNIS__TRAINING_FILES; kind++) {
+        save->items[kind] =
+            (ignis__file_tensor *)ignis__alloc_for(call, ((size_t)save->entries.count + 1) * sizeof *save->items[kind]);
+        if (!save->items[kind])
+            return -1;
+    }
+    for (i = 0; i < save->entries.count; i++) {
+        ignis__training_entry *entry = &save->entries.list[i];
+        const size_t size = strlen(entry->name) + 24;
+        ignis__file_tensor *item;
+        kind = entry->is_model ? IGNIS__TRAINING_MODEL : IGNIS__TRAINING_STATE;
+        if (entry->is_piece ? entry->elements == 0 : entry->owner != training->ranks.rank)
+            continue;
+        entry->written = (char *)ignis__alloc_for(call, size);
+        if (!entry->written)
+            return -1;
+        snprintf(entry->written, size, entry->is_piece ? "%s@%lld" : "%s", entry->name, (long long)entry->from);
+        item = &save->items[kind][save->item_count[kind]++];
+        memset(item, 0, sizeof *item);
+        item->name = entry->written;
+        item->index = i;
+        item->shape = entry->is_piece ? IGNIS_SHAPE(entry->elements) : entry->shape;
+        if (!ignis__file_dtype_choose(call, NULL, entry->dtype, &item->type))
+            return -1;
+        entry->offset = end;
+        end += entry->elements * ignis__dtypes[entry->dtype].size;
+        end += -end & 255;
+    }
+    for (kind = 0; kind < IGNIS__TRAINING_FILES; kind++) {
+        if (!ignis__safetensors_arrange(save->items[kind], save->item_count[kind])) {
+            ignis__fail(IGNIS_DIAG_SHAPE_OVERFLOW, call, "the tensors have more bytes than 63 bits can count");
+            return -1;
+        }
+    }
+    return end;
+}
+
+/*  Takes pinned memory of `size` bytes, or keeps that of the save before. */
+static bool ignis__training_pin(const char *call, ignis__training *training, int64_t size)
+{
+    ignis__binding binding;
+    bool ok = true;
+    if (training->pinned && training->pinned->size >= size)
+        return true;
+    if (training->pinned)
+        ok = ignis__pinned_chunk_recycle(call, training->device, training->pinned) == IGNIS_OK;
+    training->pinned = NULL;
+    if (!ok || !ignis__device_enter(call, training->device, &binding))
+        return false;
+    training->pinned = ignis__pinned_chunk_take(call, training->device, size ? size : 1);
+    ignis__device_leave(&binding);
+    return training->pinned != NULL;
+}
+
+/*  Queues the copies of what this rank writes, and records their end. */
+static bool ignis__training_copy(const char *call, ignis__training *training)
+{
+    ignis__training_save *save = &training->save;
+    ignis__work work;
+    ignis__address address;
+    bool ok = ignis__work_begin(call, training->device, &work);
+    int i;
+    if (!ok)
+        return false;
+    for (i = 0; ok && i < save->entries.count; i++) {
+        const ignis__training_entry *entry = &save->entries.list[i];
+        const int64_t size = ignis__dtypes[entry->dtype].size, bytes = entry->elements * size;
+        char *to = (char *)training->pinned->memory + entry->offset;
+        if (!entry->written || bytes == 0)
+            continue;
+        if (entry->host)
+            memcpy(to, entry->host, (size_t)bytes);
+        else
+            ok = ignis__work_read(&work, entry->array, &address) &&
+                 ignis__copy_down(&work, to, address + (uint64_t)((entry->from - entry->start) * size), bytes);
+    }
+    save->copied = ignis__event_record(call, training->device, work.stream);
+    if (!save->copied)
+        (void)ignis__device_finish(training->device); /* queued copies use the pinned memory */
+    ignis__work_end(&work);
+    return ok && save->copied;
+}
+
+/*  Makes the folder. False, and reported, if readers would take another model in it for this one. */
+static bool ignis__training_folder(const char *call, const char *folder)
+{
+    static const char single[] = "model.safetensors";
+    char *path = ignis__training_path(call, folder, single);
+    int64_t size, time;
+    bool ok = path && (ignis__folder_make_all(folder) || ignis__file_fail(call, folder, "made"));
+    if (ok && ignis__file_info(path, &size, &time))
+        ok =
+            ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call,
+                              "'%s' exists, which readers of the folder take instead of the index; move it away", path);
+    ignis__free(path);
+    return ok;
+}
+
+static bool ignis__training_begin(const char *call, ignis__training *training, const char *folder)
+{
+    ignis__training_save *save = &training->save;
+    ignis__ticket *ticket;
+    int64_t size = -1;
+    bool ok;
+    save->id = ignis__hash(ignis__hash(IGNIS__HASH_START, &training->id, sizeof training->id), &training->saves,
+                           sizeof training->saves);
+    save->folder = ignis__copy_string(folder);
+    if (!save->folder)
+        return ignis__fail_host_memory(call, strlen(folder) + 1) == IGNIS_OK;
+    ok = ignis__training_folder(call, folder);
+    if (ok && training->ranks.rank == 0) /* its file is missing still, so no rank writes an index */
+        ignis__training_sweep_folder(folder, 0);
+    if (ok && ignis__training_entries_make(call, training, &save->entries))
+        size = ignis__training_plan(call, training);
+    if (size < 0 || !ignis__training_pin(call, training, size) || !ignis__training_copy(call, training)) {
+        ignis__training_entries_release(call, &save->entries);
+        return false;
+    }
+    ignis__training_entries_release(call, &save->entries);
+    ticket = ignis__ticket_start(call, training->device, ignis__training_write, training);
+    if (ticket)
+        save->ticket.id = ignis__pool_publish(&ignis__tickets, ticket);
+    return ticket != NULL;
+}
+
+/*  Waits for the thread of a save, and frees the save; not for other ranks. False, and reported, if it has failed. */
+IGNIS__PRIVATE bool ignis__training_save_end(const char *call, ignis__training *training)
+{
+    bool ok = !training->save.ticket.id || ignis_ticket_wait(training->save.ticket) == IGNIS_OK;
+    if (training->save.copied && !training->save.ticket.id)
+        (void)ignis__device_finish(training->device);
+    ignis__training_save_free(call, training);
+    return ok;
+}
+
+/*  Ends the save that has begun, if there is one: all ranks have written their files, and the index names them. */
+IGNIS__PRIVATE bool ignis__training_finish(const char *call, ignis__training *training)
+{
+    ignis__training_save *save = &training->save;
+    bool ok;
+    if (!save->has_begun)
+        return true;
+    ok = !save->ticket.id || ignis_ticket_wait(save->ticket) == IGNIS_OK;
+    save->ticket.id = 0;
+    if (save->failed)
+        ok = ignis__fail_false(IGNIS_DIAG_TRAINING_RANK, call, "this rank has failed to begin the save");
+    ok = ignis__training_agree(call, training, ok);
+    /* Where names of new files are seen late, as on network file systems, no thread may have found all of them. */
+    if (ok && training->ranks.rank == 0 && !ignis__atomic_load(&save->committed))
+        ok = ignis__training_index_write(call, training);
+    if (training->ranks.size > 1)
+        ok = ignis__training_agree(call, training, ok) && ok;
+    return ignis__training_save_end(call, training) && ok;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_training_save(ignis_training handle, const char *folder)
+{
+    static const char call[] = "ignis_training_save";
+    ignis__training *training = ignis__training_enter(call, handle);
+    bool ok;
+    if (!training)
+        return ignis__failed();
+    ok = ignis__check_not_null(call, "folder", folder) && ignis__training_finish(call, training);
+    if (ok) {
+        training->saves++;
+        training->save.has_begun = true;
+        ok = ignis__training_begin(call, training, folder);
+        training->save.failed = !ok;
+    }
+    return ignis__training_leave(call, training, ok);
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_training_wait(ignis_training handle)
+{
+    static const char call[] = "ignis_training_wait";
+    ignis__training *training = ignis__training_enter(call, handle);
+    return training ? ignis__training_leave(call, training, ignis__training_finish(call, training)) : ignis__failed();
+}
+
+/*  >>training.load - reads a training that any number of ranks has saved
+
+    The headers of all files are read first. Each element of each tensor is in exactly one file, or nothing is loaded.
+    Then each rank reads the elements that it has. Files are open one at a time.
+    Uses: entries, index, the room file. The files are untrusted. */
+
+/*  A piece of a tensor in a file. */
+typedef struct ignis__training_piece {
+    int entry, part;
+    const ignis__file_tensor *item;
+    int64_t start, count; /* elements of the whole tensor */
+} ignis__training_piece;
+
+/*  A load that is under way. Part r is the model's file of rank r, and part ranks + r its training's file. */
+typedef struct ignis__training_reader {
+    const char *call, *folder;
+    ignis__training_index index;
+    ignis__training_entries entries; /* sorted by name */
+    ignis__load *parts;              /* headers; descriptors are closed */
+    char **paths;
+    int part_count;
+    ignis__training_piece *pieces; /* sorted by entry and start */
+    int piece_count, piece_capacity;
+} ignis__training_reader;
+
+static void ignis__training_reader_close(ignis__training_reader *reader)
+{
+    int i;
+    for (i = 0; i < reader->part_count; i++) {
+        ignis__safetensors_close(&reader->parts[i].file);
+        ignis__free(reader->paths[i]);
+    }
+    ignis__free(reader->parts);
+    ignis__free(reader->paths);
+    ignis__free(reader->pieces);
+    ignis__training_entries_free(reader->call, &reader->entries);
+    ignis__training_index_close(&reader->index);
+}
+
+/* --- headers --- */
+
+static bool ignis__training_read_index(ignis__training_reader *reader)
+{
+    char *path = ignis__training_path(reader->call, reader->folder, IGNIS__TRAINING_INDEX), *text = NULL;
+    ignis_diagnostic result = IGNIS_DIAG_STORAGE_IO;
+    ignis__load load;
+    if (path && ignis__load_open_file(reader->call, path, &load)) {
+        if (load.size > IGNIS__HEADER_LIMIT)
+            ignis__fail(IGNIS_DIAG_STORAGE_FORMAT, reader->call, "'%s' has %lld bytes, above %d", path,
+                        (long long)load.size, IGNIS__HEADER_LIMIT);
+        else if ((text = (char *)ignis__alloc_for(reader->call, (size_t)load.size + 1)) != NULL &&
+                 ignis__load_read(reader->call, &load, 0, text, load.size))
+            result = ignis__training_index_parse(&reader->index, text, (size_t)load.size);
+        ignis__file_close(load.descriptor);
+    }
+    if (result == IGNIS_DIAG_HOST_MEMORY)
+        ignis__fail(result, reader->call, "out of host memory for '%s'", path);
+    else if (result == IGNIS_DIAG_STORAGE_FORMAT)
+        ignis__fail(result, reader->call, "'%s' is not a sound index: %s", path, reader->index.fault);
+    ignis__free(text);
+    ignis__free(path);
+    return result == IGNIS_DIAG_NONE;
+}
+
+/*  Reads the header of a file, and checks that it is of the save that the index names. */
+static bool ignis__training_read_header(ignis__training_reader *reader, int part)
+{
+    const int ranks = reader->index.ranks, kind = part < ranks ? IGNIS__TRAINING_MODEL : IGNIS__TRAINING_STATE;
+    const ignis__training_name name = ignis__training_file_name(kind, reader->index.id, part % ranks, ranks);
+    ignis__load *load = &reader->parts[part];
+    const char *save = "none";
+    char id[20];
+    int i;
+    reader->paths[part] = ignis__training_path(reader->call, reader->folder, name.text);
+    if (!reader->paths[part] || !ignis__load_open(reader->call, reader->paths[part], load))
+        return false;
+    ignis__file_close(load->descriptor);
+    load->descriptor = -1;
+    snprintf(id, sizeof id, "%016llx", (unsigned long long)reader->index.id);
+    for (i = 0; i < load->file.metadata_count; i++)
+        if (strcmp(load->file.metadata[i].key, "ignis_save") == 0)
+            save = load->file.metadata[i].value;
+    return strcmp(save, id) == 0 ||
+           ignis__fail_false(IGNIS_DIAG_STORAGE_FORMAT, reader->call,
+                             "'%s' is of the save %s; expected %s, as the index of the folder says", load->path,
+                             ignis__name_write(save).text, id);
+}
+
+static bool ignis__training_read_headers(ignis__training_reader *reader)
+{
+    const int ranks = reader->index.ranks;
+    bool ok;
+    int i;
+    reader->parts = (ignis__load *)ignis__alloc_for(reader->call, 2 * (size_t)ranks * sizeof *reader->parts);
+    reader->paths = (char **)ignis__alloc_for(reader->call, 2 * (size_t)ranks * sizeof *reader->paths);
+    ok = reader->parts && reader->paths;
+    if (!ok)
+        return false;
+    memset(reader->parts, 0, 2 * (size_t)ranks * sizeof *reader->parts);
+    memset(reader->paths, 0, 2 * (size_t)ranks * sizeof *reader->paths);
+    reader->part_count = 2 * ranks;
+    for (i = 0; ok && i < ranks; i++)
+        ok = ignis__training_read_header(reader, ranks + i);
+    for (i = 0; ok && i < reader->index.count; i++) /* a rank without tensors of the model has no such file */
+        if (!reader->paths[reader->index.places[i].part])
+            ok = ignis__training_read_header(reader, reader->index.places[i].part);
+    return ok;
+}
+
+/* --- pieces --- */
+
+/*  Finds the entry of "name", or of "name@start" if files have pieces of it. NULL if there is none. */
+static const ignis__training_entry *ignis__training_entry_of(const ignis__training_reader *reader, const char *name,
+                                                             int64_t *start)
+{
+    const char *at = strrchr(name, '@'), *digit;
+    const ignis__training_entry *entry = ignis__training_entries_find(&reader->entries, name, strlen(name));
+    *start = 0;
+    if (entry && !entry->is_piece)
+        return entry;
+    if (!at || !at[1])
+        return NULL;
+    for (digit = at + 1; *digit >= '0' && *digit <= '9' && *start < INT64_MAX / 10 - 9; digit++)
+        *start = *start * 10 + (*digit - '0');
+    entry = *digit ? NULL : ignis__training_entries_find(&reader->entries, name, (size_t)(at - name));
+    return entry && entry->is_piece ? entry : NULL;
+}
+
+/*  Checks a tensor of a file against the training's. */
+static bool ignis__training_piece_check(const ignis__training_reader *reader, const ignis__training_entry *entry,
+                                        int part, const ignis__file_tensor *item, int64_t start)
+{
+    const struct ignis__file_dtypes_type *type = &ignis__file_dtypes[item->type];
+    const char *name = item->name, *path = reader->paths[part];
+    const ignis__training_place *place;
+    if (!entry || entry->is_model != (part < reader->index.ranks))
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_MISSING, reader->call,
+                                 "'%s' has tensor %s, which the training does not have there", path,
+                                 ignis__name_write(name).text);
+    place = entry->is_model ? ignis__training_index_find(&reader->index, name) : NULL;
+    if (entry->is_model && (!place || place->part != part))
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_FORMAT, reader->call,
+                                 "'%s' has tensor %s; expected it in '%s' alone, as the index says", path,
+                                 ignis__name_write(name).text, place ? place->file : "no file");
+    if (type->dtype != entry->dtype)
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, reader->call, "'%s' has tensor %s as %s; expected %s", path,
+                                 ignis__name_write(name).text, type->name, ignis__dtypes[entry->dtype].name);
+    if (entry->is_piece ? item->shape.ndim == 1 && item->shape.dim[0] <= entry->numel - start && start <= entry->numel
+                        : ignis__shape_same(&item->shape, &entry->shape))
+        return true;
+    return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, reader->call, "'%s' has tensor %s as %s; expected %s%s", path,
+                             ignis__name_write(name).text, ignis__shape_write(&item->shape).text,
+                             entry->is_piece ? "a piece of " : "", ignis__shape_write(&entry->shape).text);
+}
+
+static bool ignis__training_piece_add(ignis__training_reader *reader, int part, const ignis__file_tensor *item)
+{
+    int64_t start;
+    const ignis__training_entry *entry = ignis__training_entry_of(reader, item->name, &start);
+    ignis__training_piece *piece;
+    if (!ignis__training_piece_check(reader, entry, part, item, start))
+        return false;
+    piece = &reader->pieces[reader->piece_count++];
+    piece->entry = (int)(entry - reader->entries.list);
+    piece->part = part;
+    piece->item = item;
+    piece->start = start;
+    piece->count = entry->is_piece ? item->shape.dim[0] : entry->numel;
+    return true;
+}
+
+static int ignis__training_piece_order(const void *a, const void *b)
+{
+    const ignis__training_piece *one = (const ignis__training_piece *)a, *other = (const ignis__training_piece *)b;
+    if (one->entry != other->entry)
+        return one->entry < other->entry ? -1 : 1;
+    if (one->start != other->start)
+        return one->start < other->start ? -1 : 1;
+    return one->count != other->count ? (one->count < other->count ? -1 : 1) : one->part - other->part;
+}
+
+/*  Checks that each element of each tensor is in exactly one piece. */
+static bool ignis__training_check_covered(const ignis__training_reader *reader)
+{
+    int i, p = 0;
+    for (i = 0; i < reader->entries.count; i++) {
+        const ignis__training_entry *entry = &reader->entries.list[i];
+        const ignis__training_place *place =
+            entry->is_model ? ignis__training_index_find(&reader->index, entry->name) : NULL;
+        const bool is_missing = p == reader->piece_count || reader->pieces[p].entry != i;
+        int64_t end = 0;
+        for (; p < reader->piece_count && reader->pieces[p].entry == i && reader->pieces[p].start <= end; p++) {
+            if (reader->pieces[p].start < end || (p && !entry->is_piece && reader->pieces[p - 1].entry == i))
+                return ignis__fail_false(IGNIS_DIAG_STORAGE_FORMAT, reader->call,
+                                         "'%s' and '%s' both have elements of tensor %s from %lld on",
+                                         reader->paths[reader->pieces[p - 1].part],
+                                         reader->paths[reader->pieces[p].part], ignis__name_write(entry->name).text,
+                                         (long long)reader->pieces[p].start);
+            end += reader->pieces[p].count;
+        }
+        if (end < entry->numel || (is_missing && !entry->is_piece))
+            return ignis__fail_false(IGNIS_DIAG_STORAGE_MISSING, reader->call,
+                                     "'%s' lacks elements %lld to %lld of tensor %s; expected them in %s%s%s",
+                                     reader->folder, (long long)end,
+                                     (long long)(p < reader->piece_count && reader->pieces[p].entry == i
+                                                     ? reader->pieces[p].start
+                                                     : entry->numel),
+                                     ignis__name_write(entry->name).text, place ? "'" : "one of its files",
+                                     place ? place->file : "", place ? "'" : "");
+    }
+    return true;
+}
+
+/*  Reads and checks all headers. */
+static bool ignis__training_check_files(ignis__training_reader *reader, ignis__training *training)
+{
+    ignis__training_entry *random;
+    int64_t items = 0;
+    bool ok;
+    int i, k;
+    if (!ignis__training_read_index(reader) || !ignis__training_read_headers(reader) ||
+        !ignis__training_entries_make(reader->call, training, &reader->entries) ||
+        !ignis__training_entries_sort(reader->call, &reader->entries))
+        return false;
+    random = ignis__training_entries_find(&reader->entries, "random", 6); /* of the ranks that saved */
+    ignis__free(random->host);
+    random->numel = random->count = 2 * (int64_t)reader->index.ranks;
+    random->start = 0;
+    random->shape = IGNIS_SHAPE(random->numel);
+    random->host = (int64_t *)ignis__alloc_for(reader->call, (size_t)random->numel * sizeof *random->host);
+    for (i = 0; i < reader->part_count; i++)
+        items += reader->parts[i].file.count;
+    reader->pieces =
+        (ignis__training_piece *)ignis__alloc_for(reader->call, ((size_t)items + 1) * sizeof *reader->pieces);
+    ok = random->host && reader->pieces;
+    for (i = 0; ok && i < reader->part_count; i++)
+        for (k = 0; ok && k < reader->parts[i].file.count; k++)
+            ok = ignis__training_piece_add(reader, i, &reader->parts[i].file.items[k]);
+    for (i = 0; ok && i < reader->index.count; i++) {
+        const ignis__training_place *place = &reader->index.places[i];
+        int64_t start;
+        const ignis__training_entry *entry = ignis__training_entry_of(reader, place->name, &start);
+        if (!entry || !entry->is_model)
+            ok = ignis__fail_false(IGNIS_DIAG_STORAGE_MISSING, reader->call,
+                                   "the index of '%s' has tensor %s in '%s', which the training does not have",
+                                   reader->folder, ignis__name_write(place->name).text, place->file);
+    }
+    if (ok && reader->piece_count > 1)
+        qsort(reader->pieces, (size_t)reader->piece_count, sizeof *reader->pieces, ignis__training_piece_order);
+    return ok && ignis__training_check_covered(reader);
+}
+
+/* --- data --- */
+
+/*  Reads the elements of a piece that this rank has, or lends the array that they go to. */
+static bool ignis__training_piece_lend(ignis__training_reader *reader, const ignis__training_piece *piece,
+                                       ignis__file_tensor *item, ignis__borrowed_tensor *lent)
+{
+    const ignis__training_entry *entry = &reader->entries.list[piece->entry];
+    const int64_t size = ignis__dtypes[entry->dtype].size,
+                  first = piece->start > entry->start ? piece->start : entry->start,
+                  its_end = piece->start + piece->count, own_end = entry->start + entry->count,
+                  count = (its_end < own_end ? its_end : own_end) - first;
+    const ignis_shape shape = IGNIS_SHAPE(count);
+    ignis_array view;
+    if (count <= 0)
+        return true;
+    *item = *piece->item;
+    item->begin += (first - piece->start) * size;
+    if (entry->host)
+        return ignis__load_read(reader->call, &reader->parts[piece->part],
+                                reader->parts[piece->part].file.data + item->begin,
+                                (char *)entry->host + (first - entry->start) * size, count * size);
+    view = ignis__array_view(reader->call, entry->array, &shape, count, (first - entry->start) * size);
+    if (!view.id)
+        return false;
+    lent->item = item;
+    lent->array = ignis__array_adopt(reader->call, view);
+    return lent->array != NULL;
+}
+
+/*  Reads what this rank has of a file. */
+static bool ignis__training_read_part(ignis__training_reader *reader, int part, ignis__borrowed_tensor *lent,
+                                      ignis__file_tensor *items)
+{
+    ignis__load *load = &reader->parts[part];
+    int64_t size = 0;
+    bool ok = true;
+    int i, count = 0;
+    load->descriptor = ignis__file_open(load->path, &size);
+    if (load->descriptor < 0)
+        return ignis__file_fail(reader->call, load->path, "opened");
+    for (i = 0; ok && i < reader->piece_count; i++) {
+        if (reader->pieces[i].part != part)
+            continue;
+        memset(&lent[count], 0, sizeof lent[count]);
+        ok = ignis__training_piece_lend(reader, &reader->pieces[i], &items[count], &lent[count]);
+        count += lent[count].array != NULL;
+    }
+    ok = ok && ignis__load_arrays(reader->call, load, lent, count);
+    for (i = 0; i < count; i++)
+        ignis__array_unclaim(reader->call, lent[i].array);
+    ignis__file_close(load->descriptor);
+    load->descriptor = -1;
+    return ok;
+}
+
+static bool ignis__training_read(ignis__training_reader *reader)
+{
+    const size_t count = (size_t)reader->piece_count + 1;
+    ignis__borrowed_tensor *lent = (ignis__borrowed_tensor *)ignis__alloc_for(reader->call, count * sizeof *lent);
+    ignis__file_tensor *items = (ignis__file_tensor *)ignis__alloc_for(reader->call, count * sizeof *items);
+    bool ok = lent && items;
+    int i;
+    for (i = 0; ok && i < reader->part_count; i++)
+        ok = !reader->paths[i] || ignis__training_read_part(reader, i, lent, items);
+    ignis__free(lent);
+    ignis__free(items);
+    return ok;
+}
+
+/*  Continues the random numbers of this rank. Ranks beyond those that saved get seeds of their own. */
+static bool ignis__training_load_random(const ignis__training_reader *reader, const ignis__training *training)
+{
+    const ignis__training_entry *entry = ignis__training_entries_find(&reader->entries, "random", 6);
+    const int rank = training->ranks.rank, from = rank < reader->index.ranks ? rank : 0;
+    ignis_random_state state;
+    state.seed = (uint64_t)entry->host[2 * from];
+    state.position = (uint64_t)entry->host[2 * from + 1];
+    if (rank != from)
+        state.seed = ignis__hash(state.seed ^ IGNIS__HASH_START, &rank, sizeof rank);
+    return ignis_random_restore(state) == IGNIS_OK;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_training_load(ignis_training handle, const char *folder)
+{
+    static const char call[] = "ignis_training_load";
+    ignis__training *training = ignis__training_enter(call, handle);
+    ignis__training_reader reader;
+    bool ok;
+    if (!training)
+        return ignis__failed();
+    ok = ignis__check_not_null(call, "folder", folder) && ignis__training_finish(call, training);
+    if (ok) {
+        memset(&reader, 0, sizeof reader);
+        reader.call = call;
+        reader.folder = folder;
+        ok = ignis__training_agree(call, training, ignis__training_check_files(&reader, training)) &&
+             ignis__training_agree(call, training, ignis__training_read(&reader)) &&
+             ignis__training_load_random(&reader, training);
+        ignis__training_reader_close(&reader);
+    }
+    return ignis__training_leave(call, training, ok);
 }
 
 #endif /* IGNIS_NO_TENSORS */
@@ -52496,6 +54190,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #endif
     }
 #ifndef IGNIS_NO_TENSORS
+    ignis__trainings_close(call);
     ignis__optimizers_close(call);
     ignis__tensors_close(call);
 #endif
@@ -52792,6 +54487,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_load_trainable(...) IGNIS__AT(ignis_load_trainable(__VA_ARGS__))
 #define ignis_npy_save(...) IGNIS__AT(ignis_npy_save(__VA_ARGS__))
 #define ignis_npy_load(...) IGNIS__AT(ignis_npy_load(__VA_ARGS__))
+#define ignis_training_create(...) IGNIS__AT(ignis_training_create(__VA_ARGS__))
+#define ignis_training_save(...) IGNIS__AT(ignis_training_save(__VA_ARGS__))
+#define ignis_training_wait(...) IGNIS__AT(ignis_training_wait(__VA_ARGS__))
+#define ignis_training_load(...) IGNIS__AT(ignis_training_load(__VA_ARGS__))
 #endif
 #define ignis_array_to_dlpack(...) IGNIS__AT(ignis_array_to_dlpack(__VA_ARGS__))
 #define ignis_array_from_dlpack(...) IGNIS__AT(ignis_array_from_dlpack(__VA_ARGS__))

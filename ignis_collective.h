@@ -322,7 +322,8 @@
         Call ignis_parallel_create before ignis_optimizer_add, and before arrays of the parameters are taken by
         ignis_tensor_data. An optimizer has parameters of one ignis_parallel with shards, or none of such.
         ignis_optimizer_state returns the state of this rank's pieces: of each parameter a range of its elements,
-        empty on some ranks. With one rank nothing is divided.
+        empty on some ranks. With one rank nothing is divided. ignis_training_save writes all of it, for any number of
+        ranks to continue: .ranks = ignis_comm_ranks(comm); see ON SAVED TRAININGS in ignis.h.
 
     ON MODELS OF SEVERAL GPUS (>>comm)
 
@@ -1460,6 +1461,13 @@ IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_paral
     Ownership: the handle is stale afterwards.
     Threads: any, not during a backward or a step. Waits for running all-reduces. */
 IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
+
+/*  ignis_comm_ranks - return ignis_training_desc.ranks for a training that the ranks of comm save and load together
+    Returns: the rank, the size and the function that sums; size -1 on failure, which ignis_training_create refuses.
+    Errors: FREED.
+    Ownership: nothing to free; free the training before comm is destroyed.
+    Threads: any. */
+IGNIS_API ignis_ranks ignis_comm_ranks(ignis_comm comm);
 
 #endif /* IGNIS_NO_TENSORS */
 
@@ -13415,9 +13423,9 @@ typedef struct ignis__parallel_state {
 #endif
 
 
-/*  >>parallel.model - the interface of communicators for models that several ranks share
+/*  >>parallel.model - the interface of communicators for models, and for trainings, that several ranks share
 
-    ignis_model_parallel has a group and functions; this part fills it for a communicator.
+    ignis_model_parallel and ignis_ranks have a group and functions; this part fills them for a communicator.
     Uses: the public functions of comm.
     Invariants: ignis.h does not know communicators; it calls back through this struct. */
 
@@ -13449,6 +13457,22 @@ IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm handle)
     parallel.check_fn = ignis__comm_group_check;
     return parallel;
 }
+
+#ifndef IGNIS_NO_TENSORS
+IGNIS_API ignis_ranks ignis_comm_ranks(ignis_comm handle)
+{
+    ignis_ranks ranks = IGNIS__ZERO;
+    ignis_comm_info info;
+    ranks.size = -1;
+    if (ignis__comm_query("ignis_comm_ranks", handle, &info) != IGNIS_OK)
+        return ranks;
+    ranks.rank = info.rank;
+    ranks.size = info.size;
+    ranks.group = handle.id;
+    ranks.sum_fn = ignis__comm_group_sum;
+    return ranks;
+}
+#endif
 
 /*  >>parallel.shard - parameters whose optimizer state, and whose gradients, the ranks share
 

@@ -510,6 +510,24 @@ static void file(void)
     remove("example.safetensors");
 }
 
+/* >>training */
+static void training(void)
+{
+    const char *names[] = {"w"};
+    ignis_tensor_desc wanted = {.requires_grad = true};
+    ignis_tensor w = ignis_tensor_ones(IGNIS_SHAPE(16, 16), &wanted);
+    ignis_optimizer optimizer = ignis_adamw(NULL);
+    ignis_optimizer_add(optimizer, w, true);
+    ignis_training_desc desc = {
+        .names = names, .tensors = &w, .count = 1, .optimizers = &optimizer, .optimizer_count = 1};
+    ignis_training whole = ignis_training_create(&desc);
+    ignis_training_save(whole, "run"); // a thread writes; the training may go on
+    if (ignis_training_wait(whole) == IGNIS_OK)
+        ignis_training_load(whole, "run"); // in the next run of the program
+    ignis_training_free(whole);
+    ignis_optimizer_free(optimizer);
+}
+
 /* >>text */
 static void text(void)
 {
@@ -763,21 +781,66 @@ int main(void)
         void (*example)(void);
         bool runs;
     } all[] = {
-        RUN(status),     RUN(setup),        RUN(device),          RUN(stream),
-        RUN(memory),     RUN(array),        RUN(elementwise),     RUN(formula),
-        RUN(contract),   RUN(kernel),       RUN(tensor),          RUN(tape),
-        RUN(ops_matmul), RUN(ops_conv),     RUN(ops_pointwise),   RUN(ops_formula),
-        RUN(ops_fft),    RUN(ops_einsum),   RUN(ops_sum),         RUN(ops_shape),
-        RUN(ops_norm),   RUN(ops_image),    RUN(ops_rope),        RUN(ops_embedding),
-        RUN(ops_index),  RUN(ops_sort),     RUN(ops_loss),        RUN(ops_conv_transpose),
-        RUN(ops_conv3d), RUN(ops_unfold),   RUN(ops_grid_sample), RUN(ops_random),
-        RUN(ops_select), RUN(grad),         RUN(linalg),          RUN(ops_attention),
-        RUN(init),       RUN(lbfgs),        RUN(optim),           RUN(graph),
-        RUN(file),       COMPILE(text),     COMPILE(chat),        RUN(grammar),
-        COMPILE(model),  COMPILE(lora),     COMPILE(generate),    COMPILE(embed),
-        RUN(dlpack),     COMPILE(graphics), RUN(print),           RUN(picture),
-        RUN(profile),    RUN(vmm),          COMPILE(channel),     RUN(transport),
-        COMPILE(share),  RUN(comm),         RUN(parallel),
+        RUN(status),
+        RUN(setup),
+        RUN(device),
+        RUN(stream),
+        RUN(memory),
+        RUN(array),
+        RUN(elementwise),
+        RUN(formula),
+        RUN(contract),
+        RUN(kernel),
+        RUN(tensor),
+        RUN(tape),
+        RUN(ops_matmul),
+        RUN(ops_conv),
+        RUN(ops_pointwise),
+        RUN(ops_formula),
+        RUN(ops_fft),
+        RUN(ops_einsum),
+        RUN(ops_sum),
+        RUN(ops_shape),
+        RUN(ops_norm),
+        RUN(ops_image),
+        RUN(ops_rope),
+        RUN(ops_embedding),
+        RUN(ops_index),
+        RUN(ops_sort),
+        RUN(ops_loss),
+        RUN(ops_conv_transpose),
+        RUN(ops_conv3d),
+        RUN(ops_unfold),
+        RUN(ops_grid_sample),
+        RUN(ops_random),
+        RUN(ops_select),
+        RUN(grad),
+        RUN(linalg),
+        RUN(ops_attention),
+        RUN(init),
+        RUN(lbfgs),
+        RUN(optim),
+        RUN(graph),
+        RUN(file),
+        RUN(training),
+        COMPILE(text),
+        COMPILE(chat),
+        RUN(grammar),
+        COMPILE(model),
+        COMPILE(lora),
+        COMPILE(generate),
+        COMPILE(embed),
+        RUN(dlpack),
+        COMPILE(graphics),
+        RUN(print),
+        RUN(picture),
+        RUN(profile),
+        RUN(vmm),
+        COMPILE(channel),
+        RUN(transport),
+        COMPILE(share),
+        RUN(comm),
+        RUN(parallel),
     };
     if (ignis_setup(NULL) != IGNIS_OK)
         return 1;

@@ -21,6 +21,7 @@
 #include "manual/optimizers.txt"
 #include "manual/graphs.txt"
 #include "manual/files.txt"
+#include "manual/trainings.txt"
 #include "manual/streams.txt"
 #include "manual/frame_loop.txt"
 #include "manual/dry_run.txt"
@@ -88,6 +89,7 @@ extern "C" {
 #include "train/init.h"
 #include "kernel/graph.h"
 #include "file/safetensors.h"
+#include "train/training.h"
 #endif /* IGNIS_NO_TENSORS */
 
 #include "interop/dlpack.h"
@@ -212,6 +214,7 @@ extern "C" {
 #include "tensor/grad.c"
 #include "tensor/zero_grad.c"
 #include "tensor/checkpoint.c"
+#include "file/room.h"
 #include "train/room.h"
 #include "train/gradcheck.c"
 #include "tensor/tape_dot.c"
@@ -339,7 +342,6 @@ extern "C" {
 #include "train/lbfgs.c"
 #include "train/init.c"
 #include "kernel/graph.c"
-#include "file/room.h"
 #include "file/safetensors_dtype.c"
 #include "base/utf8.c"
 #include "base/json.c"
@@ -350,6 +352,11 @@ extern "C" {
 #include "file/metadata.c"
 #include "file/npy.c"
 #include "file/npy_file.c"
+#include "train/training_entries.c"
+#include "train/training_index.c"
+#include "train/training.c"
+#include "train/training_save.c"
+#include "train/training_load.c"
 #endif /* IGNIS_NO_TENSORS */
 
 #include "interop/room.h"

@@ -256,6 +256,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #endif
     }
 #ifndef IGNIS_NO_TENSORS
+    ignis__trainings_close(call);
     ignis__optimizers_close(call);
     ignis__tensors_close(call);
 #endif

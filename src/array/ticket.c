@@ -42,7 +42,7 @@ IGNIS__PRIVATE ignis__ticket *ignis__ticket_start(const char *call, ignis__devic
     if (ignis__thread_start(&ticket->thread, ignis__ticket_thread, ticket))
         return ticket;
     ignis__pool_recycle(&ignis__tickets, ticket);
-    ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "the system has no thread to compile on");
+    ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "the system has no thread");
     return NULL;
 }
 

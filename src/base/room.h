@@ -542,6 +542,7 @@ typedef enum ignis__kind {
     IGNIS__KIND_TICKET,
     IGNIS__KIND_FENCE,
     IGNIS__KIND_GL_BUFFER,
+    IGNIS__KIND_TRAINING,
     IGNIS__KIND_VMM, /* from here on: kinds of ignis_collective.h */
     IGNIS__KIND_RANGE,
     IGNIS__KIND_CHANNEL,

@@ -187,7 +187,9 @@ typedef enum ignis_status {
     X(MATRIX_SINGULAR, ARGUMENT,                                                                                     \
       "a matrix that is solved with is not singular; Cholesky needs a positive definite one")                        \
     X(EQUATION, ARGUMENT, "an equation of ignis_einsum is sound, and has a term for each operand")                   \
-    X(OPTIMIZER_STATE, ARGUMENT, "a call on an optimizer fits its kind, and what it holds")
+    X(OPTIMIZER_STATE, ARGUMENT, "a call on an optimizer fits its kind, and what it holds")                          \
+    X(TRAINING_FREED, FREED, "a training is used only while its handle is live")                                     \
+    X(TRAINING_RANK, PEER, "a training is saved and loaded by all its ranks, or by none")
 
 typedef enum ignis_diagnostic {
     IGNIS_DIAG_NONE = 0,

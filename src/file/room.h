@@ -107,6 +107,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__file_fail(const char *call, const char *p
 IGNIS__COLD IGNIS__PRIVATE bool ignis__file_dtype_choose(const char *call, const char *name, ignis_dtype dtype,
                                                          int *type);
 IGNIS__PRIVATE bool ignis__save_write(const char *call, const char *path, FILE *file, const void *data, int64_t size);
+IGNIS__PRIVATE bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__file_tensor *items,
+                                       int count, const char *metadata);
 IGNIS__PRIVATE bool ignis__replace_begin(ignis__replacement *r, const char *call, const char *path);
 IGNIS__PRIVATE bool ignis__replace_end(ignis__replacement *r, bool ok);
 IGNIS__PRIVATE ignis_status ignis__save(const char *call, const char *path, const char *const *names,

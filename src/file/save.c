@@ -65,8 +65,9 @@ IGNIS__PRIVATE bool ignis__save_write(const char *call, const char *path, FILE *
     return fwrite(data, 1, (size_t)size, file) == (size_t)size || ignis__file_fail(call, path, "written");
 }
 
-static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__file_tensor *items,
-                               int count, const char *metadata)
+/*  Writes the header of arranged items. */
+IGNIS__PRIVATE bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__file_tensor *items,
+                                       int count, const char *metadata)
 {
     size_t size = ignis__safetensors_write(items, count, metadata, NULL, 0);
     unsigned char length[8];

@@ -9,6 +9,7 @@
 #include "../tensor/room.h"
 #include "../ops/room.h"
 #include "../linalg/room.h"
+#include "../file/room.h"
 
 #include "../shared/optimizer.h"
 
@@ -84,6 +85,80 @@ typedef struct ignis__optimizer {
 /*  Arrays that a call on an optimizer writes besides the state. */
 typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
 
+/*  A tensor of a training as files have it. Files have a piece of it by the name "name@start", of one dimension. */
+typedef struct ignis__training_entry {
+    char *name;          /* of the tensor; owned */
+    char *written;       /* the name in the file of this rank; owned, NULL: this rank does not write it */
+    ignis__array *array; /* of `count` elements; held during a call */
+    int64_t *host;       /* NULL: it has an array; else i64 in host memory; owned */
+    ignis_dtype dtype;
+    ignis_shape shape;           /* of the whole tensor */
+    int64_t numel, start, count; /* of the whole tensor; of the elements that this rank has */
+    int64_t from, elements;      /* the elements that this rank writes */
+    int64_t offset;              /* of their copy in pinned memory */
+    bool is_piece, is_model;     /* files have pieces of it; it is in files of the model */
+    int owner;                   /* the rank that writes the whole tensor; -1: each rank writes a piece */
+} ignis__training_entry;
+
+typedef struct ignis__training_entries {
+    ignis__training_entry *list;
+    int count, capacity;
+} ignis__training_entries;
+
+/*  A save that has begun. */
+typedef struct ignis__training_save {
+    bool has_begun, failed;
+    uint64_t id;
+    char *folder;
+    ignis__training_entries entries;
+    ignis__file_tensor *items[2]; /* of the model's file and of the training's; `index` is that of an entry */
+    int item_count[2];
+    ignis__pooled_event *copied;
+    ignis_ticket ticket;
+    uint64_t committed; /* this rank has written the index */
+} ignis__training_save;
+
+typedef struct ignis__training {
+    ignis__slot slot;   /* first */
+    ignis__mutex calls; /* one at a time; it guards the rest */
+    ignis__device *device;
+    ignis_ranks ranks;
+    char **names;            /* of the model's tensors, then of the state; owned */
+    ignis__tensor **tensors; /* held */
+    int count, model_count;
+    ignis__optimizer **optimizers; /* held */
+    int optimizer_count;
+    ignis__array *votes; /* i64 [ranks + 1], claimed; NULL with one rank */
+    int64_t *all;        /* the same on the host */
+    uint64_t id, saves;  /* equal on all ranks */
+    ignis__pinned *pinned;
+    ignis__training_save save;
+} ignis__training;
+
+enum { IGNIS__TRAINING_MODEL, IGNIS__TRAINING_STATE, IGNIS__TRAINING_FILES };
+#define IGNIS__TRAINING_INDEX "model.safetensors.index.json"
+#define IGNIS__TRAINING_RANKS 99999 /* at most, as names of files have five digits */
+
+/*  The name of a file of a saved training. */
+typedef struct ignis__training_name {
+    char text[80];
+} ignis__training_name;
+
+typedef struct ignis__training_place {
+    const char *name, *file; /* of a tensor */
+    int part;                /* the rank that wrote the file */
+} ignis__training_place;
+
+/*  The index of a saved training, read. */
+typedef struct ignis__training_index {
+    char *text; /* names are in it; owned */
+    uint64_t id;
+    int ranks;
+    ignis__training_place *places; /* sorted by name */
+    int count, capacity;
+    char fault[400]; /* why it is not an index */
+} ignis__training_index;
+
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* optimizer.c */
@@ -139,3 +214,33 @@ IGNIS__PRIVATE bool ignis__lbfgs_loss(const char *call, ignis__optimizer *optimi
 /* lbfgs_search.c */
 IGNIS__PRIVATE bool ignis__lbfgs_search(const char *call, ignis__optimizer *optimizer, ignis_loss_fn fn,
                                         void *user_data, ignis__lbfgs_point *point, double t, int *losses);
+
+/* training.c */
+IGNIS__PRIVATE bool ignis__training_agree(const char *call, ignis__training *training, bool ok);
+IGNIS__PRIVATE ignis__training *ignis__training_enter(const char *call, ignis_training handle);
+IGNIS__PRIVATE ignis_status ignis__training_leave(const char *call, ignis__training *training, bool ok);
+IGNIS__PRIVATE void ignis__trainings_close(const char *call);
+
+/* training_entries.c */
+IGNIS__PRIVATE bool ignis__training_entries_make(const char *call, const ignis__training *training,
+                                                 ignis__training_entries *entries);
+IGNIS__PRIVATE bool ignis__training_entries_sort(const char *call, ignis__training_entries *entries);
+IGNIS__PRIVATE ignis__training_entry *ignis__training_entries_find(const ignis__training_entries *entries,
+                                                                   const char *name, size_t length);
+IGNIS__PRIVATE void ignis__training_entries_release(const char *call, ignis__training_entries *entries);
+IGNIS__PRIVATE void ignis__training_entries_free(const char *call, ignis__training_entries *entries);
+
+/* training_index.c */
+IGNIS__PRIVATE ignis__training_name ignis__training_file_name(int kind, uint64_t id, int rank, int ranks);
+IGNIS__PRIVATE char *ignis__training_path(const char *call, const char *folder, const char *name);
+IGNIS__PRIVATE void ignis__training_sweep_folder(const char *folder, uint64_t id);
+IGNIS__PRIVATE bool ignis__training_index_write(const char *call, const ignis__training *training);
+IGNIS__PRIVATE void ignis__training_index_close(ignis__training_index *index);
+IGNIS__PRIVATE ignis_diagnostic ignis__training_index_parse(ignis__training_index *index, const char *text,
+                                                            size_t size);
+IGNIS__PRIVATE const ignis__training_place *ignis__training_index_find(const ignis__training_index *index,
+                                                                       const char *name);
+
+/* training_save.c */
+IGNIS__PRIVATE bool ignis__training_finish(const char *call, ignis__training *training);
+IGNIS__PRIVATE bool ignis__training_save_end(const char *call, ignis__training *training);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-/*  fuzz_file.c - damaged safetensors files: the reader must say no or yes, and what it says yes to must hold
+/*  fuzz_file.c - damaged safetensors files, and indexes of saved trainings: the reader must say no or yes, and what it
+    says yes to must hold
 
         fuzz_file [iterations [seed]]
 
@@ -100,12 +101,32 @@ static bool try_file(const unsigned char *bytes, size_t size)
     return result == IGNIS_DIAG_NONE;
 }
 
+/*  Reads an index of a saved training; true when it is accepted. */
+static bool try_index(const unsigned char *bytes, size_t size)
+{
+    ignis__training_index index;
+    ignis_diagnostic result = ignis__training_index_parse(&index, (const char *)bytes, size);
+    int i;
+    require(result == IGNIS_DIAG_NONE || (result == IGNIS_DIAG_STORAGE_FORMAT && strlen(index.fault) > 10),
+            "a refusal has no reason", bytes, size);
+    for (i = 0; result == IGNIS_DIAG_NONE && i < index.count; i++) {
+        const ignis__training_place *place = &index.places[i];
+        require(place->part >= 0 && place->part < index.ranks, "a tensor is in a file of no rank", bytes, size);
+        require(!strchr(place->file, '/'), "a file is outside of the folder", bytes, size);
+        require(i == 0 || strcmp(place[-1].name, place->name) < 0, "a tensor is in it twice", bytes, size);
+        require(ignis__training_index_find(&index, place->name) == place, "a tensor is not found", bytes, size);
+    }
+    ignis__training_index_close(&index);
+    return result == IGNIS_DIAG_NONE;
+}
+
 #ifdef FUZZ_LIBFUZZER
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     try_file(bytes, size);
+    try_index(bytes, size);
     return 0;
 }
 
@@ -215,6 +236,33 @@ static void mutate(text *t)
     }
 }
 
+/*  An index, whole or with mutations, in a block of exactly its size. */
+static void fuzz_index(bool whole)
+{
+    static const char *const indexes[] = {
+        "{\n  \"metadata\": {\"total_size\": 12, \"ignis_save\": \"0123456789abcdef\", \"ignis_ranks\": 2},\n"
+        "  \"weight_map\": {\n    \"a\": \"model-0123456789abcdef-00001-of-00002.safetensors\",\n"
+        "    \"b\": \"model-0123456789abcdef-00002-of-00002.safetensors\"\n  }\n}\n",
+        "{\"weight_map\":{\"\\u00e9\":\"model-00000000000000ff-00001-of-00001.safetensors\"},\"x\":[{}],"
+        "\"metadata\":{\"ignis_ranks\":1,\"other\":null,\"ignis_save\":\"00000000000000ff\"}}"};
+    static text index;
+    const char *from = indexes[random_below(sizeof indexes / sizeof *indexes)];
+    unsigned char *block;
+    size_t k;
+    bool ok;
+    index.size = strlen(from);
+    memcpy(index.bytes, from, index.size);
+    for (k = whole ? 0 : 1 + random_below(2) * random_below(4); k > 0; k--)
+        mutate(&index);
+    block = (unsigned char *)malloc(index.size ? index.size : 1);
+    if (!block)
+        exit(1);
+    memcpy(block, index.bytes, index.size);
+    ok = try_index(block, index.size);
+    require(ok || !whole, "a good index is refused", block, index.size);
+    free(block);
+}
+
 int main(int argc, char **argv)
 {
     unsigned long long iterations = argc > 1 ? strtoull(argv[1], NULL, 10) : 200000, accepted = 0, done;
@@ -226,6 +274,8 @@ int main(int argc, char **argv)
         size_t size;
         bool ok;
         bool whole = done < sizeof seeds / sizeof *seeds; /* each seed once as it is */
+        if (done % 4 == 0)
+            fuzz_index(whole);
         i = whole ? (size_t)done : random_below(sizeof seeds / sizeof *seeds);
         header.size = strlen(seeds[i].header);
         memcpy(header.bytes, seeds[i].header, header.size);

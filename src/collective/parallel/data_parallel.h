@@ -83,4 +83,11 @@ IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_paral
     Threads: any, not during a backward or a step. Waits for running all-reduces. */
 IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
 
+/*  ignis_comm_ranks - return ignis_training_desc.ranks for a training that the ranks of comm save and load together
+    Returns: the rank, the size and the function that sums; size -1 on failure, which ignis_training_create refuses.
+    Errors: FREED.
+    Ownership: nothing to free; free the training before comm is destroyed.
+    Threads: any. */
+IGNIS_API ignis_ranks ignis_comm_ranks(ignis_comm comm);
+
 #endif /* IGNIS_NO_TENSORS */

@@ -1,6 +1,6 @@
-/*  >>parallel.model - the interface of communicators for models that several ranks share
+/*  >>parallel.model - the interface of communicators for models, and for trainings, that several ranks share
 
-    ignis_model_parallel has a group and functions; this part fills it for a communicator.
+    ignis_model_parallel and ignis_ranks have a group and functions; this part fills them for a communicator.
     Uses: the public functions of comm.
     Invariants: ignis.h does not know communicators; it calls back through this struct. */
 
@@ -34,3 +34,19 @@ IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm handle)
     parallel.check_fn = ignis__comm_group_check;
     return parallel;
 }
+
+#ifndef IGNIS_NO_TENSORS
+IGNIS_API ignis_ranks ignis_comm_ranks(ignis_comm handle)
+{
+    ignis_ranks ranks = IGNIS__ZERO;
+    ignis_comm_info info;
+    ranks.size = -1;
+    if (ignis__comm_query("ignis_comm_ranks", handle, &info) != IGNIS_OK)
+        return ranks;
+    ranks.rank = info.rank;
+    ranks.size = info.size;
+    ranks.group = handle.id;
+    ranks.sum_fn = ignis__comm_group_sum;
+    return ranks;
+}
+#endif
