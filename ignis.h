@@ -12841,6 +12841,8 @@ IGNIS__PRIVATE ignis__array *ignis__array_view_make(const char *call, const igni
     view->owner = ignis__array_owner(of);
     view->view = true;
     view->parent = of->id;
+    if (numel == of->numel)
+        view->blocks = of->blocks; /* a recomputed function reads its inputs by views */
     memcpy(view->tag, of->tag, sizeof view->tag);
     return view;
 }

@@ -236,23 +236,32 @@ static const ignis__model_part *ignis__lora_part(const ignis__model_part *parts,
     return &parts[i];
 }
 
-/*  Replaces each B of a list by one whose rows have the order of a folder, where that is another one. Copies belong to
-    the current scope. */
+/*  Replaces each A and B of a list by one whose columns or rows have the order of a folder, where that is another one.
+    Copies belong to the current scope. */
 IGNIS__PRIVATE bool ignis__lora_order_for_folder(const char *call, const ignis__lora *lora, ignis__lora_list *list)
 {
     int count = 0, i;
     ignis__model_part *parts = ignis__model_parts_make(call, NULL, lora->model, &count);
     bool ok = parts != NULL;
     for (i = 0; ok && i < lora->count; i++) {
-        ignis_tensor *b = &list->tensors[2 * i + 1];
-        *b = ignis__model_reorder_rows(call, lora->model, ignis__lora_part(parts, count, &lora->adapters[i]), *b, true);
-        ok = b->id != 0;
+        const ignis__model_part *part = ignis__lora_part(parts, count, &lora->adapters[i]);
+        ignis_tensor *a = &list->tensors[2 * i], *b = a + 1;
+        *a = ignis__model_reorder_columns(call, lora->model, part, *a, true);
+        *b = ignis__model_reorder_rows(call, lora->model, part, *b, true);
+        ok = a->id && b->id;
     }
     ignis__free(parts);
     return ok;
 }
 
-/*  Gives the rows of each B, which have a folder's order, that of the model. */
+/*  Writes `ordered` to a tensor, unless it is that tensor. */
+static bool ignis__lora_take_order(ignis_tensor tensor, ignis_tensor ordered)
+{
+    return ordered.id && (ordered.id == tensor.id ||
+                          ignis_array_write_rows(ignis_tensor_data(tensor), ignis_tensor_data(ordered), 0) == IGNIS_OK);
+}
+
+/*  Gives the columns of each A and the rows of each B, which have a folder's order, that of the model. */
 static bool ignis__lora_order_for_model(const char *call, const ignis__lora *lora, const ignis__model_part *parts,
                                         int count)
 {
@@ -260,11 +269,10 @@ static bool ignis__lora_order_for_model(const char *call, const ignis__lora *lor
     int i;
     for (i = 0; ok && i < lora->count; i++) {
         const ignis_scope scope = ignis_scope_begin();
-        const ignis_tensor b = lora->adapters[i].b;
-        ignis_tensor ordered =
-            ignis__model_reorder_rows(call, lora->model, ignis__lora_part(parts, count, &lora->adapters[i]), b, false);
-        ok = ordered.id && (ordered.id == b.id ||
-                            ignis_array_write_rows(ignis_tensor_data(b), ignis_tensor_data(ordered), 0) == IGNIS_OK);
+        const ignis__model_part *part = ignis__lora_part(parts, count, &lora->adapters[i]);
+        const ignis_tensor a = lora->adapters[i].a, b = lora->adapters[i].b;
+        ok = ignis__lora_take_order(a, ignis__model_reorder_columns(call, lora->model, part, a, false)) &&
+             ignis__lora_take_order(b, ignis__model_reorder_rows(call, lora->model, part, b, false));
         (void)ignis_scope_end(scope);
     }
     return ok;

@@ -167,10 +167,10 @@ IGNIS_API ignis_status ignis_model_query(ignis_model model, ignis_model_info *in
     Weights that are read by one product are one tensor: "model.layers.0.self_attn.qkv_proj.weight" has the
     rows of q_proj, k_proj and v_proj, and "model.layers.0.mlp.gate_up_proj.weight" those of gate_proj and
     up_proj; their biases likewise. The name of one part gives a new tensor over its rows: it shares their
-    memory and requires no gradient; use it to read and write values. Where a family's files have rows of heads
-    in another order than Ignis, the name gives a copy in the files' order. Weights of products are [out, in], also
-    those of GPT-2, whose files are transposed. A tied head is the embedding. The name of a quantised weight,
-    or of a part of it, gives a new tensor with a copy in the model's dtype: use it to read values.
+    memory and requires no gradient; use it to read and write values. Where Ignis has rows or columns of heads in
+    another order than a family's folders, the name gives a copy in the folders' order. Weights of products are
+    [out, in], also those of GPT-2, whose files are transposed. A tied head is the embedding. The name of a
+    quantised weight, or of a part of it, gives a new tensor with a copy in the model's dtype: use it to read values.
     Returns: the tensor, or no handle.
     Errors: ARGUMENT (null, no such weight), FREED, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: a weight is the model's: do not release it; a part as ignis_tensor_from_array, a copy as

@@ -67,46 +67,85 @@ static ignis_tensor ignis__model_experts_tensor(const char *call, const ignis__m
     return count == 1 ? half[0] : ignis_concat(half, 2, 1);
 }
 
+/*  Returns the place in a folder of row or column i, where `kind` is the letter of these rows or columns in a table:
+    heads of v of recurrent layers have another order in GGUF files. */
+static int64_t ignis__model_head_place(const ignis__model *model, char kind, int64_t i)
+{
+    const int64_t size = kind == 'n' ? 1 : model->delta_v, heads = model->delta_heads,
+                  first = kind == 'l' ? 2 * heads * model->delta_k : 0, head = (i - first) / (size ? size : 1);
+    if (!model->tiled || !strchr("lnZ", kind) || i < first)
+        return i;
+    return first + (head % heads * (model->delta_v_heads / heads) + head / heads) * size + (i - first) % size;
+}
+
+/*  Tells whether a part has other rows at a place than a folder has, or other columns. */
+static bool ignis__model_moves(const ignis__model *model, const ignis__model_part *part, bool columns)
+{
+    const char kind = columns ? part->row->columns : part->row->rows;
+    return (!columns && (part->moved || part->grouped)) || (model->tiled && kind && strchr("lnZ", kind));
+}
+
+/*  Returns a tensor with its rows, or its columns, in the order of a folder, or the other way round: a copy. */
+static ignis_tensor ignis__model_move(const char *call, const ignis__model *model, const ignis__model_part *part,
+                                      ignis_tensor tensor, bool to_folder, bool columns)
+{
+    const ignis_shape shape = ignis_tensor_shape(tensor);
+    const int64_t count = columns ? part->columns : part->rows;
+    ignis_shape rows = shape;
+    ignis_tensor_desc desc;
+    ignis_tensor from;
+    int32_t *ids = (int32_t *)ignis__alloc_for(call, (size_t)count * sizeof *ids);
+    int64_t i;
+    if (!ids)
+        return ignis__no_tensor();
+    for (i = 0; i < count; i++) {
+        int64_t at = ignis__model_head_place(model, columns ? part->row->columns : part->row->rows, i);
+        if (!columns && (part->moved || part->grouped))
+            at = ignis__model_file_row(part, part->moved ? ignis__model_head_row(NULL, model, part, i) : i);
+        ids[to_folder ? at : i] = (int32_t)(to_folder ? i : at);
+    }
+    memset(&desc, 0, sizeof desc);
+    desc.dtype = desc.host_dtype = IGNIS_I32;
+    desc.device = model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(model->device - ignis__devices);
+    rows.ndim = 1;
+    rows.dim[0] = count;
+    from = ignis_tensor_from_host(ids, rows, &desc);
+    ignis__free(ids);
+    if (columns)
+        return ignis_transpose(ignis_embedding(ignis_transpose(tensor, 0, 1), from), 0, 1);
+    rows.ndim = 2;
+    rows.dim[1] = shape.ndim == 2 ? shape.dim[1] : 1;
+    return ignis_reshape(ignis_embedding(ignis_reshape(tensor, rows), from), shape);
+}
+
 /*  Returns a tensor [rows, ...] of a part with its rows in the order of a folder, or the other way round: a copy, if
     that order is another one. */
 IGNIS__PRIVATE ignis_tensor ignis__model_reorder_rows(const char *call, const ignis__model *model,
                                                       const ignis__model_part *part, ignis_tensor tensor,
                                                       bool to_folder)
 {
-    ignis_shape shape, rows;
-    ignis_tensor_desc desc;
-    ignis_tensor from;
-    int32_t *ids;
-    int64_t i;
-    if (!tensor.id || (!part->moved && !part->grouped))
-        return tensor;
-    ids = (int32_t *)ignis__alloc_for(call, (size_t)part->rows * sizeof *ids);
-    if (!ids)
-        return ignis__no_tensor();
-    for (i = 0; i < part->rows; i++) {
-        const int64_t at = ignis__model_file_row(part, part->moved ? ignis__model_head_row(NULL, model, part, i) : i);
-        ids[to_folder ? at : i] = (int32_t)(to_folder ? i : at);
-    }
-    shape = rows = ignis_tensor_shape(tensor);
-    memset(&desc, 0, sizeof desc);
-    desc.dtype = desc.host_dtype = IGNIS_I32;
-    desc.device = model->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(model->device - ignis__devices);
-    rows.ndim = 1;
-    from = ignis_tensor_from_host(ids, rows, &desc);
-    ignis__free(ids);
-    rows.ndim = 2;
-    rows.dim[1] = shape.ndim == 2 ? shape.dim[1] : 1;
-    return ignis_reshape(ignis_embedding(ignis_reshape(tensor, rows), from), shape);
+    const bool moves = tensor.id && ignis__model_moves(model, part, false);
+    return moves ? ignis__model_move(call, model, part, tensor, to_folder, false) : tensor;
 }
 
-/*  Makes a tensor with the rows of a part in the order of a folder: a copy if that order differs. */
+/*  As ignis__model_reorder_rows, for the columns of a tensor [..., columns] of two dimensions. */
+IGNIS__PRIVATE ignis_tensor ignis__model_reorder_columns(const char *call, const ignis__model *model,
+                                                         const ignis__model_part *part, ignis_tensor tensor,
+                                                         bool to_folder)
+{
+    const bool moves = tensor.id && ignis__model_moves(model, part, true);
+    return moves ? ignis__model_move(call, model, part, tensor, to_folder, true) : tensor;
+}
+
+/*  Makes a tensor with the rows and columns of a part in the order of a folder: a copy if that order differs. */
 IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ignis__model *model,
                                                      const ignis__model_part *part)
 {
     ignis_tensor tensor = ignis__model_is_joined(part)
                               ? ignis__model_experts_tensor(call, model, part)
                               : ignis__model_slice_rows(call, *part->to, part->first, part->rows, model->dtype);
-    return ignis__model_reorder_rows(call, model, part, tensor, true);
+    tensor = ignis__model_reorder_rows(call, model, part, tensor, true);
+    return ignis__model_reorder_columns(call, model, part, tensor, true);
 }
 
 /*  As ignis__model_part_tensor, without intermediate tensors in the caller's scope, and without a tape. */
@@ -141,7 +180,9 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
         if (!part)
             ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "the model, %s of %d layers, has no weight %s",
                         ignis__family_of(model->family)->model_type, model->layers, ignis__name_write(name).text);
-        else if (part->moved || part->grouped || ignis__model_is_joined(part))
+        else if (!(whole && part->row->whole) &&
+                 (ignis__model_moves(model, part, false) || ignis__model_moves(model, part, true) ||
+                  ignis__model_is_joined(part)))
             tensor = ignis__model_moved_tensor(call, model, part);
         else if (whole && !ignis__blocks_of(call, *part->to).count)
             tensor = *part->to;

@@ -635,6 +635,9 @@ IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model);
 IGNIS__PRIVATE ignis_tensor ignis__model_reorder_rows(const char *call, const ignis__model *model,
                                                       const ignis__model_part *part, ignis_tensor tensor,
                                                       bool to_folder);
+IGNIS__PRIVATE ignis_tensor ignis__model_reorder_columns(const char *call, const ignis__model *model,
+                                                         const ignis__model_part *part, ignis_tensor tensor,
+                                                         bool to_folder);
 IGNIS__PRIVATE ignis_tensor ignis__model_part_tensor(const char *call, const ignis__model *model,
                                                      const ignis__model_part *part);
 IGNIS__PRIVATE ignis_tensor ignis__model_slice_rows(const char *call, ignis_tensor weight, int64_t first, int64_t rows,

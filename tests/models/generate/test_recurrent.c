@@ -6,11 +6,7 @@
 #include "fault.h"
 #include "tensor.h"
 
-#include "ignis_models.h"
-
-#include "checkpoint.h"
-#include "near.h"
-#include "sequences.h"
+#include "own_forward.h"
 
 enum { H = 32, Q = 4, KV = 2, D = 16, ROTARY = 4, I = 24, V = 61, LAYERS = 4, CONTEXT = 144, SEQ = 70 };
 enum { EXPERTS = 3, CHOSEN = 2, INNER = 32 };
@@ -331,8 +327,9 @@ static void mixture(const family *f, const ck_model *m, int l, const double *h, 
         out[i] += y[i] * sigmoid_of(gate);
 }
 
-static void forward(const family *f, const ck_model *m, const int32_t *ids, int seq, double *logits)
+static void forward(const void *row, const ck_model *m, const int32_t *ids, int seq, double *logits)
 {
+    const family *f = (const family *)row;
     double *x = (double *)calloc((size_t)(seq * H), 8), *h = (double *)calloc((size_t)(seq * H), 8),
            *a = (double *)calloc((size_t)(seq * H), 8), y[H], z[H];
     int l, s, i;
@@ -555,41 +552,10 @@ static ignis_model open_model(const char *path, ignis_dtype dtype, bool learns)
     return model;
 }
 
-static void compare(const family *f, const char *what, const float *got, const double *wanted, int count,
-                    double tolerance)
+static own_forward own_of(const family *f, ck_model *m)
 {
-    check_of_largest(__LINE__, f->model_type, what, got, wanted, count, tolerance, 0.05);
-}
-
-static void check_whole(const family *f, const ck_model *m, ignis_model model, double tolerance)
-{
-    static float scores[SEQ * V];
-    static double wanted[SEQ * V];
-    int32_t ids[SEQ];
-    ignis_tensor_desc desc = tensor_desc(IGNIS_I32, false);
-    ignis_scope scope = ignis_scope_begin();
-    ignis_tensor tensor;
-    ids_of(ids, SEQ, V);
-    forward(f, m, ids, SEQ, wanted);
-    tensor = ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(SEQ), &desc));
-    CHECK_OK(ignis_tensor_to_host(tensor, scores, IGNIS_F32, SEQ * V));
-    compare(f, "whole text", scores, wanted, SEQ * V, tolerance);
-    forward(f, m, ids, 9, wanted);
-    forward(f, m, ids + 9, 9, wanted + 9 * V);
-    tensor = ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(2, 9), &desc));
-    CHECK_OK(ignis_tensor_to_host(tensor, scores, IGNIS_F32, 18 * V));
-    compare(f, "two texts", scores, wanted, 18 * V, tolerance);
-    CHECK_OK(ignis_scope_end(scope));
-}
-
-/*  Tokens fed as steps, a prompt that is a chunk, a step after it; two sequences at once. */
-static void check_sequences(const family *f, const ck_model *m, ignis_model model, double tolerance)
-{
-    static double wanted[(SEQ + 1) * V];
-    int32_t ids[SEQ + 1];
-    ids_of(ids, SEQ + 1, V);
-    forward(f, m, ids, SEQ + 1, wanted);
-    check_steps_and_chunks(f->model_type, model, ids, SEQ, V, wanted, tolerance);
+    const own_forward own = {f->model_type, f, m, forward};
+    return own;
 }
 
 TEST(folders_agree_with_a_forward_in_double)
@@ -602,8 +568,8 @@ TEST(folders_agree_with_a_forward_in_double)
         make_tensors(&families[i], &m);
         write_folder(&families[i], &m);
         model = open_model(test_path("f"), IGNIS_F32, false);
-        check_whole(&families[i], &m, model, 3e-5); /* sums of f32, and a triangular system */
-        check_sequences(&families[i], &m, model, 1e-5);
+        check_whole(own_of(&families[i], &m), model, SEQ, 9, 3e-5); /* sums of f32, and a triangular system */
+        check_sequences(own_of(&families[i], &m), model, SEQ, 1e-5);
         CHECK_OK(ignis_model_free(model));
         ck_free(&m);
     }
@@ -621,9 +587,9 @@ TEST(gguf_files_agree_with_a_forward_in_double)
         make_tensors(&families[i], &m);
         write_gguf_file(&families[i], &m, 0);
         model = open_model(test_path("m.gguf"), IGNIS_F32, false);
-        check_whole(&families[i], &m, model, 3e-5);
+        check_whole(own_of(&families[i], &m), model, SEQ, 9, 3e-5);
         if (i == 1)
-            check_sequences(&families[i], &m, model, 1e-5);
+            check_sequences(own_of(&families[i], &m), model, SEQ, 1e-5);
         CHECK_OK(ignis_model_free(model));
         ck_free(&m);
     }
@@ -638,7 +604,7 @@ TEST(tensor_cores_agree_with_a_forward_in_double)
     ck_round_all(&m, IGNIS_BF16);
     write_folder(&families[0], &m);
     model = open_model(test_path("f"), IGNIS_BF16, false);
-    check_sequences(&families[0], &m, model, 4e-2); /* 8 bits, over 4 layers */
+    check_sequences(own_of(&families[0], &m), model, SEQ, 4e-2); /* 8 bits, over 4 layers */
     CHECK_OK(ignis_model_free(model));
     ck_free(&m);
 }
@@ -799,6 +765,66 @@ TEST(generated_tokens_are_those_of_single_steps)
     ck_free(&m);
 }
 
+/* --- adapters ----------------------------------------------------------------------------------------------------- */
+
+/*  The order of heads of v of a GGUF file is another one, of rows and of columns. */
+TEST(tensors_have_the_order_of_folders)
+{
+    static const char *const names[] = {"in_proj_qkv.weight", "in_proj_z.weight", "in_proj_a.weight",
+                                        "conv1d.weight",      "dt_bias",          "out_proj.weight"};
+    const family *f = &families[1];
+    ignis_scope scope;
+    ignis_model model;
+    ck_model m;
+    int i, k;
+    SETUP(NULL);
+    make_tensors(f, &m);
+    write_gguf_file(f, &m, 0);
+    model = open_model(test_path("m.gguf"), IGNIS_F32, false);
+    scope = ignis_scope_begin();
+    for (i = 0; i < COUNT_OF(names); i++) {
+        char name[96], part[64];
+        double *got, *wanted;
+        ignis_tensor tensor;
+        snprintf(part, sizeof part, "linear_attn.%s", names[i]);
+        snprintf(name, sizeof name, "model.layers.1.%s", part);
+        wanted = of_layer(&m, 1, part);
+        tensor = ignis_model_tensor(model, name);
+        got = tensor_values(tensor);
+        for (k = 0; k < numel_of(tensor) && got[k] == wanted[k];)
+            k++;
+        CHECK_INT(k, numel_of(tensor));
+        free(got);
+    }
+    CHECK_INT(shape_of(ignis_model_tensor(model, "model.layers.1.linear_attn.in_proj_qkvz.weight")).dim[0],
+              channels_of(f) + f->v_heads * f->v);
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_OK(ignis_model_free(model));
+    ck_free(&m);
+}
+
+/*  By steps and in a chunk, of folders and of GGUF files, where heads of v have another order. */
+TEST(adapters_have_the_values_of_merged_weights)
+{
+    static const char *const targets[] = {"in_proj_qkv", "in_proj_z", "linear_attn.out_proj"};
+    const family *f = &families[1];
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < 2; i++) {
+        ignis_model model;
+        ck_model m;
+        make_tensors(f, &m);
+        if (i == 0)
+            write_folder(f, &m);
+        else
+            write_gguf_file(f, &m, 0);
+        model = open_model(test_path(i ? "m.gguf" : "f"), IGNIS_F32, false);
+        check_adapters(own_of(f, &m), model, targets, COUNT_OF(targets), 9, i ? SEQ : 9);
+        CHECK_OK(ignis_model_free(model));
+        ck_free(&m);
+    }
+}
+
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
 
 static double loss_of(const family *f, const ck_model *m, const int32_t *ids)
@@ -933,12 +959,14 @@ TEST(contradictions_are_refused)
 
 TEST(what_these_models_lack_is_refused)
 {
+    static const char *const products[] = {"q_proj", "in_proj_qkvz", "in_proj_ba", "conv1d", "shared_expert_gate"};
     ignis_model_desc desc;
     ignis_lora_desc adapters;
     const char *targets[1];
     ignis_model_info info;
     ignis_model model;
     ck_model m;
+    int i;
     SETUP(NULL);
     memset(&desc, 0, sizeof desc);
     memset(&adapters, 0, sizeof adapters);
@@ -960,11 +988,15 @@ TEST(what_these_models_lack_is_refused)
     CHECK(!ignis_model_tensor(model, "model.layers.2.self_attn.q_proj.weight").id);
     CHECK_HAS(ignis_status_message(), "has no weight 'model.layers.2.self_attn.q_proj.weight'");
     ignis_status_clear();
-    targets[0] = "q_proj";
     adapters.targets = targets, adapters.target_count = 1;
-    CHECK(!ignis_lora_create(model, &adapters).id);
-    CHECK_HAS(ignis_status_message(), "desc->targets[0] is 'q_proj', which is no product");
-    ignis_status_clear();
+    for (i = 0; i < COUNT_OF(products); i++) {
+        char message[96];
+        targets[0] = products[i];
+        snprintf(message, sizeof message, "desc->targets[0] is '%s', which is no product", products[i]);
+        CHECK(!ignis_lora_create(model, &adapters).id);
+        CHECK_HAS(ignis_status_message(), message);
+        ignis_status_clear();
+    }
     CHECK_OK(ignis_model_free(model));
     ck_free(&m);
     make_tensors(&families[1], &m);

@@ -5,11 +5,7 @@
 #include "fault.h"
 #include "tensor.h"
 
-#include "ignis_models.h"
-
-#include "checkpoint.h"
-#include "near.h"
-#include "sequences.h"
+#include "own_forward.h"
 
 enum { H = 32, Q = 4, KV = 2, D = 16, I = 64, V = 61, LAYERS = 4, CONTEXT = 96, WINDOW = 5, LONG = 68, SEQ = 13 };
 
@@ -1073,8 +1069,9 @@ static void mlp(const family *f, const ck_model *m, int l, const double *h, doub
     ck_linear(out, of_layer(m, l, f->grouped ? "feed_forward.w2" : "mlp.down_proj", ".weight"), NULL, gate, H, I);
 }
 
-static void forward(const family *f, const ck_model *m, const int32_t *ids, int seq, double *logits)
+static void forward(const void *row, const ck_model *m, const int32_t *ids, int seq, double *logits)
 {
+    const family *f = (const family *)row;
     double *x = (double *)calloc((size_t)(seq * H), 8), *h = (double *)calloc((size_t)(seq * H), 8),
            *a = (double *)calloc((size_t)(seq * H), 8), y[H], z[H];
     const double residual = f->residual_scale > 0 ? f->residual_scale : 1;
@@ -1463,67 +1460,10 @@ static ignis_model open_model(const char *path, ignis_dtype dtype)
     return ignis_model_open(&desc);
 }
 
-static void compare(const family *f, const char *what, const float *got, const double *wanted, int count,
-                    double tolerance)
+static own_forward own_of(const family *f, ck_model *m)
 {
-    check_of_largest(__LINE__, f->model_type, what, got, wanted, count, tolerance, 0.05);
-}
-
-/*  Sequences: tokens fed as steps, then a prompt that is a chunk, and a step after it. */
-static void check_sequences(const family *f, const ck_model *m, ignis_model model, double tolerance)
-{
-    static double wanted[(LONG + 1) * V];
-    int32_t ids[LONG + 1];
-    ids_of(ids, LONG + 1, V);
-    forward(f, m, ids, LONG + 1, wanted);
-    check_steps_and_chunks(f->model_type, model, ids, LONG, V, wanted, tolerance);
-}
-
-static void check_whole(const family *f, const ck_model *m, ignis_model model, double tolerance)
-{
-    float scores[SEQ * V];
-    double wanted[SEQ * V];
-    int32_t ids[SEQ];
-    ignis_tensor_desc desc = tensor_desc(IGNIS_I32, false);
-    ignis_scope scope = ignis_scope_begin();
-    ignis_tensor tensor;
-    ids_of(ids, SEQ, V);
-    forward(f, m, ids, SEQ, wanted);
-    tensor = ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(SEQ), &desc));
-    CHECK_OK(ignis_tensor_to_host(tensor, scores, IGNIS_F32, SEQ * V));
-    compare(f, "whole text", scores, wanted, SEQ * V, tolerance);
-    CHECK_OK(ignis_scope_end(scope));
-}
-
-/*  Tensors have the values and the order of the files by their names; a saved model is the same model. */
-static void check_tensors(const family *f, const ck_model *m, ignis_model model)
-{
-    int i;
-    for (i = 0; i < m->count; i++) {
-        const ck_tensor *t = &m->tensors[i];
-        int64_t count = (int64_t)t->rows * (t->columns ? t->columns : 1), k, wrong = 0;
-        double *got = (double *)calloc((size_t)count, sizeof *got);
-        ignis_scope scope = ignis_scope_begin();
-        if (strstr(t->name, "enorm")) { /* of a layer that Ignis does not use */
-            CHECK_OK(ignis_scope_end(scope));
-            free(got);
-            continue;
-        }
-        CHECK_OK(ignis_tensor_to_host(ignis_model_tensor(model, t->name), got, IGNIS_F64, count));
-        for (k = 0; k < count; k++)
-            wrong += got[k] != t->v[k];
-        if (wrong)
-            printf("%s, %s: %lld of %lld values are wrong\n", f->model_type, t->name, (long long)wrong,
-                   (long long)count);
-        CHECK_INT(wrong, 0);
-        CHECK_OK(ignis_scope_end(scope));
-        free(got);
-    }
-    test_remove_folder(test_path("saved"));
-    CHECK_OK(ignis_model_save(model, test_path("saved")));
-    model = open_model(test_path("saved"), IGNIS_F32);
-    check_whole(f, m, model, 1e-5);
-    CHECK_OK(ignis_model_free(model));
+    const own_forward own = {f->model_type, f, m, forward};
+    return own;
 }
 
 /*  The rows of gate and up are apart here, and in turn in the files: no tensor and no folder has them. */
@@ -1552,12 +1492,12 @@ TEST(folders_agree_with_a_forward_in_double)
             test__fail(__FILE__, __LINE__, ignis_status_message());
         ignis_status_clear();
         if (model.id) {
-            check_whole(&families[i], &m, model, 1e-5); /* sums of f32 */
-            check_sequences(&families[i], &m, model, 1e-5);
+            check_whole(own_of(&families[i], &m), model, SEQ, 0, 1e-5); /* sums of f32 */
+            check_sequences(own_of(&families[i], &m), model, LONG, 1e-5);
             if (families[i].oss)
                 check_oss_is_not_saved(model);
             else
-                check_tensors(&families[i], &m, model);
+                check_tensors(own_of(&families[i], &m), model, SEQ);
         }
         CHECK_OK(ignis_model_free(model));
         ck_free(&m);
@@ -1580,7 +1520,7 @@ TEST(gguf_files_agree_with_a_forward_in_double)
             test__fail(__FILE__, __LINE__, ignis_status_message());
         ignis_status_clear();
         if (model.id)
-            check_whole(&families[i], &m, model, 1e-5);
+            check_whole(own_of(&families[i], &m), model, SEQ, 0, 1e-5);
         CHECK_OK(ignis_model_free(model));
         ck_free(&m);
     }
@@ -1603,7 +1543,7 @@ TEST(tensor_cores_agree_with_a_forward_in_double)
         ck_round_all(&m, IGNIS_BF16);
         write_folder(&families[i], &m);
         model = open_model(test_path("f"), IGNIS_BF16);
-        check_sequences(&families[i], &m, model, 4e-2); /* 8 bits, over 4 layers */
+        check_sequences(own_of(&families[i], &m), model, LONG, 4e-2); /* 8 bits, over 4 layers */
         CHECK_OK(ignis_model_free(model));
         ck_free(&m);
     }
@@ -1641,12 +1581,109 @@ TEST(quantised_experts_agree_with_a_forward_in_double)
         CHECK_INT(info.quantised, (int64_t)(LAYERS - f->dense_layers) * 2 * f->experts * I * H);
         model = open_model(test_path("m.gguf"), dtypes[i]);
         if (i == 0)
-            check_whole(f, &m, model, 1e-5);
-        check_sequences(f, &m, model, i ? 4e-2 : 1e-5);
+            check_whole(own_of(f, &m), model, SEQ, 0, 1e-5);
+        check_sequences(own_of(f, &m), model, LONG, i ? 4e-2 : 1e-5);
         CHECK_OK(ignis_model_free(model));
         ck_free(&m);
     }
     memset(expert_types, 0, sizeof expert_types);
+}
+
+static double loss_of(own_forward own, const int32_t *ids, const double *weights)
+{
+    double logits[5 * V], loss = 0;
+    int i;
+    own.run(own.family, own.model, ids, 5, logits);
+    for (i = 0; i < 5 * V; i++)
+        loss += logits[i] * weights[i];
+    return loss;
+}
+
+/*  Gradients of adapters before the experts pass through all of them, which stay quantised. */
+TEST(gradients_through_quantised_experts_are_slopes)
+{
+    static const char *const targets[] = {"layers.0.self_attn.o_proj"};
+    const family *f = family_of("qwen3_moe");
+    ignis_tensor_desc i32 = tensor_desc(IGNIS_I32, false), f64 = tensor_desc(IGNIS_F64, false);
+    double weights[5 * V], *of[2], *a, *w = NULL;
+    ignis_tensor tensors[2], logits;
+    ignis_model_info info;
+    ignis_model model;
+    ignis_scope scope;
+    ignis_lora lora;
+    own_forward own;
+    int32_t ids[5];
+    ck_model m;
+    int i, k, c;
+    SETUP(NULL);
+    expert_types[0] = IGNIS__GGUF_Q8_0, expert_types[1] = IGNIS__GGUF_Q4_0;
+    make_tensors(f, &m);
+    own = own_of(f, &m);
+    write_gguf_file(f, &m, test_path("m.gguf"));
+    memset(expert_types, 0, sizeof expert_types);
+    model = open_model(test_path("m.gguf"), IGNIS_F64);
+    CHECK_OK(ignis_model_query(model, &info));
+    CHECK_INT(info.quantised, (int64_t)LAYERS * 2 * f->experts * I * H);
+    lora = make_adapters(model, targets, 1, 1);
+    test_remove_folder(test_path("lora"));
+    CHECK_OK(ignis_lora_save(lora, test_path("lora")));
+    CHECK_INT(add_adapters(&m, test_path("lora")), 1);
+    CHECK_OK(ignis_model_set_lora(model, lora));
+    f64.host_dtype = IGNIS_F64;
+    ids_of(ids, 5, V);
+    for (i = 0; i < 5 * V; i++)
+        weights[i] = sin(i);
+    scope = ignis_scope_begin();
+    logits = ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(5), &i32));
+    logits = ignis_mul(logits, ignis_tensor_from_host(weights, IGNIS_SHAPE(5, V), &f64));
+    CHECK_OK(ignis_backward(ignis_sum(logits), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_INT(ignis_lora_weights(lora, tensors, 2), 2);
+    for (i = 0; i < 2; i++)
+        of[i] = array_values(ignis_tensor_grad(tensors[i]));
+    a = tensor_values(tensors[0]);
+    for (i = 0; i < m.count; i++)
+        w = strcmp(m.tensors[i].name, "model.layers.0.self_attn.o_proj.weight") == 0 ? m.tensors[i].v : w;
+    for (i = 0; i < 6; i++) { /* of B [H, 2] */
+        const int row = 5 * i + 1, column = i % 2;
+        const double grad = of[1][row * 2 + column];
+        double slope = 0;
+        for (k = 1; k >= -1; k -= 2) {
+            for (c = 0; c < Q * D; c++)
+                w[row * Q * D + c] += k * 1e-5 * 1.5 * a[column * Q * D + c];
+            slope += k * loss_of(own, ids, weights) / 2e-5;
+            for (c = 0; c < Q * D; c++)
+                w[row * Q * D + c] -= k * 1e-5 * 1.5 * a[column * Q * D + c];
+        }
+        CHECK(fabs(grad) > 1e-3);
+        CHECK(fabs(grad - slope) <= 1e-6 * (1 + fabs(slope))); /* rounding, and the third derivative */
+    }
+    free(of[0]), free(of[1]), free(a);
+    CHECK_OK(ignis_model_set_lora(model, (ignis_lora){0}));
+    CHECK_OK(ignis_lora_free(lora));
+    CHECK_OK(ignis_model_free(model));
+    ck_free(&m);
+}
+
+/*  A weight that several tensors of a folder become has all rows, also if those of some are in another order. */
+TEST(whole_weights_have_all_rows)
+{
+    static const char *const names[] = {"glm", "olmo2", "phi3"};
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(names); i++) {
+        ck_model m;
+        ignis_model model;
+        ignis_scope scope = ignis_scope_begin();
+        make_tensors(family_of(names[i]), &m);
+        write_folder(family_of(names[i]), &m);
+        model = open_model(test_path("f"), IGNIS_F32);
+        CHECK_SHAPE_IS(ignis_model_tensor(model, "model.layers.1.self_attn.qkv_proj.weight"),
+                       IGNIS_SHAPE((Q + 2 * KV) * D, H));
+        CHECK_OK(ignis_scope_end(scope));
+        CHECK_OK(ignis_model_free(model));
+        ck_free(&m);
+    }
 }
 
 /*  The slope of yarn is from integer to integer, unless config.json has "truncate": false. gpt-oss has that, and
@@ -1667,7 +1704,7 @@ TEST(yarn_is_rounded_unless_the_model_says_otherwise)
     make_tensors(family_of("gpt_oss"), &m);
     write_folder(&changed, &m);
     model = open_model(test_path("f"), IGNIS_F32);
-    check_whole(&changed, &m, model, 1e-5); /* sums of f32 */
+    check_whole(own_of(&changed, &m), model, SEQ, 0, 1e-5); /* sums of f32 */
     CHECK_OK(ignis_model_free(model));
     ck_free(&m);
     memset(&whole, 0, sizeof whole); /* gpt-oss-20b: from 8.0928 to 17.3980, as OpenAI's code has it */
@@ -1685,52 +1722,6 @@ TEST(yarn_is_rounded_unless_the_model_says_otherwise)
     }
 }
 
-/*  Adds scale B A of the adapters in a folder to the weights of the reference. Returns how many there are. */
-static int add_adapters(ck_model *m, const char *path, double scale)
-{
-    int i, r, c, k, count = 0;
-    for (i = 0; i < m->count; i++) {
-        ck_tensor *t = &m->tensors[i];
-        ignis_scope scope = ignis_scope_begin();
-        char names[2][160];
-        const char *texts[2];
-        ignis_tensor pair[2];
-        memset(pair, 0, sizeof pair);
-        for (k = 0; k < 2; k++) {
-            snprintf(names[k], sizeof names[k], "base_model.model.%.*s.lora_%c.weight", (int)strlen(t->name) - 7,
-                     t->name, k ? 'B' : 'A');
-            texts[k] = names[k];
-        }
-        if (t->columns && ignis_load(path, texts, pair, 2) == IGNIS_OK) {
-            double *a = tensor_values(pair[0]), *b = tensor_values(pair[1]);
-            for (r = 0; r < t->rows; r++)
-                for (c = 0; c < t->columns; c++)
-                    for (k = 0; k < 2; k++)
-                        t->v[r * t->columns + c] += scale * b[r * 2 + k] * a[k * t->columns + c];
-            free(a), free(b);
-            count++;
-        }
-        ignis_status_clear();
-        CHECK_OK(ignis_scope_end(scope));
-    }
-    return count;
-}
-
-static void check_sequence_of(const family *f, const ck_model *m, ignis_model model, ignis_lora lora)
-{
-    double wanted[SEQ * V];
-    float logits[V];
-    int32_t ids[SEQ];
-    ignis_sequence sequence = ignis_sequence_begin(model);
-    ids_of(ids, SEQ, V);
-    forward(f, m, ids, SEQ, wanted);
-    CHECK_OK(ignis_sequence_set_lora(sequence, lora));
-    CHECK_OK(ignis_sequence_feed(sequence, ids, SEQ));
-    CHECK_OK(ignis_sequence_logits(sequence, logits, V));
-    compare(f, "sequence", logits, wanted + (SEQ - 1) * V, V, 1e-5); /* sums of f32 */
-    CHECK_OK(ignis_sequence_free(sequence));
-}
-
 /*  Adapters of all products but those of routers and experts, in PEFT's files and in the model: of weights whose rows
     have another order in the files, of fused weights, and of an expert for all tokens. */
 TEST(adapters_are_those_of_the_files)
@@ -1741,50 +1732,16 @@ TEST(adapters_are_those_of_the_files)
     } cases[] = {{"phi3", 4},     {"glm", 6},    {"stablelm", 7},  {"internlm2", 5}, {"cohere", 7},
                  {"gpt_neox", 4}, {"falcon", 4}, {"qwen2_moe", 7}, {"glm4_moe", 7}};
     static const char *const targets[] = {"all-linear"};
-    ignis_lora_desc desc;
-    int i, k;
+    int i;
     SETUP(NULL);
-    memset(&desc, 0, sizeof desc);
-    desc.rank = 2, desc.alpha = 3;
-    desc.targets = targets, desc.target_count = 1;
     for (i = 0; i < COUNT_OF(cases); i++) {
         const family *f = family_of(cases[i].family);
-        ignis_tensor tensors[2 * 8 * LAYERS];
-        char path[256];
         ck_model m;
         ignis_model model;
-        ignis_lora lora, again;
-        int count;
         make_tensors(f, &m);
         write_folder(f, &m);
         model = open_model(test_path("f"), IGNIS_F32);
-        lora = ignis_lora_create(model, &desc);
-        count = ignis_lora_weights(lora, tensors, COUNT_OF(tensors));
-        CHECK_INT(count, 2 * LAYERS * cases[i].products);
-        for (k = 1; k < count; k += 2) { /* B; A is random */
-            const int64_t size = numel_of(tensors[k]);
-            double *b = (double *)calloc((size_t)size, sizeof *b);
-            int64_t n;
-            for (n = 0; n < size; n++)
-                b[n] = (double)(float)(0.3 * noise(700 + (uint64_t)k, n));
-            CHECK_OK(ignis_array_from_host(ignis_tensor_data(tensors[k]), b, IGNIS_F64, size));
-            free(b);
-        }
-        test_remove_folder(test_path("lora"));
-        CHECK_OK(ignis_lora_save(lora, test_path("lora")));
-        snprintf(path, sizeof path, "%s/adapter_model.safetensors", test_path("lora"));
-        CHECK_INT(add_adapters(&m, path, 1.5), LAYERS * cases[i].products);
-        CHECK_OK(ignis_model_set_lora(model, lora));
-        check_whole(f, &m, model, 1e-5); /* sums of f32 */
-        again = ignis_lora_open(model, test_path("lora"));
-        CHECK_OK(ignis_model_set_lora(model, again));
-        CHECK_OK(ignis_lora_free(lora));
-        check_whole(f, &m, model, 1e-5);
-        check_sequence_of(f, &m, model, again);
-        CHECK_OK(ignis_model_set_lora(model, (ignis_lora){0}));
-        CHECK_OK(ignis_lora_merge(again));
-        check_whole(f, &m, model, 1e-5);
-        CHECK_OK(ignis_lora_free(again));
+        check_adapters(own_of(f, &m), model, targets, 1, LAYERS * cases[i].products, SEQ);
         CHECK_OK(ignis_model_free(model));
         ck_free(&m);
     }
@@ -1802,7 +1759,7 @@ TEST(windows_longer_than_the_context_cut_nothing)
     changed.window = 0;
     write_folder(&changed, &m);
     model = open_model(test_path("f"), IGNIS_F32);
-    check_sequences(&changed, &m, model, 1e-5); /* sums of f32 */
+    check_sequences(own_of(&changed, &m), model, LONG, 1e-5); /* sums of f32 */
     CHECK_OK(ignis_model_free(model));
     ck_free(&m);
 }

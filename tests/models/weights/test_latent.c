@@ -7,11 +7,7 @@
 #include "fault.h"
 #include "tensor.h"
 
-#include "ignis_models.h"
-
-#include "checkpoint.h"
-#include "near.h"
-#include "sequences.h"
+#include "own_forward.h"
 
 /*  CONTEXT: of 5 splits, so that attention of LONG tokens, which have 2, has more blocks than splits */
 enum { CONTEXT = 260, LONG = 68, SEQ = 13 };
@@ -275,8 +271,9 @@ static void mixture(const latent_model *f, const ck_model *m, int l, const doubl
     gated(m, l, "mlp.shared_experts.%s.weight", SHARED * X, 1, h, out);
 }
 
-static void forward(const latent_model *f, const ck_model *m, const int32_t *ids, int seq, double *logits)
+static void forward(const void *row, const ck_model *m, const int32_t *ids, int seq, double *logits)
 {
+    const latent_model *f = (const latent_model *)row;
     double *x = (double *)calloc((size_t)(seq * H), 8), *h = (double *)calloc((size_t)(seq * H), 8),
            *a = (double *)calloc((size_t)(seq * H), 8);
     int l, s, i;
@@ -464,19 +461,10 @@ static ignis_model open_model(const char *path, ignis_dtype dtype, ignis_weights
     return model;
 }
 
-static void compare(const latent_model *f, const char *what, const float *got, const double *wanted, int count,
-                    double tolerance)
+static own_forward own_of(const latent_model *f, ck_model *m)
 {
-    check_of_largest(__LINE__, f->model_type, what, got, wanted, count, tolerance, 0.05);
-}
-
-/*  Compares the logits of a sequence with those after `length` tokens. */
-static void compare_last(const latent_model *f, const char *what, ignis_sequence sequence, const double *wanted,
-                         int length, double tolerance)
-{
-    float logits[V];
-    CHECK_OK(ignis_sequence_logits(sequence, logits, V));
-    compare(f, what, logits, wanted + (length - 1) * V, V, tolerance);
+    const own_forward own = {f->model_type, f, m, forward};
+    return own;
 }
 
 /*  Gives tensors the values that a model has: those of its blocks. */
@@ -493,87 +481,6 @@ static void take_values(ck_model *m, ignis_model model)
     }
 }
 
-/*  Steps, a prompt that is a chunk, a step after it, a fork that shares pages and goes on otherwise, and a step of two,
-    which has the bits of a step alone. */
-static void check_sequences(const latent_model *f, const ck_model *m, ignis_model model, double tolerance)
-{
-    static double wanted[(LONG + 3) * V];
-    float logits[V], again[V];
-    int32_t ids[LONG + 3], drawn[2], next;
-    ignis_sequence sequence = ignis_sequence_begin(model), other, both[2];
-    ids_of(ids, LONG + 3, V);
-    forward(f, m, ids, LONG + 1, wanted);
-    CHECK_OK(ignis_sequence_feed(sequence, ids, 9));
-    compare_last(f, "steps", sequence, wanted, 9, tolerance);
-    CHECK_OK(ignis_sequence_truncate(sequence, 0));
-    CHECK_OK(ignis_sequence_feed(sequence, ids, LONG));
-    compare_last(f, "chunk", sequence, wanted, LONG, tolerance);
-    other = ignis_sequence_fork(sequence);
-    CHECK_OK(ignis_sequence_feed(sequence, ids + LONG, 1));
-    compare_last(f, "step after chunk", sequence, wanted, LONG + 1, tolerance);
-    ids[LONG] = (ids[LONG] + 1) % V;
-    forward(f, m, ids, LONG + 3, wanted);
-    CHECK_OK(ignis_sequence_feed(other, ids + LONG, 3));
-    compare_last(f, "fork", other, wanted, LONG + 3, tolerance);
-    next = ignis_sequence_next(sequence, NULL);
-    CHECK_OK(ignis_sequence_logits(sequence, logits, V));
-    CHECK_OK(ignis_sequence_truncate(sequence, LONG + 1));
-    both[0] = other, both[1] = sequence;
-    CHECK_OK(ignis_sequence_next_all(both, 2, NULL, drawn));
-    CHECK_INT(drawn[1], next);
-    CHECK_OK(ignis_sequence_logits(sequence, again, V));
-    CHECK_INT(memcmp(logits, again, sizeof logits), 0);
-    CHECK_OK(ignis_sequence_free(other));
-    CHECK_OK(ignis_sequence_free(sequence));
-}
-
-static void check_whole(const latent_model *f, const ck_model *m, ignis_model model, double tolerance)
-{
-    float scores[2 * SEQ * V];
-    double wanted[2 * SEQ * V];
-    int32_t ids[2 * SEQ];
-    ignis_tensor_desc desc = tensor_desc(IGNIS_I32, false);
-    ignis_scope scope = ignis_scope_begin();
-    ids_of(ids, 2 * SEQ, V);
-    forward(f, m, ids, SEQ, wanted);
-    forward(f, m, ids + SEQ, SEQ, wanted + SEQ * V);
-    CHECK_OK(ignis_tensor_to_host(ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(2, SEQ), &desc)),
-                                  scores, IGNIS_F32, 2 * SEQ * V));
-    compare(f, "texts of a batch", scores, wanted, 2 * SEQ * V, tolerance);
-    CHECK_OK(ignis_tensor_to_host(ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(SEQ), &desc)),
-                                  scores, IGNIS_F32, SEQ * V));
-    compare(f, "text", scores, wanted, SEQ * V, tolerance);
-    CHECK_OK(ignis_scope_end(scope));
-}
-
-/*  Tensors have the values and the order of the files by their names; a saved model is the same model. */
-static void check_tensors(const latent_model *f, const ck_model *m, ignis_model model)
-{
-    int i;
-    for (i = 0; i < m->count; i++) {
-        const ck_tensor *t = &m->tensors[i];
-        int64_t count = (int64_t)t->rows * (t->columns ? t->columns : 1), k, wrong = 0;
-        double *got = (double *)calloc((size_t)count, sizeof *got);
-        ignis_scope scope = ignis_scope_begin();
-        if (!strstr(t->name, "enorm")) { /* of a layer that Ignis does not use */
-            CHECK_OK(ignis_tensor_to_host(ignis_model_tensor(model, t->name), got, IGNIS_F64, count));
-            for (k = 0; k < count; k++)
-                wrong += got[k] != t->v[k];
-            if (wrong)
-                printf("%s, %s: %lld of %lld values are wrong\n", f->model_type, t->name, (long long)wrong,
-                       (long long)count);
-            CHECK_INT(wrong, 0);
-        }
-        CHECK_OK(ignis_scope_end(scope));
-        free(got);
-    }
-    test_remove_folder(test_path("saved"));
-    CHECK_OK(ignis_model_save(model, test_path("saved")));
-    model = open_model(test_path("saved"), IGNIS_F32, IGNIS_WEIGHTS_DEFAULT);
-    check_whole(f, m, model, 1e-5);
-    CHECK_OK(ignis_model_free(model));
-}
-
 TEST(folders_agree_with_a_forward_in_double)
 {
     int i;
@@ -585,9 +492,9 @@ TEST(folders_agree_with_a_forward_in_double)
         make_tensors(&models[i], &m);
         write_folder(&models[i], &m, IGNIS_F32);
         model = open_model(test_path("f"), IGNIS_F32, IGNIS_WEIGHTS_DEFAULT);
-        check_whole(&models[i], &m, model, 1e-5); /* sums of f32 */
-        check_sequences(&models[i], &m, model, 1e-5);
-        check_tensors(&models[i], &m, model);
+        check_whole(own_of(&models[i], &m), model, SEQ, SEQ, 1e-5); /* sums of f32 */
+        check_sequences(own_of(&models[i], &m), model, LONG, 1e-5);
+        check_tensors(own_of(&models[i], &m), model, SEQ);
         CHECK_OK(ignis_model_query(model, &info)); /* one row a token, for all heads */
         CHECK_INT(info.cache_bytes_of_token, LAYERS * (models[i].latent + TURN) * 4);
         CHECK_OK(ignis_model_free(model));
@@ -608,8 +515,8 @@ TEST(gguf_files_agree_with_a_forward_in_double)
         make_tensors(&models[i], &m);
         write_gguf(&f, &m, NULL, 0);
         model = open_model(test_path("m.gguf"), IGNIS_F32, IGNIS_WEIGHTS_DEFAULT);
-        check_whole(&f, &m, model, 1e-5);
-        check_sequences(&f, &m, model, 1e-5);
+        check_whole(own_of(&f, &m), model, SEQ, SEQ, 1e-5);
+        check_sequences(own_of(&f, &m), model, LONG, 1e-5);
         CHECK_OK(ignis_model_query(model, &info));
         CHECK_INT(info.family, f.sigmoid ? IGNIS_MODEL_DEEPSEEK_V3 : IGNIS_MODEL_DEEPSEEK_V2);
         CHECK_OK(ignis_model_free(model));
@@ -643,7 +550,7 @@ TEST(other_dtypes_agree_with_a_forward_in_double)
         model = open_model(test_path("f"), cases[i].dtype, cases[i].weights);
         if (cases[i].weights)
             take_values(&m, model);
-        check_sequences(f, &m, model, cases[i].tolerance);
+        check_sequences(own_of(f, &m), model, LONG, cases[i].tolerance);
         CHECK_OK(ignis_model_free(model));
         ck_free(&m);
     }
@@ -781,31 +688,6 @@ TEST(ranks_and_adapters_of_kv_b_are_refused)
     ck_free(&m);
 }
 
-/*  Makes adapters of rank 2 whose B is not 0. */
-static ignis_lora make_adapters(ignis_model model, const char *const *targets, int count)
-{
-    ignis_tensor tensors[2 * 8 * LAYERS];
-    ignis_lora_desc desc;
-    ignis_lora lora;
-    int weights, k;
-    memset(&desc, 0, sizeof desc);
-    desc.rank = 2, desc.alpha = 3;
-    desc.targets = targets, desc.target_count = count;
-    lora = ignis_lora_create(model, &desc);
-    weights = ignis_lora_weights(lora, tensors, COUNT_OF(tensors));
-    CHECK(weights > 0 && weights <= COUNT_OF(tensors));
-    for (k = 1; k < weights; k += 2) { /* B; A is random */
-        const int64_t size = numel_of(tensors[k]);
-        double *b = (double *)calloc((size_t)size, sizeof *b);
-        int64_t n;
-        for (n = 0; n < size; n++)
-            b[n] = (double)(float)(0.3 * noise(700 + (uint64_t)k, n));
-        CHECK_OK(ignis_array_from_host(ignis_tensor_data(tensors[k]), b, IGNIS_F64, size));
-        free(b);
-    }
-    return lora;
-}
-
 /*  A whole text, and sequences, are computed with adapters as with weights that have them merged. */
 TEST(adapters_have_the_values_of_merged_weights)
 {
@@ -826,7 +708,7 @@ TEST(adapters_have_the_values_of_merged_weights)
     write_folder(f, &m, IGNIS_F32);
     model = open_model(test_path("f"), IGNIS_F32, IGNIS_WEIGHTS_DEFAULT);
     ids_of(ids, LONG, V);
-    lora = make_adapters(model, all, 1);
+    lora = make_adapters(model, all, 1, LAYERS * 7);
     CHECK_OK(ignis_model_set_lora(model, lora));
     scope = ignis_scope_begin();
     CHECK_OK(ignis_tensor_to_host(ignis_model_forward(model, ignis_tensor_from_host(ids, IGNIS_SHAPE(SEQ), &desc)),
@@ -841,8 +723,8 @@ TEST(adapters_have_the_values_of_merged_weights)
     CHECK_OK(ignis_lora_free(lora));
     take_values(&m, model);
     forward(f, &m, ids, SEQ, wanted);
-    compare(f, "text with adapters", scores, wanted, SEQ * V, 1e-5); /* sums of f32 */
-    lora = make_adapters(model, of_sequences, COUNT_OF(of_sequences));
+    check_own(own_of(f, &m), "text with adapters", scores, wanted, SEQ * V, 1e-5); /* sums of f32 */
+    lora = make_adapters(model, of_sequences, COUNT_OF(of_sequences), LAYERS * COUNT_OF(of_sequences));
     CHECK_OK(ignis_sequence_set_lora(sequence, lora));
     CHECK_OK(ignis_sequence_feed(sequence, ids, 9));
     CHECK_OK(ignis_sequence_logits(sequence, steps, V));
@@ -854,8 +736,8 @@ TEST(adapters_have_the_values_of_merged_weights)
     CHECK_OK(ignis_lora_free(lora));
     take_values(&m, model);
     forward(f, &m, ids, LONG, wanted);
-    compare(f, "steps with adapters", steps, wanted + 8 * V, V, 1e-5);
-    compare(f, "chunk with adapters", chunk, wanted + (LONG - 1) * V, V, 1e-5);
+    check_own(own_of(f, &m), "steps with adapters", steps, wanted + 8 * V, V, 1e-5);
+    check_own(own_of(f, &m), "chunk with adapters", chunk, wanted + (LONG - 1) * V, V, 1e-5);
     CHECK_OK(ignis_model_free(model));
     ck_free(&m);
 }
