@@ -1284,6 +1284,7 @@ static inline ignis_status ignis_model_score(ignis_model model, const char *quer
     X(LATENT_QUERY, latent_cu, "ignis_latent_query", WAITS)                            \
     X(LATENT_VALUES, latent_cu, "ignis_latent_values", WAITS)                          \
     X(ATTENTION_LATENT, attention_latent_cu, "ignis_attention_latent", WAITS)          \
+    X(LATENT_MMA, attention_latent_mma_cu, "ignis_attention_latent_mma", WAITS)        \
     X(EXPERTS_ROUTER, experts_cu, "ignis_experts_router", WAITS)                       \
     X(EXPERTS_CHOOSE, experts_cu, "ignis_experts_choose", WAITS)                       \
     X(EXPERTS_CHOOSE_SIGMOID, experts_cu, "ignis_experts_choose_sigmoid", WAITS)       \
@@ -1459,6 +1460,7 @@ typedef struct ignis__gguf_items {
 
 enum {
     IGNIS__SOURCE_ATTENTION_LATENT_CU = IGNIS__SOURCE_COUNT,
+    IGNIS__SOURCE_ATTENTION_LATENT_MMA_CU,
     IGNIS__SOURCE_ATTENTION_PAGED_CU,
     IGNIS__SOURCE_ATTENTION_PAGED_CUH,
     IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU,
@@ -1505,7 +1507,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x97cba67a3a85ee17ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xee69d6e5df4d97a7ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -1654,6 +1656,314 @@ static const char ignis__text_attention_latent_cu_1[] =
 static const char *const ignis__text_attention_latent_cu[] = {
     ignis__text_attention_latent_cu_0,
     ignis__text_attention_latent_cu_1,
+};
+
+static const char ignis__text_attention_latent_mma_cu_0[] =
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "#include \"attention_paged.cuh\"\n"
+    "#include \"mma.cuh\"\n\n"
+    "#ifndef IGNIS_LATENT\n"
+    "#define IGNIS_LATENT 512\n"
+    "#define IGNIS_ROTARY 64\n"
+    "#endif\n"
+    "#ifndef IGNIS_ROWS\n"
+    "#define IGNIS_ROWS 64\n"
+    "#define IGNIS_STAGES 2\n"
+    "#define IGNIS_CHUNK 0\n"
+    "#endif\n\n"
+    "constexpr int LATENT = IGNIS_LATENT, WIDTH = LATENT + IGNIS_ROTARY;\n"
+    "constexpr int ROWS = IGNIS_ROWS, STAGES = IGNIS_STAGES, KEYS = SPLIT;\n"
+    "constexpr bool CHUNK = IGNIS_CHUNK;\n"
+    "constexpr int WARPS = 8, THREADS = 32 * WARPS;\n\n\n"
+    "constexpr int TILES = ROWS == 16 ? 1 : 2, DOWN = ROWS / (16 * TILES), ACROSS = WARPS / DOWN;\n"
+    "constexpr int OWN = KEYS / ACROSS;\n"
+    "constexpr int COLUMNS = ((LATENT + 7) / 8 + 2 * ACROSS - 1) / (2 * ACROSS);\n"
+    "constexpr int CHUNKS = (WIDTH + 63) / 64 * 8;\n"
+    "static_assert(SPLIT == 64 && SPLIT % PAGE == 0 && WIDTH % 8 == 0 && LATENT % 8 == 0, \"\");\n\n\n"
+    "struct latent_memory {\n"
+    "uint4 q[ROWS][CHUNKS], keys[STAGES][KEYS][CHUNKS];\n"
+    "uint4 weights[ROWS][KEYS / 8];\n"
+    "float tops[ACROSS][ROWS];\n"
+    "};\n\n"
+    "__device__ inline uint32_t place(uint32_t from, int chunks, int row, int chunk)\n"
+    "{\n"
+    "return from + (row * chunks + (chunk ^ row % 8)) * 16;\n"
+    "}\n\n\n"
+    "struct latent_tile {\n"
+    "int split, at, to;\n"
+    "};\n\n"
+    "struct latent_block {\n"
+    "const ignis__paged &p;\n"
+    "const int32_t *const pages;\n"
+    "latent_memory &m;\n"
+    "const uint32_t q, keys, weights;\n"
+    "const int lane, across, first;\n"
+    "float out[TILES][2 * COLUMNS][4], top[TILES][2], sum[TILES][2];\n\n"
+    "__device__ latent_block(const ignis__paged &p, const int32_t *pages, latent_memory &m)\n"
+    ": p(p), pages(pages), m(m), q((uint32_t)__cvta_generic_to_shared(m.q)),\n"
+    "keys((uint32_t)__cvta_generic_to_shared(m.keys)), weights((uint32_t)__cvta_generic_to_shared(m.weights)),\n"
+    "lane(threadIdx.x % 32), across(threadIdx.x / 32 % ACROSS), first(threadIdx.x / 32 / ACROSS * 16 * TILES)\n"
+    "{\n"
+    "}\n\n\n"
+    "__device__ void load_queries(const T *from, int count) const\n"
+    "{\n"
+    "for (int i = threadIdx.x; i < ROWS * CHUNKS; i += THREADS) {\n"
+    "const int row = i / CHUNKS, chunk = i % CHUNKS;\n"
+    "const bool exists = row < count && chunk < WIDTH / 8;\n"
+    "ignis_ptx_cp_async(place(q, CHUNKS, row, chunk), from + (exists ? (long long)row * WIDTH + chunk * 8 : 0),\n"
+    "exists ? 16 : 0);\n"
+    "}\n"
+    "}\n\n"
+    "__device__ void load_keys(const latent_tile &tile, int stage) const\n"
+    "{\n"
+    "constexpr int LANES = 8;\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < KEYS * LANES / THREADS; j++) {\n"
+    "const int key = (threadIdx.x + THREADS * j) / LANES;\n"
+    "const bool exists = tile.at + key < tile.to;\n"
+    "const T *const from =\n"
+    "p.k + ((long long)pages[min(tile.at + key, tile.to - 1) / PAGE] * PAGE + key % PAGE) * WIDTH;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < CHUNKS / LANES; i++) {\n"
+    "const int chunk = threadIdx.x % LANES + LANES * i;\n"
+    "const bool has = exists && chunk < WIDTH / 8;\n"
+    "ignis_ptx_cp_async(place(keys, CHUNKS, stage * KEYS + key, chunk), has ? from + chunk * 8 : p.k,\n"
+    "has ? 16 : 0);\n"
+    "}\n"
+    "}\n"
+    "ignis_ptx_cp_async_commit();\n"
+    "}\n"
+    "__device__ void clear()\n"
+    "{\n"
+    "#pragma unroll\n"
+    "for (int m = 0; m < TILES; m++) {\n"
+    "top[m][0] = top[m][1] = -ignis_infinity<float>();\n"
+    "sum[m][0] = sum[m][1] = 0;\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < 2 * COLUMNS; c++)\n"
+    "out[m][c][0] = out[m][c][1] = out[m][c][2] = out[m][c][3] = 0;\n"
+    "}\n"
+    "}\n\n"
+    "__device__ void multiply_keys(float (&s)[TILES][OWN / 8][4], int stage) const\n"
+    "{\n"
+    "const int own = stage * KEYS + across * OWN;\n"
+    "#pragma unroll\n"
+    "for (int m = 0; m < TILES; m++)\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < OWN / 8; n++)\n"
+    "s[m][n][0] = s[m][n][1] = s[m][n][2] = s[m][n][3] = 0;\n"
+    "#pragma unroll 2\n"
+    "for (int at = 0; at < CHUNKS; at += 4) {\n"
+    "uint32_t b[2][4];\n"
+    "if (OWN == 8)\n"
+    "ignis_ptx_ldmatrix(b[0], place(keys, CHUNKS, own + lane % 8, at + lane / 8));\n"
+    "else\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 2; i++)\n"
+    "ignis_ptx_ldmatrix(b[i],\n"
+    "place(keys, CHUNKS, own + lane / 16 * 8 + lane % 8, at + 2 * i + lane / 8 % 2));\n"
+    "#pragma unroll\n"
+    "for (int m = 0; m < TILES; m++)\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 2; i++) {\n"
+    "uint32_t a[4];\n"
+    "ignis_ptx_ldmatrix(a, place(q, CHUNKS, first + 16 * m + lane % 16, at + 2 * i + lane / 16));\n"
+    "if (OWN == 8)\n"
+    "ignis_mma<T>(s[m][0], a, b[0][2 * i], b[0][2 * i + 1]);\n"
+    "else\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < OWN / 8; n++)\n";
+static const char ignis__text_attention_latent_mma_cu_1[] =
+    "ignis_mma<T>(s[m][n], a, b[i][2 * n], b[i][2 * n + 1]);\n"
+    "}\n"
+    "}\n"
+    "}\n\n"
+    "__device__ void add(int at, int stage, const int (&limits)[TILES][2])\n"
+    "{\n"
+    "const float scale = (float)p.scale * (float)LOG2_E;\n"
+    "const int g = lane / 4, t = lane % 4, own = across * OWN;\n"
+    "float s[TILES][OWN / 8][4];\n"
+    "multiply_keys(s, stage);\n"
+    "#pragma unroll\n"
+    "for (int m = 0; m < TILES; m++)\n"
+    "#pragma unroll\n"
+    "for (int h = 0; h < 2; h++) {\n"
+    "float most = -ignis_infinity<float>();\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < OWN / 8; n++)\n"
+    "#pragma unroll\n"
+    "for (int i = 2 * h; i < 2 * h + 2; i++) {\n"
+    "s[m][n][i] =\n"
+    "at + own + 8 * n + 2 * t + i % 2 < limits[m][h] ? s[m][n][i] : -ignis_infinity<float>();\n"
+    "most = max(most, s[m][n][i]);\n"
+    "}\n"
+    "most = reduce_lanes<1, 4, ignis_max>(most);\n"
+    "if (t == 0)\n"
+    "this->m.tops[across][first + 16 * m + 8 * h + g] = most;\n"
+    "}\n"
+    "__syncthreads();\n"
+    "#pragma unroll\n"
+    "for (int m = 0; m < TILES; m++)\n"
+    "#pragma unroll\n"
+    "for (int h = 0; h < 2; h++) {\n"
+    "const int row = first + 16 * m + 8 * h + g;\n"
+    "float most = this->m.tops[0][row];\n"
+    "#pragma unroll\n"
+    "for (int w = 1; w < ACROSS; w++)\n"
+    "most = max(most, this->m.tops[w][row]);\n"
+    "const float higher = max(top[m][h], most * scale),\n"
+    "base = higher == -ignis_infinity<float>() ? 0.0f : higher,\n"
+    "factor = ignis_ptx_ex2_ftz(top[m][h] - base);\n"
+    "top[m][h] = higher;\n"
+    "sum[m][h] *= factor;\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < 2 * COLUMNS; c++) {\n"
+    "out[m][c][2 * h] *= factor;\n"
+    "out[m][c][2 * h + 1] *= factor;\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < OWN / 8; n++) {\n"
+    "const float x = ignis_ptx_ex2_ftz(fmaf(s[m][n][2 * h], scale, -base)),\n"
+    "y = ignis_ptx_ex2_ftz(fmaf(s[m][n][2 * h + 1], scale, -base));\n"
+    "sum[m][h] += x + y;\n"
+    "((uint32_t *)&this->m.weights[row][(own / 8 + n) ^ row % 8])[t] = ignis_round_two<T>(x, y);\n"
+    "}\n"
+    "}\n"
+    "__syncthreads();\n"
+    "#pragma unroll 1\n"
+    "for (int k = 0; k < KEYS / 16; k++) {\n"
+    "uint32_t a[TILES][4];\n"
+    "#pragma unroll\n"
+    "for (int m = 0; m < TILES; m++)\n"
+    "ignis_ptx_ldmatrix(a[m], place(weights, KEYS / 8, first + 16 * m + lane % 16, 2 * k + lane / 16));\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < COLUMNS; c++) {\n"
+    "const int chunk = 2 * (across * COLUMNS + c);\n"
+    "if (chunk * 8 >= LATENT)\n"
+    "break;\n"
+    "uint32_t b[4];\n"
+    "ignis_ptx_ldmatrix_transposed(\n"
+    "b, place(keys, CHUNKS, stage * KEYS + 16 * k + lane % 16, chunk + lane / 16));\n"
+    "#pragma unroll\n"
+    "for (int m = 0; m < TILES; m++) {\n"
+    "ignis_mma<T>(out[m][2 * c], a[m], b[0], b[1]);\n"
+    "ignis_mma<T>(out[m][2 * c + 1], a[m], b[2], b[3]);\n"
+    "}\n"
+    "}\n"
+    "}\n"
+    "}\n\n"
+    "__device__ void add_sums(bool alone)\n"
+    "{\n"
+    "const int g = lane / 4, t = lane % 4;\n"
+    "#pragma unroll\n"
+    "for (int m = 0; m < TILES; m++)\n"
+    "#pragma unroll\n"
+    "for (int h = 0; h < 2; h++) {\n"
+    "sum[m][h] = reduce_lanes<1, 4, ignis_sum>(sum[m][h]);\n"
+    "if (t == 0)\n"
+    "this->m.tops[across][first + 16 * m + 8 * h + g] = sum[m][h];\n"
+    "}\n"
+    "__syncthreads();\n"
+    "#pragma unroll\n"
+    "for (int m = 0; m < TILES; m++)\n"
+    "#pragma unroll\n"
+    "for (int h = 0; h < 2; h++) {\n"
+    "const int row = first + 16 * m + 8 * h + g;\n"
+    "sum[m][h] = this->m.tops[0][row];\n"
+    "#pragma unroll\n"
+    "for (int w = 1; w < ACROSS; w++)\n"
+    "sum[m][h] += this->m.tops[w][row];\n"
+    "sum[m][h] = alone ? 1 / sum[m][h] : sum[m][h];\n"
+    "}\n"
+    "}\n\n"
+    "template <typename Store> __device__ void each_pair(int count, Store store) const\n"
+    "{\n"
+    "#pragma unroll\n"
+    "for (int m = 0; m < TILES; m++)\n"
+    "#pragma unroll\n"
+    "for (int h = 0; h < 2; h++) {\n"
+    "const int row = first + 16 * m + 8 * h + lane / 4;\n"
+    "if (row >= count)\n"
+    "continue;\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < 2 * COLUMNS; c++) {\n"
+    "const int d = (2 * across * COLUMNS + c) * 8 + lane % 4 * 2;\n"
+    "if (d < LATENT)\n"
+    "store(row, d, out[m][c][2 * h], out[m][c][2 * h + 1], top[m][h], sum[m][h]);\n"
+    "}\n"
+    "}\n"
+    "}\n"
+    "};\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n"
+    "ignis_attention_latent_mma(const __grid_constant__ ignis__paged p)\n"
+    "{\n"
+    "extern __shared__ __align__(16) char memory[];\n"
+    "latent_memory &m = *(latent_memory *)memory;\n\n"
+    "const int number = CHUNK ? gridDim.z - 1 - blockIdx.z : blockIdx.z;\n"
+    "const paged_heads heads(p, ROWS, CHUNK ? 0 : blockIdx.y);\n\n"
+    "const long long begin = CHUNK ? (long long)number * ROWS : (long long)number * p.heads + heads.first;\n"
+    "const int count = CHUNK ? (int)min((long long)ROWS, (long long)p.count * p.heads - begin) : heads.count;\n";
+static const char ignis__text_attention_latent_mma_cu_2[] =
+    "const int token = (int)(begin / p.heads), last = (int)((begin + count - 1) / p.heads);\n"
+    "ignis_grid_dependency();\n"
+    "const paged_splits splits(p.rows[last].position + 1);\n"
+    "if (!CHUNK && splits.end <= 0 && blockIdx.x == 0)\n"
+    "combine_by_the_last(p, heads, 0);\n"
+    "if (!CHUNK && (int)blockIdx.x >= splits.count)\n"
+    "return;\n"
+    "latent_block block(p, p.rows[token].pages + p.table, m);\n"
+    "int limits[TILES][2];\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 2 * TILES; i++) {\n"
+    "const int row = min(block.first + 8 * i + block.lane / 4, count - 1);\n"
+    "limits[i / 2][i % 2] = CHUNK ? p.rows[(begin + row) / p.heads].position + 1 : splits.end;\n"
+    "}\n"
+    "const auto enter = [&](int split) {\n"
+    "const int from = CHUNK ? 0 : splits.from(split);\n"
+    "return latent_tile{split, from, CHUNK ? splits.end : min(splits.end, from + splits.keys)};\n"
+    "};\n"
+    "const auto after = [&](const latent_tile &tile) {\n"
+    "const latent_tile next = {tile.split, tile.at + KEYS, tile.to};\n"
+    "return next.at < tile.to ? next : enter(tile.split + gridDim.x);\n"
+    "};\n"
+    "const int count_of_splits = CHUNK ? 1 : splits.count;\n"
+    "latent_tile tile = enter(blockIdx.x);\n"
+    "block.load_queries(p.q + begin * WIDTH, count);\n"
+    "block.load_keys(tile, 0);\n"
+    "block.clear();\n"
+    "for (int stage = 0; tile.split < count_of_splits; stage = (stage + 1) % STAGES) {\n"
+    "ignis_ptx_cp_async_wait<0>();\n"
+    "__syncthreads();\n"
+    "if (STAGES > 1 && after(tile).split < count_of_splits)\n"
+    "block.load_keys(after(tile), (stage + 1) % STAGES);\n"
+    "block.add(tile.at, stage, limits);\n"
+    "if (tile.at + KEYS >= tile.to) {\n"
+    "block.add_sums(count_of_splits == 1);\n"
+    "block.each_pair(count, [&](int row, int d, float x, float y, float top, float sum) {\n"
+    "if (count_of_splits == 1) {\n"
+    "*(uint32_t *)(p.out + (begin + row) * LATENT + d) = ignis_round_two<T>(x * sum, y * sum);\n"
+    "return;\n"
+    "}\n"
+    "float *const found = heads.found(p, row, tile.split);\n"
+    "*(float2 *)(found + 2 + d) = make_float2(x, y);\n"
+    "if (d == 0)\n"
+    "*(float2 *)found = make_float2(top, sum);\n"
+    "});\n"
+    "block.clear();\n"
+    "}\n"
+    "tile = after(tile);\n"
+    "if (STAGES == 1 && tile.split < count_of_splits) {\n"
+    "__syncthreads();\n"
+    "block.load_keys(tile, 0);\n"
+    "}\n"
+    "}\n"
+    "if (count_of_splits > 1)\n"
+    "combine_by_the_last(p, heads, splits.count);\n"
+    "}\n";
+static const char *const ignis__text_attention_latent_mma_cu[] = {
+    ignis__text_attention_latent_mma_cu_0,
+    ignis__text_attention_latent_mma_cu_1,
+    ignis__text_attention_latent_mma_cu_2,
 };
 
 static const char ignis__text_attention_paged_cu_0[] =
@@ -8392,18 +8702,18 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0x0317de975383910dULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 36};
+    "shared/models/generate.h", 0x0317de975383910dULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 37};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_generate_cuh = {
-    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 22};
+    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 23};
 
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0xbc37ef8cfddcf6bcULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 37};
+    "shared/models/kv_cache.h", 0xbc37ef8cfddcf6bcULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 38};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8415,7 +8725,7 @@ static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_cuh = {
-    "attention_paged.cuh", 0x5647210a20aab4faULL, IGNIS__PIECES(attention_paged_cuh), ignis__includes_attention_paged_cuh, 2};
+    "attention_paged.cuh", 0x5647210a20aab4faULL, IGNIS__PIECES(attention_paged_cuh), ignis__includes_attention_paged_cuh, 3};
 
 static const ignis__source *const ignis__includes_attention_latent_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8430,6 +8740,20 @@ static const ignis__source *const ignis__includes_attention_latent_cu[] = {
 static const ignis__source ignis__source_attention_latent_cu = {
     "attention_latent.cu", 0xe55735f34f6224a4ULL, IGNIS__PIECES(attention_latent_cu), ignis__includes_attention_latent_cu, 0};
 
+static const ignis__source *const ignis__includes_attention_latent_mma_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_attention_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_shared_attention_h,
+    &ignis__source_attention_paged_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_kv_cache_h,
+    NULL};
+static const ignis__source ignis__source_attention_latent_mma_cu = {
+    "attention_latent_mma.cu", 0x79844d9ce54fd002ULL, IGNIS__PIECES(attention_latent_mma_cu), ignis__includes_attention_latent_mma_cu, 1};
+
 static const ignis__source *const ignis__includes_attention_paged_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_attention_cuh,
@@ -8441,7 +8765,7 @@ static const ignis__source *const ignis__includes_attention_paged_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_cu = {
-    "attention_paged.cu", 0xe5a60fed4bf5951dULL, IGNIS__PIECES(attention_paged_cu), ignis__includes_attention_paged_cu, 1};
+    "attention_paged.cu", 0xe5a60fed4bf5951dULL, IGNIS__PIECES(attention_paged_cu), ignis__includes_attention_paged_cu, 2};
 
 static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8457,7 +8781,7 @@ static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_many_cu = {
-    "attention_paged_many.cu", 0x50569fdcd04a8382ULL, IGNIS__PIECES(attention_paged_many_cu), ignis__includes_attention_paged_many_cu, 3};
+    "attention_paged_many.cu", 0x50569fdcd04a8382ULL, IGNIS__PIECES(attention_paged_many_cu), ignis__includes_attention_paged_many_cu, 4};
 
 static const ignis__source *const ignis__includes_attention_paged_team_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8473,7 +8797,7 @@ static const ignis__source *const ignis__includes_attention_paged_team_cuh[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_team_cuh = {
-    "attention_paged_team.cuh", 0x681e08bd3803499dULL, IGNIS__PIECES(attention_paged_team_cuh), ignis__includes_attention_paged_team_cuh, 5};
+    "attention_paged_team.cuh", 0x681e08bd3803499dULL, IGNIS__PIECES(attention_paged_team_cuh), ignis__includes_attention_paged_team_cuh, 6};
 
 static const ignis__source *const ignis__includes_attention_paged_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8490,18 +8814,18 @@ static const ignis__source *const ignis__includes_attention_paged_mma_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_mma_cu = {
-    "attention_paged_mma.cu", 0xcd16d77d27846b10ULL, IGNIS__PIECES(attention_paged_mma_cu), ignis__includes_attention_paged_mma_cu, 4};
+    "attention_paged_mma.cu", 0xcd16d77d27846b10ULL, IGNIS__PIECES(attention_paged_mma_cu), ignis__includes_attention_paged_mma_cu, 5};
 
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_weights_h = {
-    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 41};
+    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 42};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_blocks_cuh = {
-    "blocks.cuh", 0x44ac01d4ef5fae71ULL, IGNIS__PIECES(blocks_cuh), ignis__includes_blocks_cuh, 7};
+    "blocks.cuh", 0x44ac01d4ef5fae71ULL, IGNIS__PIECES(blocks_cuh), ignis__includes_blocks_cuh, 8};
 
 static const ignis__source *const ignis__includes_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8512,12 +8836,12 @@ static const ignis__source *const ignis__includes_blocks_cu[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_blocks_cu = {
-    "blocks.cu", 0xdd84da279470fc4cULL, IGNIS__PIECES(blocks_cu), ignis__includes_blocks_cu, 6};
+    "blocks.cu", 0xdd84da279470fc4cULL, IGNIS__PIECES(blocks_cu), ignis__includes_blocks_cu, 7};
 
 static const ignis__source *const ignis__includes_shared_models_delta_net_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_delta_net_h = {
-    "shared/models/delta_net.h", 0x919af7c9d0c3aca6ULL, IGNIS__PIECES(shared_models_delta_net_h), ignis__includes_shared_models_delta_net_h, 30};
+    "shared/models/delta_net.h", 0x919af7c9d0c3aca6ULL, IGNIS__PIECES(shared_models_delta_net_h), ignis__includes_shared_models_delta_net_h, 31};
 
 static const ignis__source *const ignis__includes_delta_net_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8528,7 +8852,7 @@ static const ignis__source *const ignis__includes_delta_net_cu[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_delta_net_cu = {
-    "delta_net.cu", 0x63190ce59bbce29eULL, IGNIS__PIECES(delta_net_cu), ignis__includes_delta_net_cu, 8};
+    "delta_net.cu", 0x63190ce59bbce29eULL, IGNIS__PIECES(delta_net_cu), ignis__includes_delta_net_cu, 9};
 
 static const ignis__source *const ignis__includes_delta_net_rule_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8539,12 +8863,12 @@ static const ignis__source *const ignis__includes_delta_net_rule_cu[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_delta_net_rule_cu = {
-    "delta_net_rule.cu", 0x8102dc7ffa742ab9ULL, IGNIS__PIECES(delta_net_rule_cu), ignis__includes_delta_net_rule_cu, 9};
+    "delta_net_rule.cu", 0x8102dc7ffa742ab9ULL, IGNIS__PIECES(delta_net_rule_cu), ignis__includes_delta_net_rule_cu, 10};
 
 static const ignis__source *const ignis__includes_shared_models_expert_choice_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_expert_choice_h = {
-    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 31};
+    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 32};
 
 static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8553,17 +8877,17 @@ static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_shared_models_expert_choice_h,
     NULL};
 static const ignis__source ignis__source_experts_cu = {
-    "experts.cu", 0x1993004ee4eee559ULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 10};
+    "experts.cu", 0x1993004ee4eee559ULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 11};
 
 static const ignis__source *const ignis__includes_experts_cuh[] = {
     NULL};
 static const ignis__source ignis__source_experts_cuh = {
-    "experts.cuh", 0x0044387b5a8d8eafULL, IGNIS__PIECES(experts_cuh), ignis__includes_experts_cuh, 11};
+    "experts.cuh", 0x0044387b5a8d8eafULL, IGNIS__PIECES(experts_cuh), ignis__includes_experts_cuh, 12};
 
 static const ignis__source *const ignis__includes_shared_models_experts_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_h = {
-    "shared/models/experts.h", 0x5bfb161ff9a7b236ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 32};
+    "shared/models/experts.h", 0x5bfb161ff9a7b236ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 33};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -8571,7 +8895,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 43};
+    "weights_blocks.cuh", 0x852246b7ec38c7fdULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 44};
 
 static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8585,12 +8909,12 @@ static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_experts_product_cu = {
-    "experts_product.cu", 0x9005a89b5c1e5135ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 12};
+    "experts_product.cu", 0x9005a89b5c1e5135ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 13};
 
 static const ignis__source *const ignis__includes_shared_models_experts_sorted_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_sorted_h = {
-    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 33};
+    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 34};
 
 static const ignis__source *const ignis__includes_experts_sorted_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8600,12 +8924,12 @@ static const ignis__source *const ignis__includes_experts_sorted_cu[] = {
     &ignis__source_shared_models_experts_sorted_h,
     NULL};
 static const ignis__source ignis__source_experts_sorted_cu = {
-    "experts_sorted.cu", 0xcacd6fef6a251449ULL, IGNIS__PIECES(experts_sorted_cu), ignis__includes_experts_sorted_cu, 13};
+    "experts_sorted.cu", 0xcacd6fef6a251449ULL, IGNIS__PIECES(experts_sorted_cu), ignis__includes_experts_sorted_cu, 14};
 
 static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_gemv_h = {
-    "shared/models/gemv.h", 0xdfd86c37d120f017ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 35};
+    "shared/models/gemv.h", 0xdfd86c37d120f017ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 36};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8614,7 +8938,7 @@ static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_shared_models_gemv_h,
     NULL};
 static const ignis__source ignis__source_gemv_cu = {
-    "gemv.cu", 0xbbe6ec14797044ceULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 14};
+    "gemv.cu", 0xbbe6ec14797044ceULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 15};
 
 static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8627,7 +8951,7 @@ static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cuh = {
-    "gemv.cuh", 0x99d5abdb93cebcbcULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 15};
+    "gemv.cuh", 0x99d5abdb93cebcbcULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 16};
 
 static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8647,7 +8971,7 @@ static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_blocks_cu = {
-    "gemv_blocks.cu", 0x1b650c5f8a9ce9bbULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 16};
+    "gemv_blocks.cu", 0x1b650c5f8a9ce9bbULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 17};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8663,13 +8987,13 @@ static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cuh = {
-    "gemv_cluster.cuh", 0x1b35210efa0f56a8ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 18};
+    "gemv_cluster.cuh", 0x1b35210efa0f56a8ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 19};
 
 static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
     NULL};
 static const ignis__source ignis__source_weights_cuh = {
-    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 42};
+    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 43};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8688,7 +9012,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cu = {
-    "gemv_cluster.cu", 0xa7fb6a8578c87a26ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 17};
+    "gemv_cluster.cu", 0xa7fb6a8578c87a26ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 18};
 
 static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8709,7 +9033,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_blocks_cu = {
-    "gemv_cluster_blocks.cu", 0xfdf8981c5789b01bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 19};
+    "gemv_cluster_blocks.cu", 0xfdf8981c5789b01bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 20};
 
 static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8727,7 +9051,7 @@ static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_mma_cu = {
-    "gemv_mma.cu", 0xc41d7eefe8bfa140ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 20};
+    "gemv_mma.cu", 0xc41d7eefe8bfa140ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 21};
 
 static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8740,12 +9064,12 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0xee2e1a0d40c80349ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 21};
+    "generate.cu", 0xee2e1a0d40c80349ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 22};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_sampling_h = {
-    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 40};
+    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 41};
 
 static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8755,12 +9079,12 @@ static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_shared_models_sampling_h,
     NULL};
 static const ignis__source ignis__source_generate_draw_cu = {
-    "generate_draw.cu", 0x109d20040d900739ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 23};
+    "generate_draw.cu", 0x109d20040d900739ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 24};
 
 static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_fused_step_h = {
-    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 34};
+    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 35};
 
 static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8778,7 +9102,7 @@ static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_generate_step_cuh = {
-    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 25};
+    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 26};
 
 static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8800,7 +9124,7 @@ static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_blocks_cuh = {
-    "generate_step_blocks.cuh", 0x466e1c374174af38ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 26};
+    "generate_step_blocks.cuh", 0x466e1c374174af38ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 27};
 
 static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -8821,7 +9145,7 @@ static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_dense_cuh = {
-    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 27};
+    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 28};
 
 static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8851,12 +9175,12 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_cu = {
-    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 24};
+    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 25};
 
 static const ignis__source *const ignis__includes_shared_models_latent_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_latent_h = {
-    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 38};
+    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 39};
 
 static const ignis__source *const ignis__includes_latent_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8868,12 +9192,12 @@ static const ignis__source *const ignis__includes_latent_cu[] = {
     &ignis__source_shared_models_latent_h,
     NULL};
 static const ignis__source ignis__source_latent_cu = {
-    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 28};
+    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 29};
 
 static const ignis__source *const ignis__includes_shared_models_lora_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_lora_h = {
-    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 39};
+    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 40};
 
 static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_ignis_cuh,
@@ -8883,7 +9207,7 @@ static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_shared_models_lora_h,
     NULL};
 static const ignis__source ignis__source_lora_cu = {
-    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 29};
+    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 30};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -8891,6 +9215,7 @@ __attribute__((unused)) /* a program may do without kernels */
 #endif
 static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_attention_latent_cu,
+    &ignis__source_attention_latent_mma_cu,
     &ignis__source_attention_paged_cu,
     &ignis__source_attention_paged_cuh,
     &ignis__source_attention_paged_many_cu,
@@ -36681,21 +37006,22 @@ IGNIS__PRIVATE void ignis__experts_run_shared_gate(ignis__op *op, ignis__engine 
     latents themselves. The result is multiplied with the values' half. So a step reads the cache once. Rows of a
     prompt are computed in the same way. A row has the same bits alone, in any batch and in any chunk.
     qkv, q_b and o are products as those of other families, and may be quantised; kv_b is in the model's dtype.
-    May use: engine.c; kernels/models/latent.cu, attention_latent.cu. Locks: the caller holds the engine's lock. */
+    May use: engine.c; kernels/models/latent.cu, attention_latent.cu, attention_latent_mma.cu. Locks: the caller holds
+    the engine's lock. */
 
 /*  Allocates the buffers of latent attention. Allocates nothing if the model has none. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_latent(const char *call, ignis__engine *engine, int64_t rows)
 {
+    enum { PRODUCTS = 1 << 14 }; /* rows of products with keys, of all heads: two for each block of an H200 */
     const ignis__model *model = engine->model;
-    const int64_t heads = model->heads;
+    const int64_t heads = model->heads, at_a_time = ignis__clamp(PRODUCTS / heads, engine->step_rows, rows);
     return !model->latent ||
            ((!model->q_rank ||
              (ignis__engine_alloc(call, engine, &engine->q_normed, rows, model->q_rank, model->dtype) &&
               ignis__engine_alloc(call, engine, &engine->q, rows, heads * model->head_dim, model->dtype))) &&
-            ignis__engine_alloc(call, engine, &engine->query, engine->step_rows,
-                                heads * (model->latent + model->rotary), model->dtype) &&
-            ignis__engine_alloc(call, engine, &engine->latents, engine->step_rows, heads * model->latent,
-                                model->dtype));
+            ignis__engine_alloc(call, engine, &engine->query, at_a_time, heads * (model->latent + model->rotary),
+                                model->dtype) &&
+            ignis__engine_alloc(call, engine, &engine->latents, at_a_time, heads * model->latent, model->dtype));
 }
 
 /*  Launches a kernel of latent.cu that needs frequencies. */
@@ -36754,38 +37080,117 @@ IGNIS__PRIVATE void ignis__latent_write(ignis__op *op, const ignis__engine *engi
     ignis__latent_launch(op, IGNIS__BUILTIN(LATENT_ROWS), engine, &p, ignis__launch_row(count, 256, 0));
 }
 
-/*  Computes attention of rows whose q and whose rows of the cache are there: q becomes that of latents, attends to the
-    cache, and what it finds becomes values. The buffers have room for engine->step_rows rows at a time. */
-IGNIS__PRIVATE void ignis__latent_attend(ignis__op *op, const ignis__engine *engine, const ignis__engine_layer *layer,
-                                         const ignis__paged *paged, int count)
+/*  A variant of attention_latent_mma.cu. heads: of a block; 0: the kernel on plain cores. */
+typedef struct ignis__latent_variant {
+    int heads;
+    size_t shared;
+    char define[112];
+} ignis__latent_variant;
+
+/*  Describes a variant. heads: 16 or 64; tiles: of keys in shared memory, 1 or 2. */
+static ignis__latent_variant ignis__latent_describe_variant(const ignis__model *model, int heads, int tiles,
+                                                            bool is_chunk)
 {
-    /* latent.cu has the same: THREADS, columns of a thread, rows of a block; attention_latent.cu: heads of a block,
-       half of them in f64 */
-    enum { THREADS = 256, COLUMNS = 2 * THREADS, ROWS = 8, HEADS = 16 };
+    /* attention_latent_mma.cu has the same: bytes of a row, floats of `tops` */
+    const int row = (model->latent + model->rotary + 63) / 64 * 128, tops = (heads == 16 ? 8 : 4) * heads;
+    ignis__latent_variant variant;
+    variant.heads = heads;
+    variant.shared =
+        (size_t)((heads + tiles * IGNIS__SPLIT) * row + heads * IGNIS__SPLIT * 2 + tops * (int)sizeof(float));
+    snprintf(variant.define, sizeof variant.define,
+             "-DIGNIS_LATENT=%d -DIGNIS_ROTARY=%d -DIGNIS_ROWS=%d -DIGNIS_STAGES=%d -DIGNIS_CHUNK=%d", model->latent,
+             model->rotary, heads, tiles, is_chunk);
+    return variant;
+}
+
+/*  Describes the kernel on plain cores. */
+static ignis__latent_variant ignis__latent_describe_plain(const ignis__model *model)
+{
+    ignis__latent_variant variant;
+    variant.heads = 0;
+    variant.shared = 0;
+    snprintf(variant.define, sizeof variant.define, "-DIGNIS_LATENT=%d -DIGNIS_ROTARY=%d", model->latent,
+             model->rotary);
+    return variant;
+}
+
+/*  Chooses the kernel of attention. Of latents of 512 + 64 elements, shared memory has two tiles beside 64 heads on
+    sm_90, one on sm_80, and one beside 16 heads on sm_86. */
+static ignis__latent_variant ignis__latent_choose(ignis__op *op, const ignis__model *model, bool is_chunk)
+{
+    const ignis_device_info *info = &op->work.device->info;
+    const bool is_half = model->dtype == IGNIS_F16 || model->dtype == IGNIS_BF16;
+    ignis__latent_variant variant, chosen = ignis__latent_describe_plain(model);
+    int heads, tiles;
+    if (!op->ok || !is_half)
+        return chosen;
+    if (ignis__requests.path[0])
+        ignis__record_builtin(IGNIS__BUILTIN(ATTENTION_LATENT), model->dtype, chosen.define, 0, 79);
+    for (heads = is_chunk || model->heads > 16 ? 64 : 16; heads > 0; heads = heads == 64 ? 16 : 0)
+        for (tiles = 2; tiles > 0; tiles--) {
+            variant = ignis__latent_describe_variant(model, heads, tiles, is_chunk);
+            if (ignis__requests.path[0])
+                ignis__record_builtin(IGNIS__BUILTIN(LATENT_MMA), model->dtype, variant.define, 80, IGNIS__EVERY_ARCH);
+            if (!chosen.heads && info->compute_major >= 8 && variant.shared <= (size_t)info->shared_per_block &&
+                ignis__variant_exists(op->work.device, IGNIS__BUILTIN(LATENT_MMA), model->dtype, variant.define))
+                chosen = variant;
+        }
+    return chosen;
+}
+
+/*  Launches attention of paged->count rows to latents. is_chunk: the rows are of one sequence, one after the other. */
+IGNIS__PRIVATE void ignis__latent_attention(ignis__op *op, const ignis__model *model, const ignis__paged *paged,
+                                            bool is_chunk)
+{
+    /* attention_latent.cu has the same: THREADS, heads of a block, half of them in f64 */
+    enum { THREADS = 256, HEADS = 16 };
+    const ignis__latent_variant variant = ignis__latent_choose(op, model, is_chunk);
+    const int64_t sms = op->work.device->info.multiprocessors;
+    const int heads = variant.heads               ? variant.heads
+                      : model->dtype == IGNIS_F64 ? HEADS / 2
+                                                  : HEADS,
+              blocks = variant.heads ? 1 : 2; /* of an SM */
+    const int64_t groups = ignis__ceil_div(model->heads, heads);
+    const bool joins = variant.heads && is_chunk; /* blocks have heads of several rows, and all of their keys */
+    ignis__paged p = *paged;
+    void *params[] = {&p};
+    ignis__op_launch(op, variant.heads ? IGNIS__BUILTIN(LATENT_MMA) : IGNIS__BUILTIN(ATTENTION_LATENT), model->dtype,
+                     variant.define,
+                     joins ? ignis__launch_grid(1, 1, ignis__ceil_div((int64_t)p.count * model->heads, heads), THREADS,
+                                                1, variant.shared)
+                           : ignis__launch_grid(ignis__clamp(blocks * sms / (groups * p.count), 1, p.splits), groups,
+                                                p.count, THREADS, 1, variant.shared),
+                     params);
+}
+
+/*  Computes attention of rows whose q and whose rows of the cache are there: q becomes that of latents, attends to the
+    cache, and what it finds becomes values. is_chunk: the rows are of one sequence, one after the other. */
+IGNIS__PRIVATE void ignis__latent_attend(ignis__op *op, const ignis__engine *engine, const ignis__engine_layer *layer,
+                                         const ignis__paged *paged, int count, bool is_chunk)
+{
+    /* latent.cu has the same: THREADS, columns of a thread, rows of a block */
+    enum { THREADS = 256, COLUMNS = 2 * THREADS, ROWS = 8 };
     const ignis__model *model = engine->model;
-    const int64_t size = ignis__dtypes[model->dtype].size, sms = op->work.device->info.multiprocessors,
-                  groups = ignis__ceil_div(model->heads, model->dtype == IGNIS_F64 ? HEADS / 2 : HEADS);
+    const int64_t size = ignis__dtypes[model->dtype].size;
+    /* tensor cores need no scratch for a chunk */
+    const int most =
+        is_chunk && ignis__latent_choose(op, model, true).heads ? (int)engine->query->shape.dim[0] : engine->step_rows;
     ignis__latent p = ignis__latent_describe(op, engine, layer, paged, count);
     ignis__paged at = *paged;
-    void *of_values[] = {&p}, *of_attention[] = {&at};
-    char define[64];
+    void *of_values[] = {&p};
     int rows;
     at.q = p.query;
     at.q_row = (int64_t)model->heads * (model->latent + model->rotary);
     at.out = p.attended;
     at.kv_heads = 1;
     at.head_dim = model->latent;
-    snprintf(define, sizeof define, "-DIGNIS_LATENT=%d -DIGNIS_ROTARY=%d", model->latent, model->rotary);
     for (; op->ok && count > 0; count -= rows) {
-        rows = count < engine->step_rows ? count : engine->step_rows;
+        rows = count < most ? count : most;
         p.count = at.count = rows;
         ignis__latent_launch(op, IGNIS__BUILTIN(LATENT_QUERY), engine, &p,
                              ignis__launch_grid(ignis__ceil_div(model->latent, COLUMNS), model->heads,
                                                 ignis__ceil_div(rows, ROWS), THREADS, 1, 0));
-        ignis__op_launch(
-            op, IGNIS__BUILTIN(ATTENTION_LATENT), model->dtype, define,
-            ignis__launch_grid(ignis__clamp(2 * sms / (groups * rows), 1, at.splits), groups, rows, THREADS, 1, 0),
-            of_attention);
+        ignis__latent_attention(op, model, &at, is_chunk);
         ignis__op_launch(op, IGNIS__BUILTIN(LATENT_VALUES), model->dtype, NULL,
                          ignis__launch_grid(ignis__ceil_div(model->value_dim, THREADS / 32), model->heads,
                                             ignis__ceil_div(rows, ROWS), THREADS, 1, 0),
@@ -37330,7 +37735,7 @@ static void ignis__layers_attend_to_latents(ignis__layers_pass *pass, const igni
         desc->delta = NULL;
         ignis__engine_multiply(pass->op, engine, pass->is_chunk, desc);
     }
-    ignis__latent_attend(pass->op, engine, layer, &pass->paged, pass->count);
+    ignis__latent_attend(pass->op, engine, layer, &pass->paged, pass->count, pass->is_chunk);
 }
 
 /*  Computes the gates of the results of attention. */

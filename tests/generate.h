@@ -26,6 +26,53 @@ static inline ignis__array *room(ignis_shape shape, ignis_dtype dtype)
     return room_of(handle);
 }
 
+/*  Noise, rounded to the dtype, in the array and in numbers that the caller frees. */
+static inline ignis__array *room_noise(ignis_shape shape, ignis_dtype dtype, uint64_t seed, double factor,
+                                       double **numbers)
+{
+    double *values = rounded_noise(shape, dtype, seed, factor);
+    ignis__array *array = room(shape, dtype);
+    ignis_array handle = rooms[room_count - 1].handle;
+    CHECK_OK(ignis_array_from_host(handle, values, IGNIS_F64, shape_numel(shape)));
+    if (numbers)
+        *numbers = values;
+    else
+        free(values);
+    return array;
+}
+
+static inline ignis_array handle_of(const ignis__array *array)
+{
+    ignis_array handle = {array->slot.handle};
+    return handle;
+}
+
+static inline double *numbers_of(const ignis__array *array) { return array_values(handle_of(array)); }
+
+static inline void rooms_end(int first)
+{
+    while (room_count > first) {
+        room_count--;
+        ignis__array_drop("test", rooms[room_count].array);
+        drop(rooms[room_count].handle);
+    }
+}
+
+static inline ignis__op step_begin(void)
+{
+    ignis__op op;
+    ignis__device *device = ignis__device_get("test", 0);
+    memset(&op, 0, sizeof op);
+    CHECK(device && ignis__op_begin_on_device(&op, "test", device));
+    return op;
+}
+
+static inline void step_end(ignis__op *op)
+{
+    CHECK(op->ok);
+    CHECK_OK(ignis__op_leave(op));
+}
+
 /*  Sets the scales of a block of random bytes to small numbers: d, and e or m. */
 static inline void block_scales(int type, unsigned char *block, int i)
 {

@@ -378,6 +378,13 @@ static const char *const attention_paged_windows[] = PAGED_MMA(" -DIGNIS_WINDOW=
 #define LATENT " -DIGNIS_LATENT=512 -DIGNIS_ROTARY=64"
 static const char *const attention_latent[] = {"-DIGNIS_T=1" LATENT, "-DIGNIS_T=2" LATENT, "-DIGNIS_T=3" LATENT,
                                                "-DIGNIS_T=4" LATENT, NULL};
+#define LATENT_MMA(rows, stages, chunk) \
+    LATENT " -DIGNIS_ROWS=" #rows " -DIGNIS_STAGES=" #stages " -DIGNIS_CHUNK=" #chunk
+static const char *const attention_latent_mma[] = {
+    "-DIGNIS_T=2" LATENT_MMA(64, 2, 1), "-DIGNIS_T=2" LATENT_MMA(64, 2, 0), "-DIGNIS_T=2" LATENT_MMA(16, 2, 0),
+    "-DIGNIS_T=1" LATENT_MMA(16, 1, 0), "-DIGNIS_T=1" LATENT_MMA(16, 1, 1), NULL};
+static const char *const attention_latent_one_tile[] = {"-DIGNIS_T=2" LATENT_MMA(64, 1, 1),
+                                                        "-DIGNIS_T=2" LATENT_MMA(64, 1, 0), NULL};
 static const char *const attention_paged_many[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64",
                                                    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128", NULL};
 static const char *const generate_step[] = PAGED_MMA(""),
@@ -687,7 +694,9 @@ static const struct {
     {IGNIS__SOURCE_GEMV_CU, every_float, 0, 0, {0, 0, 16}}, /* sm_120; 4 on sm_90 */
     {IGNIS__SOURCE_LATENT_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_LATENT_CU, attention_latent, 0, 0, {0}},
-    {IGNIS__SOURCE_LORA_CU, every_float, 0, 0, {0, 0, 16}}, /* sm_75: f64 */
+    {IGNIS__SOURCE_ATTENTION_LATENT_MMA_CU, attention_latent_mma, 80, 0, {0}},
+    {IGNIS__SOURCE_ATTENTION_LATENT_MMA_CU, attention_latent_one_tile, 80, 80, {0}}, /* others have memory for two */
+    {IGNIS__SOURCE_LORA_CU, every_float, 0, 0, {0, 0, 16}},                          /* sm_75: f64 */
     {IGNIS__SOURCE_GEMV_MMA_CU,
      gemv_mma,
      80,

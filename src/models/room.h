@@ -57,6 +57,7 @@
     X(LATENT_QUERY, latent_cu, "ignis_latent_query", WAITS)                            \
     X(LATENT_VALUES, latent_cu, "ignis_latent_values", WAITS)                          \
     X(ATTENTION_LATENT, attention_latent_cu, "ignis_attention_latent", WAITS)          \
+    X(LATENT_MMA, attention_latent_mma_cu, "ignis_attention_latent_mma", WAITS)        \
     X(EXPERTS_ROUTER, experts_cu, "ignis_experts_router", WAITS)                       \
     X(EXPERTS_CHOOSE, experts_cu, "ignis_experts_choose", WAITS)                       \
     X(EXPERTS_CHOOSE_SIGMOID, experts_cu, "ignis_experts_choose_sigmoid", WAITS)       \

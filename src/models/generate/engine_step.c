@@ -264,7 +264,7 @@ static void ignis__layers_attend_to_latents(ignis__layers_pass *pass, const igni
         desc->delta = NULL;
         ignis__engine_multiply(pass->op, engine, pass->is_chunk, desc);
     }
-    ignis__latent_attend(pass->op, engine, layer, &pass->paged, pass->count);
+    ignis__latent_attend(pass->op, engine, layer, &pass->paged, pass->count, pass->is_chunk);
 }
 
 /*  Computes the gates of the results of attention. */

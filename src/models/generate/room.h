@@ -323,8 +323,10 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ig
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_latent(const char *call, ignis__engine *engine, int64_t rows);
 IGNIS__PRIVATE void ignis__latent_write(ignis__op *op, const ignis__engine *engine, const ignis__engine_layer *layer,
                                         const ignis__paged *paged, int count);
+IGNIS__PRIVATE void ignis__latent_attention(ignis__op *op, const ignis__model *model, const ignis__paged *paged,
+                                            bool is_chunk);
 IGNIS__PRIVATE void ignis__latent_attend(ignis__op *op, const ignis__engine *engine, const ignis__engine_layer *layer,
-                                         const ignis__paged *paged, int count);
+                                         const ignis__paged *paged, int count, bool is_chunk);
 
 /* experts.c */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ignis__engine *engine, int64_t rows);
