@@ -816,8 +816,8 @@ IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
     Each sequence of a model can have its own, also over quantised weights. One decode step computes all of them: the
     weights are read once, and a text has the same bits alone and in any batch. A step takes the values that A and B
     have then; keys and values of earlier tokens stay. Forks have the same adapters. The first adapters of a model take
-    memory: 4 bytes, or 8 in f64, for 786432 elements, and for 64 rows of the widest product. Steps with adapters are
-    graphs of their own, and not the single launches of ignis_sequence_next.
+    memory: 4 bytes, or 8 in f64, for 786432 elements, and for 64 rows of the widest product, or as many as a step
+    has. Steps with adapters are graphs of their own, and not the single launches of ignis_sequence_next.
     Returns: IGNIS_OK, or the reason; then the sequence is as it was.
     Errors: FREED, ARGUMENT (adapters of another model, or merged ones; the sequence has tokens and other adapters),
     UNSUPPORTED (this thread captures a graph; a rank above 512; adapters of q_b of DeepSeek), MEMORY, LIBRARY, COMPILE,
@@ -897,9 +897,12 @@ IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_
 IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling);
 
 /*  ignis_sequence_next_all - sample and append a token for each of several sequences of one model, in one decode step
-    The weights are read once for all. samplings: one for each sequence; null: the likeliest tokens. Decode steps of
-    1, 2, 4, ... sequences are captured as graphs the second time they run. A step has up to 64 sequences, or
-    ignis_model_desc.sequences if that is fewer, but at least 8; more sequences take several steps.
+    samplings: one for each sequence; null: the likeliest tokens. A step has up to 512 sequences, or
+    ignis_model_desc.sequences if that is fewer, but at least 8; more sequences take several steps. Steps of 1, 2, 4,
+    ... 64, 128, 192, ... 512 sequences are captured as graphs the second time they run; other numbers are rounded up to
+    these. A step reads the weights once for each 64 sequences. The first sequence of a model takes the memory of a
+    step: above all 8 bytes for each of its sequences and each token of the vocabulary, and, in bf16 and f16, 4 bytes
+    for each of its sequences, each element of the heads and each 64 tokens of the context, up to 32 times.
     Returns: IGNIS_OK, with the tokens in ids; or the reason, and then ids are -1 and all sequences are as they were.
     If no token can be sampled for some sequences, the others still get theirs: those with a token in ids.
     Errors: those of ignis_sequence_next; ARGUMENT (null; a count below 0; sequences of different models; one of them
@@ -1507,7 +1510,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xee69d6e5df4d97a7ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x152d3351fe76e269ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -2318,7 +2321,7 @@ static const char ignis__text_attention_paged_many_cu_0[] =
     "#include \"hopper.cuh\"\n\n\n"
     "constexpr int D = IGNIS_HEAD_DIM, HEADS = 8;\n"
     "constexpr int WARPS = 512 / D, OTHERS = 64;\n"
-    "constexpr int ROWS = 64;\n\n"
+    "constexpr int ROWS = 512;\n\n"
     "constexpr int PAGES = SPLIT / PAGE, OWN = D / 32;\n"
     "constexpr int CHUNKS = D / 8, AT_ONCE = 32 / CHUNKS;\n"
     "constexpr uint32_t BYTES = 2 * D;\n\n\n"
@@ -8781,7 +8784,7 @@ static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_many_cu = {
-    "attention_paged_many.cu", 0x50569fdcd04a8382ULL, IGNIS__PIECES(attention_paged_many_cu), ignis__includes_attention_paged_many_cu, 4};
+    "attention_paged_many.cu", 0x7827a5024a3f4918ULL, IGNIS__PIECES(attention_paged_many_cu), ignis__includes_attention_paged_many_cu, 4};
 
 static const ignis__source *const ignis__includes_attention_paged_team_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -25997,7 +26000,9 @@ typedef struct ignis__weight_block {
 } ignis__weight_block;
 
 enum {
-    IGNIS__STEP_ROWS = 64,    /* sequences of a decode step, at most */
+    IGNIS__STEP_ROWS = 512,   /* sequences of a decode step, at most */
+    IGNIS__GEMV_ROWS = 64,    /* rows that the products of a decode step take at a time, at most */
+    IGNIS__PROMPT_ROWS = 64,  /* tokens of a prompt that are computed as the rows of a step are, at most */
     IGNIS__CHUNK = 512,       /* rows of a chunk of a prompt, at most */
     IGNIS__WINDOW_GRAIN = 64, /* keys of layers with a window are given up this many at a time */
     IGNIS__REWIND = 64        /* tokens by which a sequence can be truncated before windows have to be computed again */
@@ -32276,11 +32281,11 @@ IGNIS__PRIVATE int64_t ignis__model_cache_elements(const ignis__model *model)
     return model->latent ? (int64_t)model->latent + model->rotary : (int64_t)2 * model->kv_heads * model->head_dim;
 }
 
-/*  Returns the 16-bit elements that hold the rows of a step as integers, with a scale and a sum for each
+/*  Returns the 16-bit elements that hold the rows of a product of a step as integers, with a scale and a sum for each
     block of 32: see kernels/models/gemv_blocks.cu. */
 IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
 {
-    return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
+    return IGNIS__GEMV_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
 /*  Returns the elements of all heads of values of a recurrent layer. */
@@ -33224,7 +33229,7 @@ typedef struct ignis__pre_norm {
 /*  A product of rows with weights. The shapes are x [count, k], weights [n, k], or [2 n, k] if gated, and out [count, n
     or more]. */
 typedef struct ignis__gemv_desc {
-    int count; /* rows: up to 64, or those of a chunk */
+    int count; /* rows: of a step, or of a chunk */
     ignis__gemv_kind kind;
     bool gated;
     ignis__array *out, *x, *weights, *bias; /* bias: or NULL */
@@ -33244,6 +33249,9 @@ typedef struct ignis__engine_layer {
         *down_experts_bias, *sinks, *q_a_norm, *q_b, *kv_a_norm, *kv_b, *gate, *conv, *strengths, *decay_log,
         *decay_bias, *delta_norm;
 } ignis__engine_layer;
+
+/*  Numbers of rows for which a step has graphs: see ignis__step_width. */
+enum { IGNIS__STEP_WIDTHS = 14 };
 
 typedef struct ignis__sequence ignis__sequence;
 
@@ -33348,10 +33356,11 @@ typedef struct ignis__engine {
         void *stream;
         int length; /* of the sequence, without the token ahead */
     } ahead;
+    ignis__generate_row *row;    /* [step_rows]: of the step that is being prepared */
     ignis__generate_draw *draws; /* [step_rows][2]: tokens after even and after odd positions */
     ignis__pinned *draws_memory; /* the pinned memory of draws */
-    /* by products with adapters as bits, by ignis__sampling_kind, by one_sequence, for 1, 2, 4 ... rows */
-    ignis__engine_step steps[1 << IGNIS__LORA_PRODUCTS][3][2][8];
+    /* by products with adapters as bits, by ignis__sampling_kind, by one_sequence, by ignis__step_width */
+    ignis__engine_step steps[1 << IGNIS__LORA_PRODUCTS][3][2][IGNIS__STEP_WIDTHS];
     ignis__vocabulary *vocabulary; /* for grammars; NULL until the first one */
     ignis__grammar *grammars;      /* grammars in use and a few unused ones, latest first */
     uint64_t grammars_made, masks_used;
@@ -33365,7 +33374,7 @@ struct ignis__sequence {
     ignis__engine *engine; /* the engine's lock guards all below */
     ignis__lora *lora;     /* the adapters that it is computed with, held; or NULL */
     int32_t *ids;          /* of context + 1 tokens */
-    /* of each token: it was computed in a chunk of more than IGNIS__STEP_ROWS rows */
+    /* of each token: it was computed in a chunk of more than IGNIS__PROMPT_ROWS rows */
     bool *in_chunk;
     ignis__page_table tables[IGNIS__PAGE_GROUPS];
     int length;
@@ -35740,7 +35749,7 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dty
     return true;
 }
 
-/*  models/generate/gemv.c - products of up to 64 rows with weights, and of the rows of a chunk
+/*  models/generate/gemv.c - products of the rows of a step with weights, and of the rows of a chunk
 
     GEMV is bound by memory: weights are read once. f16 and bf16 on sm_80 and up take tensor cores, all else takes
     plain cores. Which kernel runs depends on the weights and the device, so rows keep their bits in any batch. A
@@ -35755,21 +35764,58 @@ static const ignis__builtin ignis__gemv_blocks_kernels[] = {
     IGNIS__BUILTIN(GEMV_BLOCKS_1), IGNIS__BUILTIN(GEMV_BLOCKS_8), IGNIS__BUILTIN(GEMV_BLOCKS_16),
     IGNIS__BUILTIN(GEMV_BLOCKS_32), IGNIS__BUILTIN(GEMV_BLOCKS_64)};
 
-/*  Multiplies rows of x with all rows of dense weights on tensor cores. */
-IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc *desc)
+/*  Moves a product on by some rows. */
+static void ignis__gemv_advance(ignis__gemv_mma *p, int rows)
+{
+    const ignis__address x = (ignis__address)(rows * p->k), result = (ignis__address)(rows * p->result_row);
+    p->x += p->x ? 2 * x : 0;
+    p->norm_of += p->norm_of ? 4 * x : 0;
+    p->out += 2 * result;
+    p->sum += 4 * result;
+    p->logits += 4 * result;
+    p->delta += p->delta ? (p->gated ? 8 : 4) * result : 0;
+    p->places += p->places ? (ignis__address)rows * sizeof(ignis__generate_row) : 0;
+}
+
+/*  Multiplies 2 to IGNIS__GEMV_ROWS rows, or one where no kernel for one row fits. */
+static void ignis__gemv_launch_dense(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights)
 {
     /* bytes that gemv_mma.cu needs for a column; STAGES: for 8 columns, with more than 8 rows of x */
     enum { FOUND = 2 * 8 * 20 * 4, STAGES = 4 * 8 * 192 };
     const ignis_device_info *info = &op->work.device->info;
-    int number = desc->count <= 8    ? 1
-                 : desc->count <= 16 ? 2
-                 : desc->count <= 32 ? 3
-                                     : 4,
-        groups = 1, resident = desc->count <= 8 ? 2 : 1;
-    bool rings = info->compute_major >= 9; /* the kernel of one row has a ring */
-    size_t shared, row = 2 * (size_t)(ignis__ceil_div(desc->weights->shape.dim[1], 32) * 32);
+    const int64_t tiles = ignis__ceil_div(p->n, p->gated ? 8 : 16);
+    const int number = p->rows <= 8 ? 1 : p->rows <= 16 ? 2 : p->rows <= 32 ? 3 : 4;
+    int groups = 1, resident = number == 1 ? 2 : 1;
+    size_t shared = (size_t)FOUND * 8;
     char define[32] = "";
-    int64_t tiles;
+    ignis__tensor_map map;
+    void *params[] = {p, &map};
+    memset(&map, 0, sizeof map);
+    if (number > 1) { /* as many tiles share x as leave work for each SM */
+        for (groups = 8; groups > 2 && ignis__ceil_div(tiles, groups) < info->multiprocessors * 3 / 4;)
+            groups /= 2;
+        shared = (size_t)STAGES * (size_t)(8 / groups) * ((size_t)1 << (number - 1));
+        snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
+        if (ignis__gemv_cluster_dense(op, p, weights))
+            return;
+    }
+    p->found_at = 0;
+    ignis__op_launch(
+        op, ignis__gemv_dense_kernels[number], weights->dtype, number > 1 ? define : NULL,
+        ignis__launch_row(ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 256,
+                          shared),
+        params);
+}
+
+/*  Multiplies rows of x with all rows of dense weights on tensor cores. */
+IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc *desc)
+{
+    enum { FOUND = 2 * 8 * 20 * 4 }; /* bytes that gemv_mma.cu needs for a column */
+    const ignis_device_info *info = &op->work.device->info;
+    const bool rings = info->compute_major >= 9; /* the kernel of one row has a ring */
+    int resident = 2, rest;
+    size_t shared = FOUND + 2 * (size_t)(ignis__ceil_div(desc->weights->shape.dim[1], 32) * 32);
+    bool single;
     ignis__gemv_mma p;
     ignis__tensor_map map;
     void *params[] = {&p, &map};
@@ -35784,24 +35830,13 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc 
     p.rows = desc->count;
     p.kind = (int)desc->kind;
     p.gated = desc->gated;
-    tiles = ignis__ceil_div(p.n, desc->gated ? 8 : 16);
-    shared = FOUND + row;
     if (desc->count == 1 && rings && ignis__cuda.cuTensorMapEncodeTiled)
         ignis__gemv_choose_ring(op, desc->weights, shared, &p, &map, &resident);
     shared += (size_t)p.found_at;
-    if (desc->count == 1 && (p.ring || !rings) && shared <= (size_t)info->shared_per_block)
-        number = 0;
-    else if (number == 1)
-        shared = (size_t)FOUND * 8, p.found_at = 0, resident = 2;
-    if (number > 1) { /* as many tiles share x as leave work for each SM */
-        for (groups = 8; groups > 2 && ignis__ceil_div(tiles, groups) < info->multiprocessors * 3 / 4;)
-            groups /= 2;
-        shared = (size_t)STAGES * (size_t)(8 / groups) * ((size_t)1 << (number - 1));
-        snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
-    }
+    single = desc->count == 1 && (p.ring || !rings) && shared <= (size_t)info->shared_per_block;
     if (desc->norm) {
         ignis__pre_norm_fuse(op, &p, desc->norm);
-        if (number > 0) {
+        if (!single) {
             p.out = ignis__op_write(op, desc->x);
             ignis__op_launch_row(op, IGNIS__BUILTIN(GEMV_MMA_NORM), desc->weights->dtype, desc->count, 256, params);
             p.norm_of = 0;
@@ -35812,17 +35847,23 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc 
     p.delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
     p.result_row = desc->out->shape.dim[1];
     ignis__cost(-1, 2.0 * (double)desc->count * (double)desc->weights->numel, (int)desc->weights->dtype);
-    if (number > 1 && ignis__gemv_cluster_dense(op, &p, desc->weights))
+    if (single) {
+        const int64_t tiles = ignis__ceil_div(p.n, desc->gated ? 8 : 16);
+        ignis__op_launch(op, ignis__gemv_dense_kernels[0], desc->weights->dtype, NULL,
+                         ignis__launch_row(ignis__clamp(tiles, 1, info->multiprocessors * resident), 256, shared),
+                         params);
         return;
-    ignis__op_launch(
-        op, ignis__gemv_dense_kernels[number], desc->weights->dtype, number > 1 ? define : NULL,
-        ignis__launch_row(ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 256,
-                          shared),
-        params);
+    }
+    for (rest = desc->count; op->ok && rest > 0; rest -= p.rows) {
+        p.rows = rest < IGNIS__GEMV_ROWS ? rest : (int)IGNIS__GEMV_ROWS;
+        ignis__gemv_launch_dense(op, &p, desc->weights);
+        ignis__gemv_advance(&p, p.rows);
+    }
 }
 
-/*  As ignis__gemv_run_dense, for quantised weights: launches one kernel for each of their types. */
-IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_desc *desc)
+/*  Multiplies up to IGNIS__GEMV_ROWS rows, from `first` on, with quantised weights: launches one kernel for each of
+    their types. */
+static void ignis__gemv_launch_quantised(ignis__op *op, const ignis__gemv_desc *desc, int first, int count)
 {
     /* gemv_blocks.cu has the same: bytes of a column, and of a tile of one row; tiles of a block */
     enum { FOUND = 2 * 8 * 20 * 4, TILE = (8 * 16 + 8) * 4, TILES = 32 };
@@ -35831,11 +35872,11 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_d
     const ignis_device_info *info = &op->work.device->info;
     const ignis__blocks *blocks = &desc->weights->blocks;
     ignis__address at = ignis__op_read(op, desc->weights);
-    int number = desc->count <= 8 ? 2 : desc->count <= 16 ? 3 : desc->count <= 32 ? 4 : 5, part, record;
+    int number = count <= 8 ? 2 : count <= 16 ? 3 : count <= 32 ? 4 : 5, part, record;
     int64_t units = ignis__ceil_div(blocks->columns, 256) * 2, tiles, grid; /* two units per record */
     size_t row = desc->norm ? 2 * (size_t)blocks->columns : 0, alone = (size_t)(units * (256 + 2 * 16)) + row, shared;
     bool rings = info->compute_major >= 9, in_step = !desc->gated || ignis__blocks_rows(blocks) % 16 == 0;
-    bool single = desc->count == 1 && (!rings || in_step) &&
+    bool single = count == 1 && (!rings || in_step) &&
                   (rings ? RING : 0) + alone + TILES * TILE <= (size_t)info->shared_per_block;
     char define[32];
     ignis__quantised_weight q;
@@ -35847,7 +35888,7 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_d
         *product = *desc->cache;
     product->bias = desc->bias ? ignis__op_read(op, desc->bias) : 0;
     product->k = blocks->columns;
-    product->rows = desc->count;
+    product->rows = count;
     product->kind = (int)desc->kind;
     product->gated = desc->gated;
     if (desc->norm)
@@ -35856,12 +35897,13 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_d
         product->x = ignis__op_read(op, desc->x);
     if (!single) {
         p.x = ignis__op_write(op, desc->dequantised);
-        p.scales = p.x + (ignis__address)(ignis__ceil_div(desc->count, 8) * 8 * units * 256);
+        p.scales = p.x + (ignis__address)(ignis__ceil_div(count, 8) * 8 * units * 256);
     }
     product->out = product->sum = product->logits = ignis__op_write(op, desc->out);
     product->delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
     product->result_row = desc->out->shape.dim[1];
-    ignis__cost(-1, 2.0 * (double)desc->count * (double)(ignis__blocks_rows(blocks) * product->k), (int)desc->x->dtype);
+    ignis__gemv_advance(product, first);
+    ignis__cost(-1, 2.0 * (double)count * (double)(ignis__blocks_rows(blocks) * product->k), (int)desc->x->dtype);
     /* gated weights have one part */
     for (part = 0; op->ok && part < blocks->count; part++, p.first = (int)product->n) {
         q = ignis__quantised_part(blocks, part, at);
@@ -35870,7 +35912,7 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_d
         product->n = p.first + blocks->part[part].rows / (desc->gated ? 2 : 1);
         tiles = ignis__ceil_div(product->n - p.first, desc->gated ? 8 : 16);
         snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d", q.type);
-        grid = ignis__clamp(tiles, 1, info->multiprocessors * (desc->count <= 8 ? 2 : 1));
+        grid = ignis__clamp(tiles, 1, info->multiprocessors * (count <= 8 ? 2 : 1));
         if (single) {
             record = ignis__blocks_types[ignis__blocks_type(q.type)].bytes;
             product->found_at = rings ? 8 * (record > 144 ? 2 : 3) * (16 * record + 8) : 0;
@@ -35883,14 +35925,23 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_d
             }
         } else { /* the factor of the type is in the scales of x */
             ignis__op_launch(op, IGNIS__BUILTIN(GEMV_BLOCKS_ROWS), desc->x->dtype, define,
-                             ignis__launch_row(desc->count, 256, row), params);
-            if (desc->count > 8 && in_step && ignis__gemv_cluster_quantised(op, desc->x->dtype, &p, q.type, units))
+                             ignis__launch_row(count, 256, row), params);
+            if (count > 8 && in_step && ignis__gemv_cluster_quantised(op, desc->x->dtype, &p, q.type, units))
                 continue;
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }
         ignis__op_launch(op, ignis__gemv_blocks_kernels[single ? 0 : number - 1], desc->x->dtype, define,
                          ignis__launch_row(grid, 256, shared), params);
     }
+}
+
+/*  As ignis__gemv_run_dense, for quantised weights. */
+IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_desc *desc)
+{
+    int first;
+    for (first = 0; op->ok && first < desc->count; first += IGNIS__GEMV_ROWS)
+        ignis__gemv_launch_quantised(
+            op, desc, first, desc->count - first < IGNIS__GEMV_ROWS ? desc->count - first : (int)IGNIS__GEMV_ROWS);
 }
 
 /*  Multiplies rows with weights: on tensor cores if they support the weights, else on plain cores. Plain cores need
@@ -36067,8 +36118,9 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
                                            const ignis__paged *paged)
 {
     /* attention_paged_mma.cu has the same: HEADS and TEAMS of a block, blocks of a CLUSTER, blocks of an SM.
-       attention_paged_many.cu: ELEMENTS of a row for all warps that multiply, OTHERS: the other threads */
-    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, OTHERS = 64 };
+       attention_paged_many.cu: ELEMENTS of a row for all warps that multiply, OTHERS: the other threads; ROWS: bytes
+       for what it knows of rows */
+    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, OTHERS = 64, ROWS = IGNIS__STEP_ROWS * 24 + 1024 };
     const ignis__device *device = op->work.device;
     ignis__paged p = *paged;
     int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, rows;
@@ -36089,7 +36141,7 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
     ignis__paged_attention_record(op, dtype, group, head_dim <= IGNIS__MANY_HEAD_DIM && !ranged, plain, with_clusters);
     clusters = mma && device->clusters && ignis__variant_exists(device, builtin, dtype, with_clusters);
     use_many = mma && !ranged && head_dim <= IGNIS__MANY_HEAD_DIM &&
-               tiles + 4096 <= (size_t)device->info.shared_per_block &&
+               tiles + ROWS <= (size_t)device->info.shared_per_block &&
                ignis__variant_exists(device, IGNIS__BUILTIN(PAGED_MANY), dtype, plain);
     for (; op->ok && count > 0; count -= rows) {
         rows = count < at_a_time ? count : at_a_time;
@@ -36211,6 +36263,15 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__kept_free(ignis__engine *engine)
     engine->kept = NULL;
 }
 
+/*  Returns the number of rows of the graph that computes `count` rows: a power of 2 up to 64, or a multiple of 64. */
+IGNIS__PRIVATE int ignis__step_width(int count)
+{
+    int width = 1;
+    while (width < count && width < 64)
+        width *= 2;
+    return count <= width ? width : (int)ignis__ceil_div(count, 64) * 64;
+}
+
 /*  Destroys an engine. The caller knows that no decode step of it runs. After a lost device only host memory is
     freed. */
 IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *object)
@@ -36254,6 +36315,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *ob
         ignis__free(engine->groups[i].free_pages);
     }
     ignis__free(engine->mask);
+    ignis__free(engine->row);
     ignis__free(engine);
 }
 
@@ -36448,10 +36510,10 @@ IGNIS__COLD static bool ignis__engine_alloc_for_lora(const char *call, ignis__en
     const ignis_dtype wide = ignis__wide_dtype(model->dtype);
     const int64_t qkv = engine->qkv->shape.dim[1], delta = ignis__delta_rows(model), width = qkv > delta ? qkv : delta,
                   up = (int64_t)ignis__model_widest_inner(model) * (model->gelu ? 1 : 2);
+    const int64_t rows = engine->step_rows > IGNIS__PROMPT_ROWS ? engine->step_rows : (int)IGNIS__PROMPT_ROWS;
     return (engine->shrunk || ignis__engine_alloc(call, engine, &engine->shrunk, IGNIS__CHUNK,
                                                   (int64_t)IGNIS__LORA_PAIRS * IGNIS__LORA_SEQUENCE_RANK, wide)) &&
-           (engine->delta ||
-            ignis__engine_alloc(call, engine, &engine->delta, IGNIS__STEP_ROWS, width > up ? width : up, wide));
+           (engine->delta || ignis__engine_alloc(call, engine, &engine->delta, rows, width > up ? width : up, wide));
 }
 
 /*  Returns the product of an adapter; IGNIS__LORA_PRODUCTS if sequences do not support it. */
@@ -37363,6 +37425,26 @@ IGNIS__COLD static bool ignis__engine_free_all_pages(const char *call, ignis__en
     return true;
 }
 
+/*  Allocates what the engine has in host memory. False, and reported, if there is no memory. */
+IGNIS__COLD static bool ignis__engine_alloc_on_host(const char *call, ignis__engine *engine)
+{
+    engine->mask = (ignis__engine_mask *)ignis__alloc_for(call, sizeof *engine->mask * (size_t)engine->mask_count);
+    if (engine->mask)
+        engine->row = (ignis__generate_row *)ignis__alloc_for(call, sizeof *engine->row * (size_t)engine->step_rows);
+    return engine->row && ignis__engine_free_all_pages(call, engine);
+}
+
+/*  Takes the memory of large arrays now, so that a full device fails here. */
+IGNIS__COLD static void ignis__engine_take_memory(ignis__op *op, const ignis__engine *engine)
+{
+    int i;
+    for (i = 0; i < IGNIS__PAGE_GROUPS; i++)
+        (void)(engine->caches[i] && ignis__op_write(op, engine->caches[i]));
+    (void)ignis__op_write(op, engine->logits);
+    (void)ignis__op_write(op, engine->scores);
+    (void)ignis__op_write(op, engine->scratch);
+}
+
 /*  Tells whether results of attention and MLP are scaled or normalised before they are added. */
 IGNIS__COLD static bool ignis__engine_adds_results(const ignis__engine *engine)
 {
@@ -37392,8 +37474,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     engine->model = model;
     engine->device = model->device;
     engine->context = model->max_tokens;
-    for (engine->step_rows = 8; engine->step_rows < model->sequences && engine->step_rows < IGNIS__STEP_ROWS;)
-        engine->step_rows *= 2;
+    engine->step_rows = ignis__step_width((int)ignis__clamp(model->sequences, 8, IGNIS__STEP_ROWS));
     engine->mask_count = engine->step_rows + IGNIS__SPARE_MASKS;
     engine->splits = (int)ignis__clamp(ignis__ceil_div(engine->context, IGNIS__SPLIT), 1, IGNIS__SPLITS);
     page_bytes = (int64_t)IGNIS__PAGE * (model->layers - model->recurrent_layers) * ignis__model_cache_elements(model) *
@@ -37444,8 +37525,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          ignis__engine_alloc(call, engine, &engine->block_counts, engine->step_rows, model->heads, IGNIS_I32) &&
          ignis__op_begin_on_device(&op, call, engine->device);
     if (ok) {
-        for (i = 0; i < IGNIS__PAGE_GROUPS; i++) /* takes the memory now, so that a full device fails here */
-            (void)(engine->caches[i] && ignis__op_write(&op, engine->caches[i]));
+        ignis__engine_take_memory(&op, engine);
         for (i = 0; i < 2; i++) {
             memcpy(rope_table, ignis__rope_round_frequencies(frequencies, engine->frequencies[i]), sizeof rope_table);
             ignis__upload_i32(&op, model->dtype, engine->rope_table, i * IGNIS__ROPE_HALF, rope_table,
@@ -37459,13 +37539,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
         op.ok = op.ok && engine->draws;
         ok = ignis__op_leave(&op) == IGNIS_OK && ignis__engine_single_launch(call, engine);
     }
-    if (ok) {
-        engine->mask = (ignis__engine_mask *)ignis__alloc(sizeof *engine->mask * (size_t)engine->mask_count);
-        ok = engine->mask
-                 ? ignis__engine_free_all_pages(call, engine)
-                 : ignis__fail_host_memory(call, sizeof *engine->mask * (size_t)engine->mask_count) == IGNIS_OK;
-    }
-    if (ok)
+    if (ok && ignis__engine_alloc_on_host(call, engine))
         return engine;
     ignis__engine_destroy(call, engine);
     return NULL;
@@ -37475,7 +37549,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
 
     A decode step has one row for each sequence. Its rows have the same bits alone and in any batch. A chunk of a
     prompt has many rows of one sequence, which take the kernels of ignis_matmul and ignis_sdpa. Rows, pages and
-    positions are in device memory, so one graph serves all steps with the same number of rows.
+    positions are in device memory, so one graph serves all steps of a width (see ignis__step_width).
     May use: gemv.c, paged_attention.c, fused_step.c. Locks: the caller holds the engine's lock. */
 
 /*  A pass of rows through the layers: the params of its kernels, and where the layer's keys begin. */
@@ -38068,12 +38142,13 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
     ignis__sampling_launch(op, count, draws, &p);
 }
 
-/*  Runs a decode step: the first time by launches, later as a captured graph. count is a power of 2. */
+/*  Runs a decode step: the first time by launches, later as a captured graph. count: see ignis__step_width. */
 IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine, int count, ignis__sampling_kind draws,
                                            int adapted)
 {
     const char *call = op->work.call;
-    ignis__engine_step *step = &engine->steps[adapted][draws][engine->one_sequence][ignis__log2((uint64_t)count)];
+    const int number = count <= 64 ? ignis__log2((uint64_t)count) : 5 + count / 64;
+    ignis__engine_step *step = &engine->steps[adapted][draws][engine->one_sequence][number];
     ignis__trace_item item;
     ignis__op captured;
     bool traced, captured_ok;
@@ -38988,7 +39063,7 @@ IGNIS__PRIVATE void ignis__sequence_refill(ignis__op *op, ignis__sequence *seque
         ignis__sequence_forget_states(sequence);
     }
     for (at = 0; op->ok && at < cached; at = end) {
-        const int most = in_chunk[at] ? IGNIS__CHUNK : IGNIS__STEP_ROWS;
+        const int most = in_chunk[at] ? IGNIS__CHUNK : IGNIS__PROMPT_ROWS;
         for (end = at + 1; end < cached && end < at + most && in_chunk[end] == in_chunk[at];)
             end++;
         op->ok = ignis__sequence_has_pages(op->work.call, sequence, at, end);
@@ -39032,7 +39107,7 @@ static bool ignis__sequence_fill_cache(const char *call, ignis__sequence *sequen
         return false;
     for (at = first; at < sequence->length; at = end) {
         end = sequence->length - at < IGNIS__CHUNK ? sequence->length : at + IGNIS__CHUNK;
-        memset(sequence->in_chunk + at, end - at > IGNIS__STEP_ROWS, sizeof *sequence->in_chunk * (size_t)(end - at));
+        memset(sequence->in_chunk + at, end - at > IGNIS__PROMPT_ROWS, sizeof *sequence->in_chunk * (size_t)(end - at));
     }
     ignis__sequence_refill(&op, sequence, sequence->cached);
     if (op.ok && shares)
@@ -39683,16 +39758,15 @@ static void ignis__engine_decode_batch(ignis__op *op, ignis__sequence *const *se
     static const ignis_sampling_desc greedy = IGNIS__ZERO;
     const char *call = op->work.call;
     ignis__engine *engine = sequences[0]->engine;
-    ignis__generate_row rows[IGNIS__STEP_ROWS];
+    ignis__generate_row *rows = engine->row;
     const ignis__generate_draw *draw;
     ignis__address biases = ignis__op_write(op, engine->biases), sum = ignis__op_write(op, engine->sum), address;
     const int64_t row = engine->sum->shape.dim[1] * ignis__dtypes[engine->sum->dtype].size;
     ignis__sampling_kind kind = samples ? IGNIS__SAMPLING_UNFILTERED : IGNIS__SAMPLING_NONE;
     uint32_t hash = 0;
-    int width = ready ? batch : 1, adapted = 0, i;
-    while (width < batch) /* graphs exist for powers of 2 */
-        width *= 2;
-    memset(rows, 0, sizeof rows);
+    const int width = ready ? batch : ignis__step_width(batch);
+    int adapted = 0, i;
+    memset(rows, 0, sizeof *rows * (size_t)width);
     for (i = 0; i < width; i++) {
         const ignis_sampling_desc *desc = sampling && i < batch ? &sampling[of[i]] : &greedy;
         ignis__sequence *sequence = i < batch ? sequences[of[i]] : NULL;
@@ -40518,7 +40592,8 @@ IGNIS__PRIVATE int ignis__sequence_guess_by(const char *call, ignis__sequence *d
 static int ignis__sequence_checks_at_most(ignis__sequence *sequence, int count)
 {
     const ignis__engine *engine = sequence->engine;
-    const int by_rows = engine->step_rows - 1, by_context = engine->context - sequence->length - 1;
+    const int by_rows = (engine->step_rows < IGNIS__GEMV_ROWS ? engine->step_rows : (int)IGNIS__GEMV_ROWS) - 1,
+              by_context = engine->context - sequence->length - 1;
     int most = count < by_rows ? count : by_rows;
     most = most < by_context ? most : by_context;
     if (sequence->length == 0 || sequence->stale || sequence->states || sequence->grammar ||
@@ -40535,11 +40610,10 @@ static void ignis__sequence_run_check(ignis__op *op, ignis__sequence *sequence, 
 {
     ignis__engine *engine = sequence->engine;
     const ignis__address biases = ignis__op_write(op, engine->biases);
-    ignis__generate_row rows[IGNIS__STEP_ROWS];
-    int width = 1, i;
-    while (width <= count)
-        width *= 2;
-    memset(rows, 0, sizeof rows);
+    ignis__generate_row *rows = engine->row;
+    const int width = ignis__step_width(count + 1);
+    int i;
+    memset(rows, 0, sizeof *rows * (size_t)width);
     for (i = 0; i < width; i++) {
         rows[i].position = -1;
         if (i > count)
@@ -40915,7 +40989,7 @@ IGNIS_API ignis_status ignis_generate(ignis_sequence handle, const ignis_generat
 
 /*  models/generate/warmup.c - ignis_model_warmup: compiles, measures and captures everything before the first request
 
-    It computes on sequences of its own: decode steps of 1, 2, 4 ... rows with each kind of sampling, and prompts of
+    It computes on sequences of its own: decode steps of each width with each kind of sampling, and prompts of
     each length class. Each piece of work locks the engine for itself, so other sequences continue between them.
     May use: sequence_step.c, kv_cache.c. Locks: the engine's lock, for one piece of work. */
 
@@ -40991,15 +41065,18 @@ static bool ignis__model_warmup_prompt(ignis__model_warmup *warmup, int length, 
 static bool ignis__model_warmup_parts(ignis__model_warmup *warmup, int context)
 {
     const bool counts = warmup->total == 0;
-    int max_rows = warmup->count < IGNIS__STEP_ROWS ? warmup->count : (int)IGNIS__STEP_ROWS, parts = 0, size;
+    int max_rows = warmup->count < IGNIS__STEP_ROWS ? warmup->count : (int)IGNIS__STEP_ROWS, parts = 0, size, rows;
     bool ok = true;
     /* a context of one token has no space for another one */
-    for (size = 1; ok && context > 1 && size < 2 * max_rows; size *= 2, parts++)
-        ok = counts || ignis__model_warmup_steps(warmup, size < max_rows ? size : max_rows);
+    for (size = 1, rows = 0; ok && context > 1 && rows < max_rows; size = ignis__step_width(size + 1), parts++) {
+        rows = size < max_rows ? size : max_rows;
+        ok = counts || ignis__model_warmup_steps(warmup, rows);
+    }
     /* the last token waits for the next decode step */
-    for (size = 1; ok && size < warmup->tokens && size < context && size <= IGNIS__STEP_ROWS; size *= 2, parts++)
-        ok = counts || ignis__model_warmup_prompt(warmup, size < IGNIS__STEP_ROWS ? size + 1 : size, IGNIS__STEP_ROWS);
-    for (size = IGNIS__STEP_ROWS + 8; ok && size <= warmup->tokens && size <= context; size += 8, parts++)
+    for (size = 1; ok && size < warmup->tokens && size < context && size <= IGNIS__PROMPT_ROWS; size *= 2, parts++)
+        ok = counts ||
+             ignis__model_warmup_prompt(warmup, size < IGNIS__PROMPT_ROWS ? size + 1 : size, IGNIS__PROMPT_ROWS);
+    for (size = IGNIS__PROMPT_ROWS + 8; ok && size <= warmup->tokens && size <= context; size += 8, parts++)
         ok = counts || ignis__model_warmup_prompt(warmup, size, size);
     ok = ok && (counts || ignis__model_warmup_prompt(warmup, context, warmup->tokens));
     if (counts)

@@ -42,7 +42,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { PROMPT = 512, LONG_PROMPT = 8192, STEPS = 48, ROUNDS = 5, MOST = 64, BLOCK = 1 << 22 };
+enum { PROMPT = 512, LONG_PROMPT = 8192, STEPS = 48, ROUNDS = 5, MOST = 512, BLOCK = 1 << 22 };
 
 static int adapter_count, adapter_rank = 16, long_prompt;
 static ignis_lora adapters[MOST];

@@ -17,7 +17,7 @@
 /*  query heads that are the rows of an MMA; the host has the same, and: */
 constexpr int D = IGNIS_HEAD_DIM, HEADS = 8;
 constexpr int WARPS = 512 / D, OTHERS = 64; /* warps that multiply; threads that combine */
-constexpr int ROWS = 64;                    /* rows of a launch, at most */
+constexpr int ROWS = 512;                   /* rows of a launch, at most */
 /*  pages of a tile; chunks of 8 elements of a key that a lane has */
 constexpr int PAGES = SPLIT / PAGE, OWN = D / 32;
 constexpr int CHUNKS = D / 8, AT_ONCE = 32 / CHUNKS; /* chunks of a key; keys that a warp copies at once */

@@ -39,6 +39,15 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__kept_free(ignis__engine *engine)
     engine->kept = NULL;
 }
 
+/*  Returns the number of rows of the graph that computes `count` rows: a power of 2 up to 64, or a multiple of 64. */
+IGNIS__PRIVATE int ignis__step_width(int count)
+{
+    int width = 1;
+    while (width < count && width < 64)
+        width *= 2;
+    return count <= width ? width : (int)ignis__ceil_div(count, 64) * 64;
+}
+
 /*  Destroys an engine. The caller knows that no decode step of it runs. After a lost device only host memory is
     freed. */
 IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *object)
@@ -82,6 +91,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *ob
         ignis__free(engine->groups[i].free_pages);
     }
     ignis__free(engine->mask);
+    ignis__free(engine->row);
     ignis__free(engine);
 }
 

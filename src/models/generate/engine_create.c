@@ -86,6 +86,26 @@ IGNIS__COLD static bool ignis__engine_free_all_pages(const char *call, ignis__en
     return true;
 }
 
+/*  Allocates what the engine has in host memory. False, and reported, if there is no memory. */
+IGNIS__COLD static bool ignis__engine_alloc_on_host(const char *call, ignis__engine *engine)
+{
+    engine->mask = (ignis__engine_mask *)ignis__alloc_for(call, sizeof *engine->mask * (size_t)engine->mask_count);
+    if (engine->mask)
+        engine->row = (ignis__generate_row *)ignis__alloc_for(call, sizeof *engine->row * (size_t)engine->step_rows);
+    return engine->row && ignis__engine_free_all_pages(call, engine);
+}
+
+/*  Takes the memory of large arrays now, so that a full device fails here. */
+IGNIS__COLD static void ignis__engine_take_memory(ignis__op *op, const ignis__engine *engine)
+{
+    int i;
+    for (i = 0; i < IGNIS__PAGE_GROUPS; i++)
+        (void)(engine->caches[i] && ignis__op_write(op, engine->caches[i]));
+    (void)ignis__op_write(op, engine->logits);
+    (void)ignis__op_write(op, engine->scores);
+    (void)ignis__op_write(op, engine->scratch);
+}
+
 /*  Tells whether results of attention and MLP are scaled or normalised before they are added. */
 IGNIS__COLD static bool ignis__engine_adds_results(const ignis__engine *engine)
 {
@@ -115,8 +135,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     engine->model = model;
     engine->device = model->device;
     engine->context = model->max_tokens;
-    for (engine->step_rows = 8; engine->step_rows < model->sequences && engine->step_rows < IGNIS__STEP_ROWS;)
-        engine->step_rows *= 2;
+    engine->step_rows = ignis__step_width((int)ignis__clamp(model->sequences, 8, IGNIS__STEP_ROWS));
     engine->mask_count = engine->step_rows + IGNIS__SPARE_MASKS;
     engine->splits = (int)ignis__clamp(ignis__ceil_div(engine->context, IGNIS__SPLIT), 1, IGNIS__SPLITS);
     page_bytes = (int64_t)IGNIS__PAGE * (model->layers - model->recurrent_layers) * ignis__model_cache_elements(model) *
@@ -167,8 +186,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
          ignis__engine_alloc(call, engine, &engine->block_counts, engine->step_rows, model->heads, IGNIS_I32) &&
          ignis__op_begin_on_device(&op, call, engine->device);
     if (ok) {
-        for (i = 0; i < IGNIS__PAGE_GROUPS; i++) /* takes the memory now, so that a full device fails here */
-            (void)(engine->caches[i] && ignis__op_write(&op, engine->caches[i]));
+        ignis__engine_take_memory(&op, engine);
         for (i = 0; i < 2; i++) {
             memcpy(rope_table, ignis__rope_round_frequencies(frequencies, engine->frequencies[i]), sizeof rope_table);
             ignis__upload_i32(&op, model->dtype, engine->rope_table, i * IGNIS__ROPE_HALF, rope_table,
@@ -182,13 +200,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
         op.ok = op.ok && engine->draws;
         ok = ignis__op_leave(&op) == IGNIS_OK && ignis__engine_single_launch(call, engine);
     }
-    if (ok) {
-        engine->mask = (ignis__engine_mask *)ignis__alloc(sizeof *engine->mask * (size_t)engine->mask_count);
-        ok = engine->mask
-                 ? ignis__engine_free_all_pages(call, engine)
-                 : ignis__fail_host_memory(call, sizeof *engine->mask * (size_t)engine->mask_count) == IGNIS_OK;
-    }
-    if (ok)
+    if (ok && ignis__engine_alloc_on_host(call, engine))
         return engine;
     ignis__engine_destroy(call, engine);
     return NULL;

@@ -2,7 +2,7 @@
 
     A decode step has one row for each sequence. Its rows have the same bits alone and in any batch. A chunk of a
     prompt has many rows of one sequence, which take the kernels of ignis_matmul and ignis_sdpa. Rows, pages and
-    positions are in device memory, so one graph serves all steps with the same number of rows.
+    positions are in device memory, so one graph serves all steps of a width (see ignis__step_width).
     May use: gemv.c, paged_attention.c, fused_step.c. Locks: the caller holds the engine's lock. */
 
 #include "room.h"
@@ -597,12 +597,13 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
     ignis__sampling_launch(op, count, draws, &p);
 }
 
-/*  Runs a decode step: the first time by launches, later as a captured graph. count is a power of 2. */
+/*  Runs a decode step: the first time by launches, later as a captured graph. count: see ignis__step_width. */
 IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine, int count, ignis__sampling_kind draws,
                                            int adapted)
 {
     const char *call = op->work.call;
-    ignis__engine_step *step = &engine->steps[adapted][draws][engine->one_sequence][ignis__log2((uint64_t)count)];
+    const int number = count <= 64 ? ignis__log2((uint64_t)count) : 5 + count / 64;
+    ignis__engine_step *step = &engine->steps[adapted][draws][engine->one_sequence][number];
     ignis__trace_item item;
     ignis__op captured;
     bool traced, captured_ok;

@@ -1,4 +1,4 @@
-/*  models/generate/gemv.c - products of up to 64 rows with weights, and of the rows of a chunk
+/*  models/generate/gemv.c - products of the rows of a step with weights, and of the rows of a chunk
 
     GEMV is bound by memory: weights are read once. f16 and bf16 on sm_80 and up take tensor cores, all else takes
     plain cores. Which kernel runs depends on the weights and the device, so rows keep their bits in any batch. A
@@ -15,21 +15,58 @@ static const ignis__builtin ignis__gemv_blocks_kernels[] = {
     IGNIS__BUILTIN(GEMV_BLOCKS_1), IGNIS__BUILTIN(GEMV_BLOCKS_8), IGNIS__BUILTIN(GEMV_BLOCKS_16),
     IGNIS__BUILTIN(GEMV_BLOCKS_32), IGNIS__BUILTIN(GEMV_BLOCKS_64)};
 
-/*  Multiplies rows of x with all rows of dense weights on tensor cores. */
-IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc *desc)
+/*  Moves a product on by some rows. */
+static void ignis__gemv_advance(ignis__gemv_mma *p, int rows)
+{
+    const ignis__address x = (ignis__address)(rows * p->k), result = (ignis__address)(rows * p->result_row);
+    p->x += p->x ? 2 * x : 0;
+    p->norm_of += p->norm_of ? 4 * x : 0;
+    p->out += 2 * result;
+    p->sum += 4 * result;
+    p->logits += 4 * result;
+    p->delta += p->delta ? (p->gated ? 8 : 4) * result : 0;
+    p->places += p->places ? (ignis__address)rows * sizeof(ignis__generate_row) : 0;
+}
+
+/*  Multiplies 2 to IGNIS__GEMV_ROWS rows, or one where no kernel for one row fits. */
+static void ignis__gemv_launch_dense(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights)
 {
     /* bytes that gemv_mma.cu needs for a column; STAGES: for 8 columns, with more than 8 rows of x */
     enum { FOUND = 2 * 8 * 20 * 4, STAGES = 4 * 8 * 192 };
     const ignis_device_info *info = &op->work.device->info;
-    int number = desc->count <= 8    ? 1
-                 : desc->count <= 16 ? 2
-                 : desc->count <= 32 ? 3
-                                     : 4,
-        groups = 1, resident = desc->count <= 8 ? 2 : 1;
-    bool rings = info->compute_major >= 9; /* the kernel of one row has a ring */
-    size_t shared, row = 2 * (size_t)(ignis__ceil_div(desc->weights->shape.dim[1], 32) * 32);
+    const int64_t tiles = ignis__ceil_div(p->n, p->gated ? 8 : 16);
+    const int number = p->rows <= 8 ? 1 : p->rows <= 16 ? 2 : p->rows <= 32 ? 3 : 4;
+    int groups = 1, resident = number == 1 ? 2 : 1;
+    size_t shared = (size_t)FOUND * 8;
     char define[32] = "";
-    int64_t tiles;
+    ignis__tensor_map map;
+    void *params[] = {p, &map};
+    memset(&map, 0, sizeof map);
+    if (number > 1) { /* as many tiles share x as leave work for each SM */
+        for (groups = 8; groups > 2 && ignis__ceil_div(tiles, groups) < info->multiprocessors * 3 / 4;)
+            groups /= 2;
+        shared = (size_t)STAGES * (size_t)(8 / groups) * ((size_t)1 << (number - 1));
+        snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
+        if (ignis__gemv_cluster_dense(op, p, weights))
+            return;
+    }
+    p->found_at = 0;
+    ignis__op_launch(
+        op, ignis__gemv_dense_kernels[number], weights->dtype, number > 1 ? define : NULL,
+        ignis__launch_row(ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 256,
+                          shared),
+        params);
+}
+
+/*  Multiplies rows of x with all rows of dense weights on tensor cores. */
+IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc *desc)
+{
+    enum { FOUND = 2 * 8 * 20 * 4 }; /* bytes that gemv_mma.cu needs for a column */
+    const ignis_device_info *info = &op->work.device->info;
+    const bool rings = info->compute_major >= 9; /* the kernel of one row has a ring */
+    int resident = 2, rest;
+    size_t shared = FOUND + 2 * (size_t)(ignis__ceil_div(desc->weights->shape.dim[1], 32) * 32);
+    bool single;
     ignis__gemv_mma p;
     ignis__tensor_map map;
     void *params[] = {&p, &map};
@@ -44,24 +81,13 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc 
     p.rows = desc->count;
     p.kind = (int)desc->kind;
     p.gated = desc->gated;
-    tiles = ignis__ceil_div(p.n, desc->gated ? 8 : 16);
-    shared = FOUND + row;
     if (desc->count == 1 && rings && ignis__cuda.cuTensorMapEncodeTiled)
         ignis__gemv_choose_ring(op, desc->weights, shared, &p, &map, &resident);
     shared += (size_t)p.found_at;
-    if (desc->count == 1 && (p.ring || !rings) && shared <= (size_t)info->shared_per_block)
-        number = 0;
-    else if (number == 1)
-        shared = (size_t)FOUND * 8, p.found_at = 0, resident = 2;
-    if (number > 1) { /* as many tiles share x as leave work for each SM */
-        for (groups = 8; groups > 2 && ignis__ceil_div(tiles, groups) < info->multiprocessors * 3 / 4;)
-            groups /= 2;
-        shared = (size_t)STAGES * (size_t)(8 / groups) * ((size_t)1 << (number - 1));
-        snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
-    }
+    single = desc->count == 1 && (p.ring || !rings) && shared <= (size_t)info->shared_per_block;
     if (desc->norm) {
         ignis__pre_norm_fuse(op, &p, desc->norm);
-        if (number > 0) {
+        if (!single) {
             p.out = ignis__op_write(op, desc->x);
             ignis__op_launch_row(op, IGNIS__BUILTIN(GEMV_MMA_NORM), desc->weights->dtype, desc->count, 256, params);
             p.norm_of = 0;
@@ -72,17 +98,23 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc 
     p.delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
     p.result_row = desc->out->shape.dim[1];
     ignis__cost(-1, 2.0 * (double)desc->count * (double)desc->weights->numel, (int)desc->weights->dtype);
-    if (number > 1 && ignis__gemv_cluster_dense(op, &p, desc->weights))
+    if (single) {
+        const int64_t tiles = ignis__ceil_div(p.n, desc->gated ? 8 : 16);
+        ignis__op_launch(op, ignis__gemv_dense_kernels[0], desc->weights->dtype, NULL,
+                         ignis__launch_row(ignis__clamp(tiles, 1, info->multiprocessors * resident), 256, shared),
+                         params);
         return;
-    ignis__op_launch(
-        op, ignis__gemv_dense_kernels[number], desc->weights->dtype, number > 1 ? define : NULL,
-        ignis__launch_row(ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 256,
-                          shared),
-        params);
+    }
+    for (rest = desc->count; op->ok && rest > 0; rest -= p.rows) {
+        p.rows = rest < IGNIS__GEMV_ROWS ? rest : (int)IGNIS__GEMV_ROWS;
+        ignis__gemv_launch_dense(op, &p, desc->weights);
+        ignis__gemv_advance(&p, p.rows);
+    }
 }
 
-/*  As ignis__gemv_run_dense, for quantised weights: launches one kernel for each of their types. */
-IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_desc *desc)
+/*  Multiplies up to IGNIS__GEMV_ROWS rows, from `first` on, with quantised weights: launches one kernel for each of
+    their types. */
+static void ignis__gemv_launch_quantised(ignis__op *op, const ignis__gemv_desc *desc, int first, int count)
 {
     /* gemv_blocks.cu has the same: bytes of a column, and of a tile of one row; tiles of a block */
     enum { FOUND = 2 * 8 * 20 * 4, TILE = (8 * 16 + 8) * 4, TILES = 32 };
@@ -91,11 +123,11 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_d
     const ignis_device_info *info = &op->work.device->info;
     const ignis__blocks *blocks = &desc->weights->blocks;
     ignis__address at = ignis__op_read(op, desc->weights);
-    int number = desc->count <= 8 ? 2 : desc->count <= 16 ? 3 : desc->count <= 32 ? 4 : 5, part, record;
+    int number = count <= 8 ? 2 : count <= 16 ? 3 : count <= 32 ? 4 : 5, part, record;
     int64_t units = ignis__ceil_div(blocks->columns, 256) * 2, tiles, grid; /* two units per record */
     size_t row = desc->norm ? 2 * (size_t)blocks->columns : 0, alone = (size_t)(units * (256 + 2 * 16)) + row, shared;
     bool rings = info->compute_major >= 9, in_step = !desc->gated || ignis__blocks_rows(blocks) % 16 == 0;
-    bool single = desc->count == 1 && (!rings || in_step) &&
+    bool single = count == 1 && (!rings || in_step) &&
                   (rings ? RING : 0) + alone + TILES * TILE <= (size_t)info->shared_per_block;
     char define[32];
     ignis__quantised_weight q;
@@ -107,7 +139,7 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_d
         *product = *desc->cache;
     product->bias = desc->bias ? ignis__op_read(op, desc->bias) : 0;
     product->k = blocks->columns;
-    product->rows = desc->count;
+    product->rows = count;
     product->kind = (int)desc->kind;
     product->gated = desc->gated;
     if (desc->norm)
@@ -116,12 +148,13 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_d
         product->x = ignis__op_read(op, desc->x);
     if (!single) {
         p.x = ignis__op_write(op, desc->dequantised);
-        p.scales = p.x + (ignis__address)(ignis__ceil_div(desc->count, 8) * 8 * units * 256);
+        p.scales = p.x + (ignis__address)(ignis__ceil_div(count, 8) * 8 * units * 256);
     }
     product->out = product->sum = product->logits = ignis__op_write(op, desc->out);
     product->delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
     product->result_row = desc->out->shape.dim[1];
-    ignis__cost(-1, 2.0 * (double)desc->count * (double)(ignis__blocks_rows(blocks) * product->k), (int)desc->x->dtype);
+    ignis__gemv_advance(product, first);
+    ignis__cost(-1, 2.0 * (double)count * (double)(ignis__blocks_rows(blocks) * product->k), (int)desc->x->dtype);
     /* gated weights have one part */
     for (part = 0; op->ok && part < blocks->count; part++, p.first = (int)product->n) {
         q = ignis__quantised_part(blocks, part, at);
@@ -130,7 +163,7 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_d
         product->n = p.first + blocks->part[part].rows / (desc->gated ? 2 : 1);
         tiles = ignis__ceil_div(product->n - p.first, desc->gated ? 8 : 16);
         snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d", q.type);
-        grid = ignis__clamp(tiles, 1, info->multiprocessors * (desc->count <= 8 ? 2 : 1));
+        grid = ignis__clamp(tiles, 1, info->multiprocessors * (count <= 8 ? 2 : 1));
         if (single) {
             record = ignis__blocks_types[ignis__blocks_type(q.type)].bytes;
             product->found_at = rings ? 8 * (record > 144 ? 2 : 3) * (16 * record + 8) : 0;
@@ -143,14 +176,23 @@ IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_d
             }
         } else { /* the factor of the type is in the scales of x */
             ignis__op_launch(op, IGNIS__BUILTIN(GEMV_BLOCKS_ROWS), desc->x->dtype, define,
-                             ignis__launch_row(desc->count, 256, row), params);
-            if (desc->count > 8 && in_step && ignis__gemv_cluster_quantised(op, desc->x->dtype, &p, q.type, units))
+                             ignis__launch_row(count, 256, row), params);
+            if (count > 8 && in_step && ignis__gemv_cluster_quantised(op, desc->x->dtype, &p, q.type, units))
                 continue;
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }
         ignis__op_launch(op, ignis__gemv_blocks_kernels[single ? 0 : number - 1], desc->x->dtype, define,
                          ignis__launch_row(grid, 256, shared), params);
     }
+}
+
+/*  As ignis__gemv_run_dense, for quantised weights. */
+IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_desc *desc)
+{
+    int first;
+    for (first = 0; op->ok && first < desc->count; first += IGNIS__GEMV_ROWS)
+        ignis__gemv_launch_quantised(
+            op, desc, first, desc->count - first < IGNIS__GEMV_ROWS ? desc->count - first : (int)IGNIS__GEMV_ROWS);
 }
 
 /*  Multiplies rows with weights: on tensor cores if they support the weights, else on plain cores. Plain cores need

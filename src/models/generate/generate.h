@@ -61,8 +61,8 @@ IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model);
     Each sequence of a model can have its own, also over quantised weights. One decode step computes all of them: the
     weights are read once, and a text has the same bits alone and in any batch. A step takes the values that A and B
     have then; keys and values of earlier tokens stay. Forks have the same adapters. The first adapters of a model take
-    memory: 4 bytes, or 8 in f64, for 786432 elements, and for 64 rows of the widest product. Steps with adapters are
-    graphs of their own, and not the single launches of ignis_sequence_next.
+    memory: 4 bytes, or 8 in f64, for 786432 elements, and for 64 rows of the widest product, or as many as a step
+    has. Steps with adapters are graphs of their own, and not the single launches of ignis_sequence_next.
     Returns: IGNIS_OK, or the reason; then the sequence is as it was.
     Errors: FREED, ARGUMENT (adapters of another model, or merged ones; the sequence has tokens and other adapters),
     UNSUPPORTED (this thread captures a graph; a rank above 512; adapters of q_b of DeepSeek), MEMORY, LIBRARY, COMPILE,
@@ -142,9 +142,12 @@ IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_
 IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling);
 
 /*  ignis_sequence_next_all - sample and append a token for each of several sequences of one model, in one decode step
-    The weights are read once for all. samplings: one for each sequence; null: the likeliest tokens. Decode steps of
-    1, 2, 4, ... sequences are captured as graphs the second time they run. A step has up to 64 sequences, or
-    ignis_model_desc.sequences if that is fewer, but at least 8; more sequences take several steps.
+    samplings: one for each sequence; null: the likeliest tokens. A step has up to 512 sequences, or
+    ignis_model_desc.sequences if that is fewer, but at least 8; more sequences take several steps. Steps of 1, 2, 4,
+    ... 64, 128, 192, ... 512 sequences are captured as graphs the second time they run; other numbers are rounded up to
+    these. A step reads the weights once for each 64 sequences. The first sequence of a model takes the memory of a
+    step: above all 8 bytes for each of its sequences and each token of the vocabulary, and, in bf16 and f16, 4 bytes
+    for each of its sequences, each element of the heads and each 64 tokens of the context, up to 32 times.
     Returns: IGNIS_OK, with the tokens in ids; or the reason, and then ids are -1 and all sequences are as they were.
     If no token can be sampled for some sequences, the others still get theirs: those with a token in ids.
     Errors: those of ignis_sequence_next; ARGUMENT (null; a count below 0; sequences of different models; one of them

@@ -159,7 +159,7 @@ IGNIS__PRIVATE void ignis__sequence_refill(ignis__op *op, ignis__sequence *seque
         ignis__sequence_forget_states(sequence);
     }
     for (at = 0; op->ok && at < cached; at = end) {
-        const int most = in_chunk[at] ? IGNIS__CHUNK : IGNIS__STEP_ROWS;
+        const int most = in_chunk[at] ? IGNIS__CHUNK : IGNIS__PROMPT_ROWS;
         for (end = at + 1; end < cached && end < at + most && in_chunk[end] == in_chunk[at];)
             end++;
         op->ok = ignis__sequence_has_pages(op->work.call, sequence, at, end);
@@ -203,7 +203,7 @@ static bool ignis__sequence_fill_cache(const char *call, ignis__sequence *sequen
         return false;
     for (at = first; at < sequence->length; at = end) {
         end = sequence->length - at < IGNIS__CHUNK ? sequence->length : at + IGNIS__CHUNK;
-        memset(sequence->in_chunk + at, end - at > IGNIS__STEP_ROWS, sizeof *sequence->in_chunk * (size_t)(end - at));
+        memset(sequence->in_chunk + at, end - at > IGNIS__PROMPT_ROWS, sizeof *sequence->in_chunk * (size_t)(end - at));
     }
     ignis__sequence_refill(&op, sequence, sequence->cached);
     if (op.ok && shares)

@@ -55,8 +55,9 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
                                            const ignis__paged *paged)
 {
     /* attention_paged_mma.cu has the same: HEADS and TEAMS of a block, blocks of a CLUSTER, blocks of an SM.
-       attention_paged_many.cu: ELEMENTS of a row for all warps that multiply, OTHERS: the other threads */
-    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, OTHERS = 64 };
+       attention_paged_many.cu: ELEMENTS of a row for all warps that multiply, OTHERS: the other threads; ROWS: bytes
+       for what it knows of rows */
+    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, OTHERS = 64, ROWS = IGNIS__STEP_ROWS * 24 + 1024 };
     const ignis__device *device = op->work.device;
     ignis__paged p = *paged;
     int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, rows;
@@ -77,7 +78,7 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
     ignis__paged_attention_record(op, dtype, group, head_dim <= IGNIS__MANY_HEAD_DIM && !ranged, plain, with_clusters);
     clusters = mma && device->clusters && ignis__variant_exists(device, builtin, dtype, with_clusters);
     use_many = mma && !ranged && head_dim <= IGNIS__MANY_HEAD_DIM &&
-               tiles + 4096 <= (size_t)device->info.shared_per_block &&
+               tiles + ROWS <= (size_t)device->info.shared_per_block &&
                ignis__variant_exists(device, IGNIS__BUILTIN(PAGED_MANY), dtype, plain);
     for (; op->ok && count > 0; count -= rows) {
         rows = count < at_a_time ? count : at_a_time;

@@ -57,7 +57,7 @@ typedef struct ignis__pre_norm {
 /*  A product of rows with weights. The shapes are x [count, k], weights [n, k], or [2 n, k] if gated, and out [count, n
     or more]. */
 typedef struct ignis__gemv_desc {
-    int count; /* rows: up to 64, or those of a chunk */
+    int count; /* rows: of a step, or of a chunk */
     ignis__gemv_kind kind;
     bool gated;
     ignis__array *out, *x, *weights, *bias; /* bias: or NULL */
@@ -77,6 +77,9 @@ typedef struct ignis__engine_layer {
         *down_experts_bias, *sinks, *q_a_norm, *q_b, *kv_a_norm, *kv_b, *gate, *conv, *strengths, *decay_log,
         *decay_bias, *delta_norm;
 } ignis__engine_layer;
+
+/*  Numbers of rows for which a step has graphs: see ignis__step_width. */
+enum { IGNIS__STEP_WIDTHS = 14 };
 
 typedef struct ignis__sequence ignis__sequence;
 
@@ -181,10 +184,11 @@ typedef struct ignis__engine {
         void *stream;
         int length; /* of the sequence, without the token ahead */
     } ahead;
+    ignis__generate_row *row;    /* [step_rows]: of the step that is being prepared */
     ignis__generate_draw *draws; /* [step_rows][2]: tokens after even and after odd positions */
     ignis__pinned *draws_memory; /* the pinned memory of draws */
-    /* by products with adapters as bits, by ignis__sampling_kind, by one_sequence, for 1, 2, 4 ... rows */
-    ignis__engine_step steps[1 << IGNIS__LORA_PRODUCTS][3][2][8];
+    /* by products with adapters as bits, by ignis__sampling_kind, by one_sequence, by ignis__step_width */
+    ignis__engine_step steps[1 << IGNIS__LORA_PRODUCTS][3][2][IGNIS__STEP_WIDTHS];
     ignis__vocabulary *vocabulary; /* for grammars; NULL until the first one */
     ignis__grammar *grammars;      /* grammars in use and a few unused ones, latest first */
     uint64_t grammars_made, masks_used;
@@ -198,7 +202,7 @@ struct ignis__sequence {
     ignis__engine *engine; /* the engine's lock guards all below */
     ignis__lora *lora;     /* the adapters that it is computed with, held; or NULL */
     int32_t *ids;          /* of context + 1 tokens */
-    /* of each token: it was computed in a chunk of more than IGNIS__STEP_ROWS rows */
+    /* of each token: it was computed in a chunk of more than IGNIS__PROMPT_ROWS rows */
     bool *in_chunk;
     ignis__page_table tables[IGNIS__PAGE_GROUPS];
     int length;
@@ -305,6 +309,7 @@ IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *engine);
 IGNIS__PRIVATE int ignis__engine_slabs(const ignis__engine *engine);
 IGNIS__PRIVATE int ignis__engine_context_pages(const ignis__engine *engine);
 IGNIS__COLD IGNIS__PRIVATE void ignis__kept_free(ignis__engine *engine);
+IGNIS__PRIVATE int ignis__step_width(int count);
 IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *engine);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc(const char *call, const ignis__engine *engine, ignis__array **array,
                                                     int64_t rows, int64_t columns, ignis_dtype dtype);

@@ -39,16 +39,15 @@ static void ignis__engine_decode_batch(ignis__op *op, ignis__sequence *const *se
     static const ignis_sampling_desc greedy = IGNIS__ZERO;
     const char *call = op->work.call;
     ignis__engine *engine = sequences[0]->engine;
-    ignis__generate_row rows[IGNIS__STEP_ROWS];
+    ignis__generate_row *rows = engine->row;
     const ignis__generate_draw *draw;
     ignis__address biases = ignis__op_write(op, engine->biases), sum = ignis__op_write(op, engine->sum), address;
     const int64_t row = engine->sum->shape.dim[1] * ignis__dtypes[engine->sum->dtype].size;
     ignis__sampling_kind kind = samples ? IGNIS__SAMPLING_UNFILTERED : IGNIS__SAMPLING_NONE;
     uint32_t hash = 0;
-    int width = ready ? batch : 1, adapted = 0, i;
-    while (width < batch) /* graphs exist for powers of 2 */
-        width *= 2;
-    memset(rows, 0, sizeof rows);
+    const int width = ready ? batch : ignis__step_width(batch);
+    int adapted = 0, i;
+    memset(rows, 0, sizeof *rows * (size_t)width);
     for (i = 0; i < width; i++) {
         const ignis_sampling_desc *desc = sampling && i < batch ? &sampling[of[i]] : &greedy;
         ignis__sequence *sequence = i < batch ? sequences[of[i]] : NULL;

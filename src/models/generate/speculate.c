@@ -54,7 +54,8 @@ IGNIS__PRIVATE int ignis__sequence_guess_by(const char *call, ignis__sequence *d
 static int ignis__sequence_checks_at_most(ignis__sequence *sequence, int count)
 {
     const ignis__engine *engine = sequence->engine;
-    const int by_rows = engine->step_rows - 1, by_context = engine->context - sequence->length - 1;
+    const int by_rows = (engine->step_rows < IGNIS__GEMV_ROWS ? engine->step_rows : (int)IGNIS__GEMV_ROWS) - 1,
+              by_context = engine->context - sequence->length - 1;
     int most = count < by_rows ? count : by_rows;
     most = most < by_context ? most : by_context;
     if (sequence->length == 0 || sequence->stale || sequence->states || sequence->grammar ||
@@ -71,11 +72,10 @@ static void ignis__sequence_run_check(ignis__op *op, ignis__sequence *sequence, 
 {
     ignis__engine *engine = sequence->engine;
     const ignis__address biases = ignis__op_write(op, engine->biases);
-    ignis__generate_row rows[IGNIS__STEP_ROWS];
-    int width = 1, i;
-    while (width <= count)
-        width *= 2;
-    memset(rows, 0, sizeof rows);
+    ignis__generate_row *rows = engine->row;
+    const int width = ignis__step_width(count + 1);
+    int i;
+    memset(rows, 0, sizeof *rows * (size_t)width);
     for (i = 0; i < width; i++) {
         rows[i].position = -1;
         if (i > count)

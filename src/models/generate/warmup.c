@@ -1,6 +1,6 @@
 /*  models/generate/warmup.c - ignis_model_warmup: compiles, measures and captures everything before the first request
 
-    It computes on sequences of its own: decode steps of 1, 2, 4 ... rows with each kind of sampling, and prompts of
+    It computes on sequences of its own: decode steps of each width with each kind of sampling, and prompts of
     each length class. Each piece of work locks the engine for itself, so other sequences continue between them.
     May use: sequence_step.c, kv_cache.c. Locks: the engine's lock, for one piece of work. */
 
@@ -78,15 +78,18 @@ static bool ignis__model_warmup_prompt(ignis__model_warmup *warmup, int length, 
 static bool ignis__model_warmup_parts(ignis__model_warmup *warmup, int context)
 {
     const bool counts = warmup->total == 0;
-    int max_rows = warmup->count < IGNIS__STEP_ROWS ? warmup->count : (int)IGNIS__STEP_ROWS, parts = 0, size;
+    int max_rows = warmup->count < IGNIS__STEP_ROWS ? warmup->count : (int)IGNIS__STEP_ROWS, parts = 0, size, rows;
     bool ok = true;
     /* a context of one token has no space for another one */
-    for (size = 1; ok && context > 1 && size < 2 * max_rows; size *= 2, parts++)
-        ok = counts || ignis__model_warmup_steps(warmup, size < max_rows ? size : max_rows);
+    for (size = 1, rows = 0; ok && context > 1 && rows < max_rows; size = ignis__step_width(size + 1), parts++) {
+        rows = size < max_rows ? size : max_rows;
+        ok = counts || ignis__model_warmup_steps(warmup, rows);
+    }
     /* the last token waits for the next decode step */
-    for (size = 1; ok && size < warmup->tokens && size < context && size <= IGNIS__STEP_ROWS; size *= 2, parts++)
-        ok = counts || ignis__model_warmup_prompt(warmup, size < IGNIS__STEP_ROWS ? size + 1 : size, IGNIS__STEP_ROWS);
-    for (size = IGNIS__STEP_ROWS + 8; ok && size <= warmup->tokens && size <= context; size += 8, parts++)
+    for (size = 1; ok && size < warmup->tokens && size < context && size <= IGNIS__PROMPT_ROWS; size *= 2, parts++)
+        ok = counts ||
+             ignis__model_warmup_prompt(warmup, size < IGNIS__PROMPT_ROWS ? size + 1 : size, IGNIS__PROMPT_ROWS);
+    for (size = IGNIS__PROMPT_ROWS + 8; ok && size <= warmup->tokens && size <= context; size += 8, parts++)
         ok = counts || ignis__model_warmup_prompt(warmup, size, size);
     ok = ok && (counts || ignis__model_warmup_prompt(warmup, context, warmup->tokens));
     if (counts)

@@ -271,11 +271,11 @@ IGNIS__PRIVATE int64_t ignis__model_cache_elements(const ignis__model *model)
     return model->latent ? (int64_t)model->latent + model->rotary : (int64_t)2 * model->kv_heads * model->head_dim;
 }
 
-/*  Returns the 16-bit elements that hold the rows of a step as integers, with a scale and a sum for each
+/*  Returns the 16-bit elements that hold the rows of a product of a step as integers, with a scale and a sum for each
     block of 32: see kernels/models/gemv_blocks.cu. */
 IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
 {
-    return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
+    return IGNIS__GEMV_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
 /*  Returns the elements of all heads of values of a recurrent layer. */
