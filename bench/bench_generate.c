@@ -2,9 +2,10 @@
 /*  bench_generate.c - tokens a second of models with random weights of true shapes, behind 512 tokens, and the time to
     the first one
 
-    Writes each model as a folder that transformers opens, too: peer_generate.py measures the same. A share is that of
-    4.25 TB/s: the bytes of all weights that a step multiplies with, and of the keys and values that it reads, each
-    once. Every figure is a median, taken warm.
+    Writes each model as a folder that transformers opens, too: peer_generate.py measures the same. The first share is
+    that of 4.25 TB/s: the bytes of all weights that a step multiplies with, and of the keys and values that it reads,
+    each once. The second one is that of 700 TFLOP/s, which large products of bf16 reach on an H200: two operations for
+    each weight and sequence. Every figure is a median, taken warm.
 
         cc -O2 -I. bench/bench_generate.c -o bench_generate -lm -ldl -lpthread
         ./bench_generate [OPTION=VALUE ...] [llama-135m] [gpt2] [qwen3-0.6b] [llama-1b] [llama-8b]
@@ -660,6 +661,13 @@ static double touched_bytes(const shape *s, const ignis_model_info *info, int ba
     return bytes - 2.0 * s->vocab * s->hidden - unused * experts;
 }
 
+/*  The weights that a token is multiplied with. */
+static double multiplied_weights(const shape *s, const ignis_model_info *info)
+{
+    const double unused = 3.0 * s->layers * (s->experts - s->chosen) * s->hidden * s->inner;
+    return (double)info->parameters - (s->tied ? 0 : (double)s->vocab * s->hidden) - unused;
+}
+
 static bool run(const shape *s, const blocks *type, const char *folder, const char *batches, const char *traces,
                 ignis_dtype dtype, bool tiny)
 {
@@ -716,8 +724,10 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
         seconds = step_seconds(sequences, batch, prompt, steps, rounds);
         if (!ok_or_say(seconds > 0))
             return false;
-        printf("%-10s %3d sequences %10.1f tokens/s %10.1f us a step %6.3f of 4.25 TB/s\n", s->name, batch,
-               batch / seconds, seconds * 1e6, (touched_bytes(s, &info, batch) + batch * token) / seconds / 4.25e12);
+        printf("%-10s %3d sequences %10.1f tokens/s %10.1f us a step %6.3f of 4.25 TB/s %6.3f of 700 TFLOP/s\n",
+               s->name, batch, batch / seconds, seconds * 1e6,
+               (touched_bytes(s, &info, batch) + batch * token) / seconds / 4.25e12,
+               2.0 * batch * multiplied_weights(s, &info) / seconds / 700e12);
         fflush(stdout);
         if (traces && !write_trace(sequences, batch, traces, type ? type->name : s->name))
             return false;

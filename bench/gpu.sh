@@ -17,7 +17,8 @@
 #   drafts      ignis_generate of a model of 8B that checks guesses of a model of 1B, and of its own text. GUESSES='7 15'. Takes 20 GB of memory as files
 #   mixtures    gpt-oss-20b and Qwen3-30B-A3B in shape: 1 and 64 sequences, prompts of 512 and 2,048 tokens, beside transformers. They take 14 and 61 GB of
 #               memory as files, one after the other. MODELS='gpt-oss-20b' BATCH=1,64
-#   batches     tokens a second of 1 to 512 sequences, with weights of bf16, Q4_0, Q4_K and Q8_0. MODELS='llama-1b llama-8b' BATCH=1,64,256
+#   batches     tokens a second of 1 to 256 sequences of a Llama of 8B, with weights of bf16 and Q4_0. MODELS='llama-1b llama-8b' BATCH=1,64,512
+#               WEIGHTS=q4_0,q4_k,q8_0
 #   training    training steps beside PyTorch, eager and torch.compile. SECTIONS='mlp memory gpt llama', as bench_training has them
 #   attention   the kernels for compute capability 9.0: tests, the same under the checker of memory, speed beside cuDNN
 #   races       those kernels, and those of generation, under the checker of races
@@ -109,11 +110,11 @@ part() {
             rm -rf "$folder"
         done ;;
     batches)
-        models=${MODELS:-llama-1b llama-8b} batch=batch=${BATCH:-1,4,8,16,32,64,128,256,512}
+        models=${MODELS:-llama-8b} batch=batch=${BATCH:-1,2,4,8,16,32,64,128,256}
         room_for_models
         build test_generate_batch bench_generate && $out/test_generate_batch &&
-            $out/bench_generate "folder=$folder" $batch $models &&
-            $out/bench_generate "folder=$folder" $batch weights=q4_0,q4_k,q8_0 $models ;;
+            $out/bench_generate "folder=$folder" $batch "weights=${WEIGHTS:-q4_0}" $models &&
+            $out/bench_generate "folder=$folder" $batch $models ;;
     training)
         sections=${SECTIONS:-mlp memory gpt llama}
         build bench_training && $out/bench_training $sections >"$logs/training.txt" &&
