@@ -28,6 +28,9 @@ typedef struct call_form {
 #define DEEPSEEK_SEP "<｜tool▁sep｜>"
 #define DEEPSEEK_ENDS "<｜tool▁call▁end｜>|||<｜tool▁calls▁end｜>"
 
+#define DSML_CALLS "<｜DSML｜function_calls>|||<｜DSML｜tool_calls>"
+#define DSML_ENDS "</｜DSML｜invoke>|||</｜DSML｜function_calls>|||</｜DSML｜tool_calls>"
+
 static const call_form forms[] = {
     {"harmony", "<|channel|>commentary", NULL, "", NULL, NULL, NULL, NULL, NULL,
      "<|channel|>commentary to=functions.% <|constrain|>json<|message|>"},
@@ -55,6 +58,14 @@ static const call_form forms[] = {
      "</arg_key>\n<arg_value>|||</arg_key><arg_value>", "</arg_value>", HERMES},
     {"minimax", "<minimax:tool_call>", "<minimax:tool_call>|||<invoke name=\"", "</invoke>|||</minimax:tool_call>",
      "\">", NULL, "<parameter name=\"", "\">", "</parameter>", HERMES},
+    {"dsml", "<｜DSML｜invoke name=\"", DSML_CALLS "|||<｜DSML｜invoke name=\"", DSML_ENDS, "\">", NULL,
+     "<｜DSML｜parameter name=\"", "\" string=\"true\">|||\" string=\"false\">", "</｜DSML｜parameter>", HERMES},
+    {"hy", "<tool_sep:opensource>", "<tool_calls:opensource>|||<tool_call:opensource>",
+     "</tool_call:opensource>|||</tool_calls:opensource>", "<tool_sep:opensource>", NULL, "<arg_key:opensource>",
+     "</arg_key:opensource>\n<arg_value:opensource>|||</arg_key:opensource><arg_value:opensource>",
+     "</arg_value:opensource>", HERMES},
+    {"param", "<function name=\"the_name\"", "<function name=\"", "</function>", "\">", NULL, "<param name=\"", "\">",
+     "</param>", HERMES},
     {"granite", "<|tool_call|>", "<|tool_call|>", "<|/tool_call|>", NULL, NULL, NULL, NULL, NULL,
      "<|tool_call|>[{\"name\": \"%\", \"arguments\": "},
     {"nemotron", "<TOOLCALL>", "<TOOLCALL>", "</TOOLCALL>", NULL, NULL, NULL, NULL, NULL,

@@ -47,6 +47,12 @@ static const char *const samples[] = {
     "<function=f>{\"s\": \"1\"}</function><function=f>{}</function>",
     "<think></think>\n<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>v1</arg_value>\n</tool_call>",
     "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"s\">v</parameter>\n</invoke>\n</minimax:tool_call>",
+    "ok\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"s\" string=\"true\">v"
+    "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+    "<tool_calls:opensource>\n<tool_call:opensource>f<tool_sep:opensource>\n<arg_key:opensource>s"
+    "</arg_key:opensource>\n<arg_value:opensource>v1</arg_value:opensource>\n</tool_call:opensource>\n"
+    "</tool_calls:opensource>",
+    "<function name=\"f\"><param name=\"s\">v1</param></function>",
     "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"s\": \"\\u00e9\\\"}\"}}]",
     "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"s\": [1, {}]}}]</TOOLCALL>\n",
     "<tool_calls>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_calls>",
