@@ -65,7 +65,7 @@ help:
 	@echo "                   check-format check-gguf check-gpus check-graphics check-headers check-install check-manual"
 	@echo "                   check-minilm check-numpy check-packed check-peft check-prototypes check-published check-recipe"
 	@echo "                   check-resume check-safetensors check-schemas check-serve check-tokenizers check-torch"
-	@echo "                   check-words"
+	@echo "                   check-trainings check-words"
 	@echo "make coverage      run the tests with gcov: lines and branches of each room of src/;"
 	@echo "                   build/coverage.html shows the lines that no test reaches"
 	@echo "make soak          sharing ten thousand times, a hundred ranks killed: the long versions of the tests"
@@ -87,7 +87,7 @@ CHECKS := check-headers parts check-words check-docs check-graphics check-instal
     test-own test-sim
 CHECKS += $(if $(shell command -v clang),test-clang) $(if $(shell command -v clang-format),check-format)
 CHECKS += $(if $(shell command -v python3),check-safetensors check-numpy check-chat check-dlpack check-serve \
-    check-tokenizers check-gguf check-packed check-peft check-schemas)
+    check-tokenizers check-gguf check-packed check-peft check-schemas check-trainings)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)

@@ -6,7 +6,8 @@ PYTHON := python3
 # The programs that the scripts run.
 COMPARED := tests/file/file_copy.c tests/file/npy_copy.c tests/models/generate/published.c \
     tests/models/generate/minilm_run.c \
-    tests/models/lora/lora_run.c tests/models/tokenizer/text_ids.c tests/models/weights/model_dump.c
+    tests/models/lora/lora_run.c tests/models/tokenizer/text_ids.c tests/models/weights/model_dump.c \
+    tests/train/training_copy.c
 $(foreach source,$(COMPARED),$(eval $(OUT)/$(basename $(notdir $(source))): $(source)))
 $(addprefix $(OUT)/,$(basename $(notdir $(COMPARED)))): $(HEADERS)
 	@mkdir -p $(OUT)
@@ -16,6 +17,10 @@ $(OUT)/published: tests/models/generate/published_values.h
 # Both directions against the Python package safetensors.
 check-safetensors: $(SIMULATOR) $(OUT)/file_copy
 	python3 tests/file/safetensors_roundtrip.py $(OUT)/file_copy
+
+# Saved trainings, opened by transformers and safetensors.
+check-trainings: $(SIMULATOR) $(OUT)/training_copy
+	$(PYTHON) tests/train/trainings_compare.py $(OUT)/training_copy
 
 # .npy files and printed tensors against NumPy, to the byte.
 check-numpy: $(SIMULATOR) $(OUT)/npy_copy
@@ -89,5 +94,5 @@ check-torch: $(SIMULATOR)
 	$(PYTHON) tests/ops/torch_compare.py
 	$(PYTHON) tests/models/generate/transformers_compare.py
 
-.PHONY: check-safetensors check-numpy check-gguf check-packed check-published check-minilm check-peft check-tokenizers \
+.PHONY: check-safetensors check-trainings check-numpy check-gguf check-packed check-published check-minilm check-peft check-tokenizers \
     check-chat check-dlpack check-torch check-schemas check-schemas-all
