@@ -773,8 +773,15 @@
         The device is an H200, or ignis_desc.dry_device (facts of ignis_device_query from another machine, say).
         Running out of its memory fails as it would there; with IGNIS_COMPILE_NEVER so does a kernel that the bundle
         lacks. Reads from the device give 0: a program that branches on values takes the branches for zeros. Sources
-        of kernels are not read. There is one device; sharing, communicators and graphics APIs are refused
-        (UNSUPPORTED).
+        of kernels are not read. There is one device; sharing and graphics APIs are refused (UNSUPPORTED).
+
+        A dry run is one rank of any number. ignis_comm_init takes rank and size from its desc or the environment, and
+        meets nobody; operations are checked, and send nothing. So IGNIS_DRY_RUN=1 IGNIS_RANK=0 IGNIS_WORLD_SIZE=64
+        tells what a rank of 64 needs, with each kind of shards (ON SHARDS in ignis_collective.h). The tags of
+        ignis_memory_rows divide the peak: "optimizer", "gradients" (also those that are reduced just then),
+        "parameters" (those in buckets), the tags of your own arrays, and "" for results of operations, which are the
+        activations, and for their scratch memory; the call of a row tells them apart. Buffers between GPUs, which
+        vmm_bytes counts, and memory of NCCL are not in a dry run.
 
     ON DLPACK (>>dlpack)
 
@@ -49918,6 +49925,7 @@ static bool ignis__training_exchange(const char *call, ignis__training *training
     const ignis_ranks *ranks = &training->ranks;
     const int size = ranks->size;
     ignis_array votes;
+    int i;
     memset(training->all, 0, sizeof *training->all * ((size_t)size + 1));
     training->all[ranks->rank] = mine;
     if (ranks->rank == 0)
@@ -49925,9 +49933,13 @@ static bool ignis__training_exchange(const char *call, ignis__training *training
     if (size == 1)
         return true;
     votes.id = training->votes->slot.handle;
-    return ignis__array_from_host(call, training->votes, training->all, IGNIS_I64) == IGNIS_OK &&
-           ranks->sum_fn(ranks->group, votes) == IGNIS_OK &&
-           ignis__array_to_host(call, training->votes, training->all, IGNIS_I64) == IGNIS_OK;
+    if (ignis__array_from_host(call, training->votes, training->all, IGNIS_I64) != IGNIS_OK ||
+        ranks->sum_fn(ranks->group, votes) != IGNIS_OK ||
+        ignis__array_to_host(call, training->votes, training->all, IGNIS_I64) != IGNIS_OK)
+        return false;
+    for (i = 0; ignis__global.dry_run && i < size; i++) /* which reads zeros */
+        training->all[i] = mine;
+    return true;
 }
 
 /*  Returns whether all ranks are ok. False, and reported, if another one is not. */

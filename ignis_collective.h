@@ -9541,7 +9541,7 @@ IGNIS__PRIVATE bool ignis__place_read(const char *call, const ignis_comm_desc *d
     } else if (!ignis__launchers_read(call, place)) {
         return false;
     }
-    return place->size == 1 || ignis__place_secret_read(call, desc, place);
+    return place->size == 1 || ignis__global.dry_run || ignis__place_secret_read(call, desc, place);
 }
 
 /*  Returns the device of a rank that does not name one. */
@@ -12726,7 +12726,7 @@ static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ign
             task[0].in = task[0].out = in ? task[0].in : task[0].out;
         if (ok && (comm->size == 1 || self))
             ok = ignis__comm_run_single_rank(&work, &task[0]);
-        else if (ok)
+        else if (ok && !ignis__global.dry_run)
             ok = message ? ignis__comm_run_pair(&work, comm, in ? task : task + 1, in && out ? 2 : 1)
                          : ignis__comm_run(&work, comm, task);
         ignis__work_end(&work);
@@ -13099,6 +13099,22 @@ static uint64_t ignis__process_key(void)
     return key;
 }
 
+/*  Creates the communicator of a rank in a dry run, which is the only one there: it meets nobody. */
+static ignis_comm ignis__comm_make_dry(const char *call, const ignis__place *place, const ignis__comm_options *options)
+{
+    ignis_comm handle = {0};
+    ignis__comm *comm = ignis__comm_new(call, ignis__device_get(call, 0), place->rank, place->size, options, NULL);
+    if (!comm)
+        return handle;
+    comm->transport = IGNIS_COMM_PEER;
+    snprintf(comm->reason, sizeof comm->reason, "a dry run sends nothing");
+    if (ignis__comm_start(call, comm))
+        handle.id = ignis__pool_publish(&ignis__comms, comm);
+    else
+        ignis__comm_end(call, comm);
+    return handle;
+}
+
 IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
 {
     static const char call[] = "ignis_comm_init";
@@ -13115,9 +13131,11 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
     bool entered;
     memset(&defaults, 0, sizeof defaults);
     desc = desc ? desc : &defaults;
-    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) ||
-        !ignis__comm_options_read(call, desc, &options) || !ignis__place_read(call, desc, &place))
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc, &options) ||
+        !ignis__place_read(call, desc, &place))
         return handle;
+    if (ignis__global.dry_run)
+        return ignis__comm_make_dry(call, &place, &options);
     ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
     device = ordinal < 0 ? NULL : ignis__device_get(call, ordinal);
     entered = device && ignis__device_enter(call, device, &binding);
@@ -13158,7 +13176,9 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
     ignis__comm *comm = ignis__comm_hold(call, handle);
     if (!comm || (comm->job && !ignis__capture_refuses(call)))
         return comm;
-    if (!comm->job)
+    if (!comm->job && ignis__global.dry_run)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "a dry run has the communicator of ignis_comm_init alone");
+    else if (!comm->job)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the communicator is of ignis_comm_init_all; %s does it for all ranks at once",
                     strcmp(call, "ignis_comm_split") == 0 ? "ignis_comm_split_all" : "ignis_comm_shrink_all");
@@ -13349,9 +13369,7 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
 /*  Does the work of ignis_comm_query for another call. */
 IGNIS__PRIVATE ignis_status ignis__comm_query(const char *call, ignis_comm handle, ignis_comm_info *info)
 {
-    ignis__comm *comm = ignis__collective_enter(call) && ignis__check_not_null(call, "info", info)
-                            ? ignis__comm_hold(call, handle)
-                            : NULL;
+    ignis__comm *comm = ignis__check_not_null(call, "info", info) ? ignis__comm_hold(call, handle) : NULL;
     if (!comm)
         return ignis__failed();
     memset(info, 0, sizeof *info);
@@ -14157,8 +14175,7 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     ignis_parallel handle = IGNIS__ZERO;
     ignis__parallel_state *parallel;
     ignis_comm_info info;
-    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) ||
-        !ignis__check_not_null(call, "parameters", parameters))
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__check_not_null(call, "parameters", parameters))
         return handle;
     if (count < 1 || (desc && (desc->bucket_bytes < 0 || desc->first_bucket_bytes < 0))) {
         ignis__fail(

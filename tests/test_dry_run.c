@@ -207,7 +207,7 @@ TEST(nothing_is_shared_in_a_dry_run)
 {
     ignis_desc desc = dry_desc();
     SETUP(&desc);
-    CHECK_INT(ignis_comm_init(NULL).id, 0);
+    CHECK_INT(ignis_vmm_create(NULL).id, 0);
     CHECK_INT(ignis_status_last(), IGNIS_ERROR_UNSUPPORTED);
     CHECK_HAS(ignis_status_message(), "dry run");
     ignis_status_clear();

@@ -65,6 +65,7 @@ static bool ignis__training_exchange(const char *call, ignis__training *training
     const ignis_ranks *ranks = &training->ranks;
     const int size = ranks->size;
     ignis_array votes;
+    int i;
     memset(training->all, 0, sizeof *training->all * ((size_t)size + 1));
     training->all[ranks->rank] = mine;
     if (ranks->rank == 0)
@@ -72,9 +73,13 @@ static bool ignis__training_exchange(const char *call, ignis__training *training
     if (size == 1)
         return true;
     votes.id = training->votes->slot.handle;
-    return ignis__array_from_host(call, training->votes, training->all, IGNIS_I64) == IGNIS_OK &&
-           ranks->sum_fn(ranks->group, votes) == IGNIS_OK &&
-           ignis__array_to_host(call, training->votes, training->all, IGNIS_I64) == IGNIS_OK;
+    if (ignis__array_from_host(call, training->votes, training->all, IGNIS_I64) != IGNIS_OK ||
+        ranks->sum_fn(ranks->group, votes) != IGNIS_OK ||
+        ignis__array_to_host(call, training->votes, training->all, IGNIS_I64) != IGNIS_OK)
+        return false;
+    for (i = 0; ignis__global.dry_run && i < size; i++) /* which reads zeros */
+        training->all[i] = mine;
+    return true;
 }
 
 /*  Returns whether all ranks are ok. False, and reported, if another one is not. */

@@ -12,8 +12,8 @@
 
 enum { RANKS_MAX = 8 };
 
-/*  Sums the votes of ranks that agree: rank `group` modulo 16 has put its own into `array`, which has one for each rank,
-    and then the number of the run. */
+/*  Sums the votes of ranks that agree: rank `group` modulo 16 has put its own into `array`. The last number is that of
+    the run. */
 static ignis_status sum_alike(uint64_t group, ignis_array array)
 {
     int64_t votes[RANKS_MAX + 1];

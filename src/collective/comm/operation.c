@@ -165,7 +165,7 @@ static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ign
             task[0].in = task[0].out = in ? task[0].in : task[0].out;
         if (ok && (comm->size == 1 || self))
             ok = ignis__comm_run_single_rank(&work, &task[0]);
-        else if (ok)
+        else if (ok && !ignis__global.dry_run)
             ok = message ? ignis__comm_run_pair(&work, comm, in ? task : task + 1, in && out ? 2 : 1)
                          : ignis__comm_run(&work, comm, task);
         ignis__work_end(&work);

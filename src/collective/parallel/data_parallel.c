@@ -443,8 +443,7 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     ignis_parallel handle = IGNIS__ZERO;
     ignis__parallel_state *parallel;
     ignis_comm_info info;
-    if (!ignis__collective_enter(call) || ignis__capture_refuses(call) ||
-        !ignis__check_not_null(call, "parameters", parameters))
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__check_not_null(call, "parameters", parameters))
         return handle;
     if (count < 1 || (desc && (desc->bucket_bytes < 0 || desc->first_bucket_bytes < 0))) {
         ignis__fail(
