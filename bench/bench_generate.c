@@ -26,8 +26,9 @@
     - plain: no kernel begins before those ahead of it have ended.
     - trace=PATH: a profile of some steps of each number of sequences, PATH/MODEL-SEQUENCES.json, and of a prompt.
 
-    Mixtures of experts are measured if they are named: gpt-oss-20b, with experts in MXFP4, and qwen3-30b-a3b, which
-    takes 61 GB. Of their experts a share counts those that the tokens of a step choose on average: choices are random.
+    Mixtures of experts are measured if they are named: gpt-oss-20b, with experts in MXFP4, qwen3-30b-a3b, which takes
+    61 GB, and deepseek-v2-lite, with latent attention, which takes 31 GB. Of their experts a share counts those that
+    the tokens of a step choose on average: choices are random.
 
     On several GPUs each has its part of the model: sh examples/launch.sh 2 ./bench_generate llama-8b. Weights, and
     shares, are those of one then.
@@ -56,7 +57,9 @@ typedef struct shape {
     bool is_gpt2, tied, normed; /* normed: heads of q and k have norms */
     int experts, chosen;        /* 0: none; else `inner` is of an expert */
     bool is_oss;
-    bool repeats; /* made by open_repeating */
+    int latent, shared, dense; /* latent: of DeepSeek-V2's attention, or 0; shared: experts of all tokens; dense: the
+                                  inner size of the first layer, which has no experts */
+    bool repeats;              /* made by open_repeating */
 } shape;
 
 static const shape shapes[] = {
@@ -67,10 +70,12 @@ static const shape shapes[] = {
     {"llama-8b", 32, 4096, 32, 8, 128, 14336, 128256, false, false, false},
     {"gpt-oss-20b", 24, 2880, 64, 8, 64, 2880, 201088, false, false, false, 32, 4, true},
     {"qwen3-30b-a3b", 48, 2048, 32, 4, 128, 768, 151936, false, false, true, 128, 8},
+    {"deepseek-v2-lite", 27, 2048, 16, 16, 128, 1408, 102400, false, false, false, 64, 6, false, 512, 2, 10944},
 };
 static const shape small = {"tiny", 2, 64, 4, 2, 16, 128, 256, false, true, true}, /* for the simulator */
     small_mixtures[] = {{"gpt-oss-20b", 2, 64, 4, 2, 16, 32, 256, false, false, false, 4, 2, true},
-                        {"qwen3-30b-a3b", 2, 64, 4, 2, 16, 32, 256, false, false, true, 8, 2}};
+                        {"qwen3-30b-a3b", 2, 64, 4, 2, 16, 32, 256, false, false, true, 8, 2},
+                        {"deepseek-v2-lite", 2, 64, 4, 4, 16, 32, 256, false, false, false, 8, 2, false, 32, 2, 96}};
 
 /* the folder ------------------------------------------------------------------------------------------------------- */
 
@@ -174,6 +179,29 @@ static void put_experts(const shape *s, FILE *file, bool header, int64_t *at, in
         }
 }
 
+/*  Writes latent attention of a layer: q without a low rank, and half as many elements that rotate as that do not. */
+static void put_latent(const shape *s, FILE *file, bool header, int64_t *at, int l)
+{
+    const int h = s->hidden, d = s->head_dim;
+    put(file, header, at, "model.layers.%d.self_attn.q_proj.weight", l, s->heads * (d + d / 2), h, -1);
+    put(file, header, at, "model.layers.%d.self_attn.kv_a_proj_with_mqa.weight", l, s->latent + d / 2, h, -1);
+    put(file, header, at, "model.layers.%d.self_attn.kv_a_layernorm.weight", l, s->latent, 0, 1);
+    put(file, header, at, "model.layers.%d.self_attn.kv_b_proj.weight", l, s->heads * 2 * d, s->latent, -1);
+    put(file, header, at, "model.layers.%d.self_attn.o_proj.weight", l, h, s->heads * d, -1);
+}
+
+/*  Writes a gated layer. where: its name. */
+static void put_gated(FILE *file, bool header, int64_t *at, const char *where, int l, int inner, int h)
+{
+    char name[96];
+    snprintf(name, sizeof name, "model.layers.%%d.%s.gate_proj.weight", where);
+    put(file, header, at, name, l, inner, h, -1);
+    snprintf(name, sizeof name, "model.layers.%%d.%s.up_proj.weight", where);
+    put(file, header, at, name, l, inner, h, -1);
+    snprintf(name, sizeof name, "model.layers.%%d.%s.down_proj.weight", where);
+    put(file, header, at, name, l, h, inner, -1);
+}
+
 static void put_all(const shape *s, FILE *file, bool header)
 {
     int64_t at = 0;
@@ -207,10 +235,14 @@ static void put_all(const shape *s, FILE *file, bool header)
             continue;
         }
         put(file, header, &at, "model.layers.%d.input_layernorm.weight", l, h, 0, scale);
-        put(file, header, &at, "model.layers.%d.self_attn.q_proj.weight", l, q, h, -1);
-        put(file, header, &at, "model.layers.%d.self_attn.k_proj.weight", l, k, h, -1);
-        put(file, header, &at, "model.layers.%d.self_attn.v_proj.weight", l, k, h, -1);
-        put(file, header, &at, "model.layers.%d.self_attn.o_proj.weight", l, h, q, -1);
+        if (s->latent) {
+            put_latent(s, file, header, &at, l);
+        } else {
+            put(file, header, &at, "model.layers.%d.self_attn.q_proj.weight", l, q, h, -1);
+            put(file, header, &at, "model.layers.%d.self_attn.k_proj.weight", l, k, h, -1);
+            put(file, header, &at, "model.layers.%d.self_attn.v_proj.weight", l, k, h, -1);
+            put(file, header, &at, "model.layers.%d.self_attn.o_proj.weight", l, h, q, -1);
+        }
         if (s->normed) {
             put(file, header, &at, "model.layers.%d.self_attn.q_norm.weight", l, s->head_dim, 0, 1);
             put(file, header, &at, "model.layers.%d.self_attn.k_norm.weight", l, s->head_dim, 0, 1);
@@ -223,13 +255,12 @@ static void put_all(const shape *s, FILE *file, bool header)
             put(file, header, &at, "model.layers.%d.self_attn.sinks", l, s->heads, 0, -1);
         }
         put(file, header, &at, "model.layers.%d.post_attention_layernorm.weight", l, h, 0, scale);
-        if (s->experts) {
+        if (s->experts && !(s->dense && l == 0))
             put_experts(s, file, header, &at, l);
-            continue;
-        }
-        put(file, header, &at, "model.layers.%d.mlp.gate_proj.weight", l, s->inner, h, -1);
-        put(file, header, &at, "model.layers.%d.mlp.up_proj.weight", l, s->inner, h, -1);
-        put(file, header, &at, "model.layers.%d.mlp.down_proj.weight", l, h, s->inner, -1);
+        else
+            put_gated(file, header, &at, "mlp", l, s->dense ? s->dense : s->inner, h);
+        if (s->shared && l > 0)
+            put_gated(file, header, &at, "mlp.shared_experts", l, s->shared * s->inner, h);
     }
     if (header)
         fprintf(file, "}");
@@ -284,6 +315,23 @@ static bool write_folder(const shape *s, const char *folder)
             "\"tie_word_embeddings\": false, \"quantization_config\": {\"quant_method\": \"mxfp4\"}, \"dtype\": "
             "\"bfloat16\"}\n",
             s->hidden, s->layers, s->heads, s->kv_heads, s->head_dim, s->inner, s->vocab, s->experts, s->chosen);
+    else if (s->latent)
+        fprintf(
+            file,
+            "{\"architectures\": [\"DeepseekV2ForCausalLM\"], \"model_type\": \"deepseek_v2\", \"hidden_size\": %d, "
+            "\"num_hidden_layers\": %d, \"num_attention_heads\": %d, \"num_key_value_heads\": %d, "
+            "\"qk_nope_head_dim\": %d, \"qk_rope_head_dim\": %d, \"v_head_dim\": %d, \"kv_lora_rank\": %d, "
+            "\"q_lora_rank\": null, \"intermediate_size\": %d, \"moe_intermediate_size\": %d, \"vocab_size\": %d, "
+            "\"n_routed_experts\": %d, \"num_experts_per_tok\": %d, \"n_shared_experts\": %d, "
+            "\"first_k_dense_replace\": 1, \"moe_layer_freq\": 1, \"topk_method\": \"greedy\", \"n_group\": 1, "
+            "\"topk_group\": 1, \"norm_topk_prob\": false, \"routed_scaling_factor\": 1.0, "
+            "\"scoring_func\": \"softmax\", \"max_position_embeddings\": 163840, \"rms_norm_eps\": 1e-6, "
+            "\"hidden_act\": \"silu\", \"rope_theta\": 10000, \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 40, "
+            "\"beta_fast\": 32, \"beta_slow\": 1, \"mscale\": 0.707, \"mscale_all_dim\": 0.707, "
+            "\"original_max_position_embeddings\": 4096}, \"tie_word_embeddings\": false, \"dtype\": "
+            "\"bfloat16\"}\n",
+            s->hidden, s->layers, s->heads, s->kv_heads, s->head_dim, s->head_dim / 2, s->head_dim, s->latent, s->dense,
+            s->inner, s->vocab, s->experts, s->chosen, s->shared);
     else if (s->experts)
         fprintf(
             file,
@@ -716,7 +764,8 @@ static bool make_adapters(ignis_model model)
 static double touched_bytes(const shape *s, const ignis_model_info *info, int batch)
 {
     const double bytes = (double)info->weight_bytes;
-    double unused = 1, experts = 3.0 * s->layers * s->experts * s->hidden * s->inner * (s->is_oss ? 17.0 / 32 : 2);
+    double unused = 1, experts = 3.0 * (s->layers - (s->dense ? 1 : 0)) * s->experts * s->hidden * s->inner *
+                                 (s->is_oss ? 17.0 / 32 : 2);
     int i;
     if (!s->experts)
         return bytes - (s->tied ? 0 : (double)s->vocab * s->hidden * bytes / (double)info->parameters);
