@@ -1512,7 +1512,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x469e25148d79aad8ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xb498a9011b263badULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -1693,6 +1693,14 @@ static const char ignis__text_attention_latent_mma_cu_0[] =
     "__device__ inline uint32_t place(uint32_t from, int chunks, int row, int chunk)\n"
     "{\n"
     "return from + (row * chunks + (chunk ^ row % 8)) * 16;\n"
+    "}\n\n\n\n"
+    "__device__ inline paged_splits splits_of(int end)\n"
+    "{\n"
+    "constexpr int LEAST = 2 * KEYS;\n"
+    "paged_splits splits(end);\n"
+    "splits.keys = LEAST * (((end + LEAST - 1) / LEAST + SPLITS - 1) / SPLITS);\n"
+    "splits.count = end > 0 ? (end + splits.keys - 1) / splits.keys : 0;\n"
+    "return splits;\n"
     "}\n\n\n"
     "struct latent_tile {\n"
     "int split, at, to;\n"
@@ -1770,15 +1778,15 @@ static const char ignis__text_attention_latent_mma_cu_0[] =
     "#pragma unroll\n"
     "for (int m = 0; m < TILES; m++)\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < 2; i++) {\n"
+    "for (int i = 0; i < 2; i++) {\n";
+static const char ignis__text_attention_latent_mma_cu_1[] =
     "uint32_t a[4];\n"
     "ignis_ptx_ldmatrix(a, place(q, CHUNKS, first + 16 * m + lane % 16, at + 2 * i + lane / 16));\n"
     "if (OWN == 8)\n"
     "ignis_mma<T>(s[m][0], a, b[0][2 * i], b[0][2 * i + 1]);\n"
     "else\n"
     "#pragma unroll\n"
-    "for (int n = 0; n < OWN / 8; n++)\n";
-static const char ignis__text_attention_latent_mma_cu_1[] =
+    "for (int n = 0; n < OWN / 8; n++)\n"
     "ignis_mma<T>(s[m][n], a, b[i][2 * n], b[i][2 * n + 1]);\n"
     "}\n"
     "}\n"
@@ -1905,13 +1913,13 @@ static const char ignis__text_attention_latent_mma_cu_1[] =
     "extern __shared__ __align__(16) char memory[];\n"
     "latent_memory &m = *(latent_memory *)memory;\n\n"
     "const int number = CHUNK ? gridDim.z - 1 - blockIdx.z : blockIdx.z;\n"
-    "const paged_heads heads(p, ROWS, CHUNK ? 0 : blockIdx.y);\n\n"
-    "const long long begin = CHUNK ? (long long)number * ROWS : (long long)number * p.heads + heads.first;\n"
-    "const int count = CHUNK ? (int)min((long long)ROWS, (long long)p.count * p.heads - begin) : heads.count;\n";
+    "const paged_heads heads(p, ROWS, CHUNK ? 0 : blockIdx.y);\n\n";
 static const char ignis__text_attention_latent_mma_cu_2[] =
+    "const long long begin = CHUNK ? (long long)number * ROWS : (long long)number * p.heads + heads.first;\n"
+    "const int count = CHUNK ? (int)min((long long)ROWS, (long long)p.count * p.heads - begin) : heads.count;\n"
     "const int token = (int)(begin / p.heads), last = (int)((begin + count - 1) / p.heads);\n"
     "ignis_grid_dependency();\n"
-    "const paged_splits splits(p.rows[last].position + 1);\n"
+    "const paged_splits splits = splits_of(p.rows[last].position + 1);\n"
     "if (!CHUNK && splits.end <= 0 && blockIdx.x == 0)\n"
     "combine_by_the_last(p, heads, 0);\n"
     "if (!CHUNK && (int)blockIdx.x >= splits.count)\n"
@@ -8850,7 +8858,7 @@ static const ignis__source *const ignis__includes_attention_latent_mma_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_latent_mma_cu = {
-    "attention_latent_mma.cu", 0x79844d9ce54fd002ULL, IGNIS__PIECES(attention_latent_mma_cu), ignis__includes_attention_latent_mma_cu, 1};
+    "attention_latent_mma.cu", 0x2a9127a26d3d68bbULL, IGNIS__PIECES(attention_latent_mma_cu), ignis__includes_attention_latent_mma_cu, 1};
 
 static const ignis__source *const ignis__includes_attention_paged_cu[] = {
     &ignis__source_ignis_cuh,

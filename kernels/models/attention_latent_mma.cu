@@ -51,6 +51,17 @@ __device__ inline uint32_t place(uint32_t from, int chunks, int row, int chunk)
     return from + (row * chunks + (chunk ^ row % 8)) * 16;
 }
 
+/*  Returns the splits of keys, of at least two tiles: of 16 heads, the results of a split take as much memory as 29 keys,
+    and are written and read. */
+__device__ inline paged_splits splits_of(int end)
+{
+    constexpr int LEAST = 2 * KEYS;
+    paged_splits splits(end);
+    splits.keys = LEAST * (((end + LEAST - 1) / LEAST + SPLITS - 1) / SPLITS);
+    splits.count = end > 0 ? (end + splits.keys - 1) / splits.keys : 0;
+    return splits;
+}
+
 /*  A tile of keys: the split, its first key, where its split ends. */
 struct latent_tile {
     int split, at, to;
@@ -281,7 +292,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int count = CHUNK ? (int)min((long long)ROWS, (long long)p.count * p.heads - begin) : heads.count;
     const int token = (int)(begin / p.heads), last = (int)((begin + count - 1) / p.heads);
     ignis_grid_dependency();
-    const paged_splits splits(p.rows[last].position + 1);
+    const paged_splits splits = splits_of(p.rows[last].position + 1);
     if (!CHUNK && splits.end <= 0 && blockIdx.x == 0) /* a row that does not exist gets zeros */
         combine_by_the_last(p, heads, 0);
     if (!CHUNK && (int)blockIdx.x >= splits.count)
