@@ -325,6 +325,57 @@
         empty on some ranks. With one rank nothing is divided. ignis_training_save writes all of it, for any number of
         ranks to continue: .ranks = ignis_comm_ranks(comm); see ON SAVED TRAININGS in ignis.h.
 
+        How much does a rank need, of any number of ranks? A dry run tells (ON DRY RUNS in ignis.h), without a GPU:
+
+    ---- begin example dry_ranks
+    #define IGNIS_IMPLEMENTATION
+    #include "ignis_collective.h"
+    #include <stdio.h>
+
+    enum { LAYERS = 8, WIDTH = 4096, ROWS = 2048 };
+
+    static double peak_of_rank(int ranks, ignis_shard shard) // GiB
+    {
+        ignis_desc dry = {.dry_run = true};
+        ignis_setup(&dry);
+        ignis_tensor_desc weight = {.dtype = IGNIS_BF16, .requires_grad = true}, input = {.dtype = IGNIS_BF16};
+        ignis_tensor weights[LAYERS], x, none = {0};
+        for (int i = 0; i < LAYERS; i++)
+            weights[i] = ignis_tensor_zeros(IGNIS_SHAPE(WIDTH, WIDTH), &weight);
+        ignis_comm_desc desc = {.size = ranks}; // rank 0; or IGNIS_RANK and IGNIS_WORLD_SIZE
+        ignis_parallel_desc shards = {.shard = shard};
+        ignis_comm comm = ignis_comm_init(&desc);
+        ignis_parallel parallel = ignis_parallel_create(comm, weights, LAYERS, &shards);
+        ignis_optimizer optimizer = ignis_adamw(NULL);
+        for (int i = 0; i < LAYERS; i++)
+            ignis_optimizer_add(optimizer, weights[i], true);
+        ignis_scope scope = ignis_scope_begin();
+        x = ignis_tensor_zeros(IGNIS_SHAPE(ROWS, WIDTH), &input);
+        for (int i = 0; i < LAYERS; i++)
+            x = ignis_gelu(ignis_linear(x, weights[i], none));
+        ignis_backward(ignis_mean(x), IGNIS_NO_ARRAY);
+        ignis_optimizer_step(optimizer);
+        ignis_memory_info info = {0};
+        ignis_memory_query(0, &info);
+        ignis_scope_end(scope);
+        ignis_parallel_free(parallel);
+        ignis_optimizer_free(optimizer);
+        for (int i = 0; i < LAYERS; i++)
+            ignis_tensor_release(weights[i]);
+        ignis_comm_destroy(comm);
+        return ignis_shutdown() == IGNIS_OK ? (double)info.live_peak / (1 << 30) : -1;
+    }
+
+    int main(void)
+    {
+        for (int ranks = 1; ranks <= 64; ranks *= 4)
+            printf("%2d ranks: %.2f GiB, %.2f with IGNIS_SHARD_OPTIMIZER, %.2f with IGNIS_SHARD_GRADIENTS\n", ranks,
+                   peak_of_rank(ranks, IGNIS_SHARD_NONE), peak_of_rank(ranks, IGNIS_SHARD_OPTIMIZER),
+                   peak_of_rank(ranks, IGNIS_SHARD_GRADIENTS));
+        return 0;
+    }
+    ---- end example
+
     ON MODELS OF SEVERAL GPUS (>>comm)
 
         With ignis_models.h, included before or after this header, the ranks of a communicator can share a model for

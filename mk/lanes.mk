@@ -18,7 +18,7 @@ KERNEL_TESTS := $(addprefix %/test_,optimizers groups clip init averages lbfgs l
     bundle model model_refused families latent latent_kernels generate generate_batch generate_kernels generate_text \
     generate_window prefix speculate experts recurrent lora sequence_lora fft linalg_eigen linalg_norms random embed)
 MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul linear grouped_linear conv3d conv_transpose einsum \
-    scan select grid_sample patches)
+    scan select grid_sample patches trainings)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_ops_failures comm_model)
 HOST_TESTS := $(addprefix %/test_,channel channel_strangers chat comm_model comm_ops comm_ops_failures grammar picture \
     text)
