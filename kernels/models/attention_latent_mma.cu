@@ -51,8 +51,8 @@ __device__ inline uint32_t place(uint32_t from, int chunks, int row, int chunk)
     return from + (row * chunks + (chunk ^ row % 8)) * 16;
 }
 
-/*  Returns the splits of keys, of at least two tiles: of 16 heads, the results of a split take as much memory as 29 keys,
-    and are written and read. */
+/*  Returns the splits of keys, of at least two tiles: of 16 heads, the results of a split take as much memory as 29
+    keys, and are written and read. */
 __device__ inline paged_splits splits_of(int end)
 {
     constexpr int LEAST = 2 * KEYS;
