@@ -1296,6 +1296,8 @@ static inline ignis_status ignis_model_score(ignis_model model, const char *quer
     X(EXPERTS_SHARED, experts_cu, "ignis_experts_shared", WAITS)                       \
     X(EXPERTS_UP, experts_product_cu, "ignis_experts_up", WAITS)                       \
     X(EXPERTS_DOWN, experts_product_cu, "ignis_experts_down", WAITS)                   \
+    X(EXPERTS_DOWN_SORTED, experts_product_cu, "ignis_experts_down_sorted", WAITS)     \
+    X(EXPERTS_SUM, experts_product_cu, "ignis_experts_sum", WAITS)                     \
     X(EXPERTS_SORT, experts_sorted_cu, "ignis_experts_sort", WAITS)                    \
     X(EXPERTS_GATHER, experts_sorted_cu, "ignis_experts_gather", WAITS)                \
     X(EXPERTS_GATE, experts_sorted_cu, "ignis_experts_gate", WAITS)                    \
@@ -1512,7 +1514,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xb498a9011b263badULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xd13e9abd38c4afb8ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -3656,7 +3658,7 @@ static const char *const ignis__text_experts_cuh[] = {
 };
 
 static const char ignis__text_experts_product_cu_0[] =
-    "\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"activation.cuh\"\n"
     "#include \"weights_blocks.cuh\"\n\n"
@@ -3669,9 +3671,12 @@ static const char ignis__text_experts_product_cu_0[] =
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> Wide;\n"
     "#include \"experts.cuh\"\n"
-    "#include \"shared/models/experts.h\"\n\n"
-    "constexpr int SLICES = 8, THREADS = 32 * SLICES, TILE = 16, PART = 32 * RECORD;\n"
-    "constexpr bool whole = ignis_is_half<T> && IGNIS_BLOCKS && IGNIS_BLOCKS_UP && __CUDA_ARCH__ >= 800;\n\n\n"
+    "#include \"shared/models/experts.h\"\n\n\n"
+    "constexpr int SLICES = 8, THREADS = 32 * SLICES, TILE = 16, PART = 32 * RECORD, SLOTS = 8, MOST_SLOTS = 32;\n"
+    "constexpr bool on_tensor_cores = ignis_is_half<T> && __CUDA_ARCH__ >= 800,\n"
+    "whole = on_tensor_cores && IGNIS_BLOCKS && IGNIS_BLOCKS_UP,\n"
+    "dense = on_tensor_cores && !IGNIS_BLOCKS && !IGNIS_BLOCKS_UP;\n\n\n"
+    "typedef Wide tile_of[TILE];\n\n\n"
     "template <typename To> __device__ inline void eight_of(const T *row, int at, int k, To (&x)[8])\n"
     "{\n"
     "constexpr int N = sizeof(T) == 8 ? 2 : sizeof(T) == 4 ? 4 : 8;\n"
@@ -3691,40 +3696,44 @@ static const char ignis__text_experts_product_cu_0[] =
     "Wide x[8];\n\n"
     "__device__ void load(const T *row, int part, int k) { eight_of(row, part * PART + threadIdx.x % 32 * 8, k, x); }\n"
     "};\n\n\n"
-    "template <typename E> struct whole_part {\n"
-    "struct memory {\n"
+    "struct whole_part {\n"
     "uint8_t numbers[RECORD * 64];\n"
-    "float scales[RECORD], sums[RECORD];\n"
-    "};\n"
-    "memory *at;\n\n"
-    "__device__ void load(const E *row, int part, int k)\n"
+    "float scales[RECORD], sums[RECORD];\n\n\n"
+    "template <typename E> __device__ void convert(const E *row, int part, int k)\n"
     "{\n"
-    "__shared__ __align__(16) memory all[SLICES];\n"
     "const int lane = threadIdx.x % 32, block = lane / 4;\n"
     "ignis_pack<E, 8> pack = {};\n"
     "if (part * PART + lane * 8 < k)\n"
     "pack = ignis_load<8>(row + part * PART + lane * 8);\n"
-    "at = &all[threadIdx.x / 32];\n"
     "const whole_numbers<8, true> x(pack);\n"
-    "__syncwarp();\n"
-    "*(uint2 *)(at->numbers + block * 64 + lane % 4 * 8) = make_uint2(x.high[0], x.high[1]);\n"
-    "*(uint2 *)(at->numbers + block * 64 + 32 + lane % 4 * 8) = make_uint2(x.low[0], x.low[1]);\n"
+    "*(uint2 *)(numbers + block * 64 + lane % 4 * 8) = make_uint2(x.high[0], x.high[1]);\n"
+    "*(uint2 *)(numbers + block * 64 + 32 + lane % 4 * 8) = make_uint2(x.low[0], x.low[1]);\n"
     "if (lane % 4 == 0) {\n"
-    "at->scales[block] = x.scale;\n"
-    "at->sums[block] = x.sum;\n"
+    "scales[block] = x.scale;\n"
+    "sums[block] = x.sum;\n"
     "}\n"
-    "__syncwarp();\n"
     "}\n"
+    "};\n\n\n"
+    "struct expert_slots {\n"
+    "const int *own;\n"
+    "const T *x;\n"
+    "int count, divisor, k;\n\n"
+    "__device__ const T *row(int i) const { return x + (long long)(own[i] / divisor) * k; }\n"
     "};\n\n\n\n"
-    "template <int type, bool whole> struct product {\n"
-    "Wide sum = 0;\n\n"
-    "__device__ void add(const ignis__quantised_weight &w, long long first, long long last, int part,\n"
-    "const plain_part &x, Wide share)\n"
+    "template <int type> struct plain_product {\n"
+    "Wide sum[SLOTS] = {};\n"
+    "ignis__quantised_weight weight;\n"
+    "const long long first, last;\n\n"
+    "__device__ plain_product(const ignis__quantised_weight &w, long long first, long long last)\n"
+    ": weight(w), first(first), last(last)\n"
     "{\n"
-    "constexpr int unrolled = type ? 2 : TILE;\n"
-    "const int lane = threadIdx.x % 32, at = part * PART + lane * 8, k = (int)w.k;\n"
-    "ignis__quantised_weight weight = w;\n"
     "weight.type = type;\n"
+    "}\n"
+    "__device__ Wide of_part(int part, const plain_part &x) const\n"
+    "{\n"
+    "constexpr int unrolled = type ? 2 : sizeof(Wide) == 4 ? 8 : 4;\n"
+    "const int lane = threadIdx.x % 32, at = part * PART + lane * 8, k = (int)weight.k;\n"
+    "Wide own = 0;\n"
     "#pragma unroll unrolled\n"
     "for (int r = 0; r < TILE; r++) {\n"
     "const long long row = min(first + r, last);\n"
@@ -3737,122 +3746,272 @@ static const char ignis__text_experts_product_cu_0[] =
     "y += x.x[j] * Wide(v[j]);\n"
     "} else if (!type) {\n"
     "Wide v[8];\n"
-    "eight_of((const T *)w.records + row * k, at, k, v);\n"
+    "eight_of((const T *)weight.records + row * k, at, k, v);\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 8; j++)\n"
     "y += x.x[j] * v[j];\n"
     "}\n"
     "y = ignis_warp_sum(y);\n"
-    "sum += lane == r ? share * y : Wide(0);\n"
+    "own = lane == r ? y : own;\n"
     "}\n"
+    "return own;\n"
     "}\n"
-    "__device__ void put(Wide *to) const\n"
-    "{\n"
-    "if (threadIdx.x % 32 < TILE)\n"
-    "to[threadIdx.x % 32] = sum;\n"
-    "}\n"
-    "};\n\n"
-    "template <int type> struct product<type, true> {\n"
-    "typedef blocks_rows<type> weights;\n"
-    "float sum = 0;\n\n"
-    "__device__ void add(const ignis__quantised_weight &w, long long first, long long last, int part,\n"
-    "const whole_part<T> &x, float share)\n"
-    "{\n"
-    "const int lane = threadIdx.x % 32, t = lane % 4;\n"
-    "const weights from(w.records, w.scales, (int)w.k, min(first + lane / 4, last), min(first + lane / 4 + 8, last));\n"
-    "const typename weights::unit units[2] = {from.template load<true>(2 * part),\n"
-    "from.template load<true>(2 * part + 1)};\n"
-    "float y = 0;\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < 2; i++) {\n"
-    "const int block = i * UNIT + t;\n"
-    "uint4 two[2] = {};\n"
-    "if (lane / 8 == t) {\n"
-    "const uint4 *of = (const uint4 *)(x.at->numbers + block * 64 + lane / 4 % 2 * 32);\n"
-    "two[0] = of[0];\n"
-    "two[1] = of[1];\n"
-    "}\n"
-    "weights::add_alone(y, units[i], i, two, __fmul_rn(x.at->scales[block], weights::factor), x.at->sums[block]);\n"
-    "}\n"
-    "sum = fmaf(share, y, sum);\n"
-    "}\n"
-    "__device__ void put(float *to) const\n"
+    "__device__ void put(tile_of *to, int count) const\n"
     "{\n"
     "const int lane = threadIdx.x % 32;\n"
-    "if (lane % 4 < 2)\n"
-    "to[lane / 4 + lane % 4 * 8] = sum;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < SLOTS; i++)\n"
+    "if (i < count && lane < TILE)\n"
+    "to[i][lane] = sum[i];\n"
+    "}\n"
+    "};\n\n\n"
+    "template <int type> struct whole_product {\n"
+    "typedef blocks_rows<type> weights;\n"
+    "float sum[SLOTS] = {};\n"
+    "const weights from;\n"
+    "typename weights::unit unit;\n\n"
+    "__device__ whole_product(const ignis__quantised_weight &w, long long first, long long last)\n"
+    ": from(w.records, w.scales, (int)w.k, min(first + threadIdx.x % 32 / 4, last),\n"
+    "min(first + threadIdx.x % 32 / 4 + 8, last))\n"
+    "{\n"
+    "}\n"
+    "__device__ void load(int number) { unit = from.template load<true>(number); }\n\n"
+    "__device__ float of_unit(int half, const whole_part &x) const\n"
+    "{\n"
+    "const int lane = threadIdx.x % 32, t = lane % 4, block = half * UNIT + t;\n"
+    "float y = 0;\n"
+    "uint4 two[2] = {};\n"
+    "if (lane / 8 == t) {\n"
+    "const uint4 *of = (const uint4 *)(x.numbers + block * 64 + lane / 4 % 2 * 32);\n"
+    "two[0] = of[0];\n"
+    "two[1] = of[1];\n"
+    "}\n";
+static const char ignis__text_experts_product_cu_1[] =
+    "weights::add_alone(y, unit, half, two, __fmul_rn(x.scales[block], weights::factor), x.sums[block]);\n"
+    "return y;\n"
+    "}\n"
+    "__device__ void put(tile_of *to, int count) const\n"
+    "{\n"
+    "const int lane = threadIdx.x % 32;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < SLOTS; i++)\n"
+    "if (i < count && lane % 4 < 2)\n"
+    "to[i][lane / 4 + lane % 4 * 8] = sum[i];\n"
+    "}\n"
+    "};\n\n\n"
+    "__device__ inline uint4 words_of(const T *row, int at, int k)\n"
+    "{\n"
+    "__align__(16) T x[8];\n"
+    "if (k % 8 == 0)\n"
+    "return at < k ? *(const uint4 *)(row + at) : make_uint4(0, 0, 0, 0);\n"
+    "eight_of(row, at, k, x);\n"
+    "return *(const uint4 *)x;\n"
+    "}\n\n\n\n"
+    "template <typename Half> struct dense_product {\n"
+    "float sum[4] = {};\n"
+    "const T *rows[2];\n"
+    "const int k;\n\n"
+    "__device__ dense_product(const ignis__quantised_weight &w, long long first, long long last)\n"
+    ": rows{(const T *)w.records + min(first + threadIdx.x % 32 / 4, last) * w.k,\n"
+    "(const T *)w.records + min(first + threadIdx.x % 32 / 4 + 8, last) * w.k},\n"
+    "k((int)w.k)\n"
+    "{\n"
+    "}\n"
+    "__device__ void add(int at, const uint4 &x)\n"
+    "{\n"
+    "const uint4 low = words_of(rows[0], at, k), high = words_of(rows[1], at, k);\n"
+    "const uint32_t first[4] = {low.x, high.x, low.y, high.y}, second[4] = {low.z, high.z, low.w, high.w};\n"
+    "ignis_mma<Half>(sum, first, x.x, x.y);\n"
+    "ignis_mma<Half>(sum, second, x.z, x.w);\n"
+    "}\n"
+    "__device__ void put(tile_of *to, int count) const\n"
+    "{\n"
+    "const int lane = threadIdx.x % 32;\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < 4; c++)\n"
+    "if (lane % 4 * 2 + c % 2 < count)\n"
+    "to[lane % 4 * 2 + c % 2][lane / 4 + c / 2 * 8] = sum[c];\n"
     "}\n"
     "};\n\n"
-    "template <bool whole> struct part_of {\n"
-    "typedef plain_part type;\n"
+    "template <int type, bool whole, bool dense> struct product_of {\n"
+    "typedef plain_product<type> kind;\n"
     "};\n"
-    "template <> struct part_of<true> {\n"
-    "typedef whole_part<T> type;\n"
-    "};\n";
-static const char ignis__text_experts_product_cu_1[] =
-    "typedef part_of<whole>::type x_part;\n\n\n"
-    "__device__ inline Wide sum_of_slices(const Wide (&found)[SLICES][TILE], int row)\n"
+    "template <int type> struct product_of<type, true, false> {\n"
+    "typedef whole_product<type> kind;\n"
+    "};\n"
+    "template <int type> struct product_of<type, false, true> {\n"
+    "typedef dense_product<T> kind;\n"
+    "};\n"
+    "typedef product_of<IGNIS_BLOCKS, whole, dense>::kind product;\n"
+    "typedef product_of<IGNIS_BLOCKS_UP, whole, dense>::kind product_up;\n\n\n"
+    "template <int most, typename... Products>\n"
+    "__device__ inline void multiply_parts(const expert_slots &slots, int begin, int end, Products &...products)\n"
     "{\n"
-    "return ((found[0][row] + found[1][row]) + (found[2][row] + found[3][row])) +\n"
-    "((found[4][row] + found[5][row]) + (found[6][row] + found[7][row]));\n"
+    "if constexpr (dense) {\n"
+    "const int lane = threadIdx.x % 32, column = lane / 4;\n"
+    "const T *const row = slots.row(column < slots.count ? column : 0);\n"
+    "#pragma unroll 4\n"
+    "for (int at = begin * PART; at < min(end * PART, slots.k); at += 32) {\n"
+    "const int own = at + lane % 4 * 8;\n"
+    "const uint4 x = column < slots.count ? words_of(row, own, slots.k) : make_uint4(0, 0, 0, 0);\n"
+    "(products.add(own, x), ...);\n"
+    "}\n"
+    "} else if constexpr (whole) {\n"
+    "constexpr int unrolled = __CUDA_ARCH__ >= 900 ? 2 : 1;\n"
+    "__shared__ __align__(16) whole_part all[SLICES][most];\n"
+    "whole_part *const x = all[threadIdx.x / 32];\n"
+    "#pragma unroll 1\n"
+    "for (int part = begin; part < end; part++) {\n"
+    "__syncwarp();\n"
+    "for (int i = 0; i < slots.count; i++)\n"
+    "x[i].convert(slots.row(i), part, slots.k);\n"
+    "__syncwarp();\n"
+    "#pragma unroll unrolled\n"
+    "for (int half = 0; half < 2; half++) {\n"
+    "(products.load(2 * part + half), ...);\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < most; i++)\n"
+    "if (i < slots.count)\n"
+    "((products.sum[i] += products.of_unit(half, x[i])), ...);\n"
+    "}\n"
+    "}\n"
+    "} else {\n"
+    "#pragma unroll 1\n"
+    "for (int part = begin; part < end; part++)\n"
+    "#pragma unroll 1\n"
+    "for (int i = 0; i < slots.count; i++) {\n"
+    "plain_part x;\n"
+    "x.load(slots.row(i), part, slots.k);\n"
+    "const auto add = [&](auto &to) {\n"
+    "const Wide y = to.of_part(part, x);\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < SLOTS; j++)\n"
+    "if (j == i)\n"
+    "to.sum[j] += y;\n"
+    "};\n"
+    "(add(products), ...);\n"
+    "}\n"
+    "}\n"
+    "}\n\n\n"
+    "__device__ inline Wide sum_of_slices(const tile_of *found, int apart, int row)\n"
+    "{\n"
+    "return ((found[0][row] + found[apart][row]) + (found[2 * apart][row] + found[3 * apart][row])) +\n"
+    "((found[4 * apart][row] + found[5 * apart][row]) + (found[6 * apart][row] + found[7 * apart][row]));\n"
+    "}\n\n\n"
+    "__device__ inline int parts_of_slice(int k) { return ((k + PART - 1) / PART + SLICES - 1) / SLICES; }\n"
+    "__device__ inline int end_of_slice(int k, int slice)\n"
+    "{\n"
+    "return min((k + PART - 1) / PART, (slice + 1) * parts_of_slice(k));\n"
+    "}\n\n\n\n"
+    "__device__ inline int slots_of_block(const ignis__experts &p, int first, int (&own)[SLOTS])\n"
+    "{\n";
+static const char ignis__text_experts_product_cu_2[] =
+    "const int begin = p.order ? p.offsets[blockIdx.x] + first : (int)blockIdx.x,\n"
+    "count = p.order ? min(p.offsets[blockIdx.x + 1] - begin, SLOTS) : 1 - min(first, 1);\n"
+    "__syncthreads();\n"
+    "if ((int)threadIdx.x < count)\n"
+    "own[threadIdx.x] = p.order ? p.order[begin + threadIdx.x] : begin;\n"
+    "__syncthreads();\n"
+    "return count;\n"
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_up(const __grid_constant__ ignis__experts p)\n"
     "{\n"
-    "__shared__ Wide found[2][SLICES][TILE];\n"
-    "const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, parts = (k + PART - 1) / PART,\n"
-    "each = (parts + SLICES - 1) / SLICES, row = (int)(blockIdx.y * TILE + threadIdx.x);\n"
+    "__shared__ tile_of found[2][SLICES][SLOTS];\n"
+    "__shared__ int own[SLOTS];\n"
+    "const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, row = (int)(blockIdx.y * TILE + threadIdx.x % TILE);\n"
     "ignis_grid_dependency();\n"
-    "const long long base = (long long)p.chosen[blockIdx.x] * p.n, first = base + blockIdx.y * TILE,\n"
-    "last = base + p.n - 1;\n"
-    "const T *const from = p.x + (long long)(blockIdx.x / p.slot_count) * k;\n"
-    "product<IGNIS_BLOCKS, whole> gate;\n"
-    "product<IGNIS_BLOCKS_UP, whole> up;\n"
-    "x_part x;\n"
-    "for (int part = warp * each; part < min(parts, (warp + 1) * each); part++) {\n"
-    "x.load(from, part, k);\n"
-    "gate.add(p.weights[0], first, last, part, x, 1);\n"
-    "up.add(p.weights[1], first, last, part, x, 1);\n"
-    "}\n"
-    "gate.put(found[0][warp]);\n"
-    "up.put(found[1][warp]);\n"
+    "const long long base = (long long)(p.order ? (int)blockIdx.x : p.chosen[blockIdx.x]) * p.n,\n"
+    "tile = base + blockIdx.y * TILE, last = base + p.n - 1;\n"
+    "for (int first = 0, count; (count = slots_of_block(p, first, own)) > 0; first += SLOTS) {\n"
+    "product gate(p.weights[0], tile, last);\n"
+    "product_up up(p.weights[1], tile, last);\n"
+    "multiply_parts<SLOTS>(expert_slots{own, p.x, count, p.slot_count, k}, warp * parts_of_slice(k),\n"
+    "end_of_slice(k, warp), gate, up);\n"
+    "gate.put(found[0][warp], count);\n"
+    "up.put(found[1][warp], count);\n"
     "__syncthreads();\n"
-    "if (threadIdx.x < TILE && row < p.n)\n"
-    "p.out[(long long)blockIdx.x * p.n + row] =\n"
-    "T(gated(Wide(p.limit), sum_of_slices(found[0], (int)threadIdx.x) + bias_at(p.bias[0], base + row),\n"
-    "sum_of_slices(found[1], (int)threadIdx.x) + bias_at(p.bias[1], base + row)));\n"
+    "for (int i = (int)threadIdx.x / TILE; i < count && row < p.n; i += THREADS / TILE)\n"
+    "p.out[(long long)own[i] * p.n + row] = T(\n"
+    "gated(Wide(p.limit),\n"
+    "sum_of_slices(&found[0][0][i], SLOTS, (int)threadIdx.x % TILE) + bias_at(p.bias[0], base + row),\n"
+    "sum_of_slices(&found[1][0][i], SLOTS, (int)threadIdx.x % TILE) + bias_at(p.bias[1], base + row)));\n"
+    "}\n"
+    "}\n\n\n"
+    "__device__ inline Wide add_result(Wide total, Wide share, Wide found, Wide bias)\n"
+    "{\n"
+    "return fma(share, found + bias, total);\n"
+    "}\n\n"
+    "__device__ inline void put_total(const ignis__experts &p, long long at, Wide total)\n"
+    "{\n"
+    "if (p.out)\n"
+    "p.out[at] = T(total);\n"
+    "else\n"
+    "p.sum[at] += total;\n"
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_down(const __grid_constant__ ignis__experts p)\n"
     "{\n"
-    "__shared__ Wide found[SLICES][TILE];\n"
-    "const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, parts = (k + PART - 1) / PART,\n"
-    "all = parts * p.slot_count, each = (all + SLICES - 1) / SLICES,\n"
-    "row = (int)(blockIdx.y * TILE + threadIdx.x);\n"
-    "product<IGNIS_BLOCKS, whole> down;\n"
-    "x_part x;\n"
+    "__shared__ tile_of found[MOST_SLOTS][SLICES];\n"
+    "__shared__ int own[MOST_SLOTS];\n"
+    "const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, k = (int)p.weights[0].k, each = parts_of_slice(k),\n"
+    "used = ((k + PART - 1) / PART + each - 1) / each, row = (int)(blockIdx.y * TILE + threadIdx.x);\n"
     "ignis_grid_dependency();\n"
-    "for (int i = warp * each; i < min(all, (warp + 1) * each); i++) {\n"
-    "const int slot = (int)blockIdx.x * p.slot_count + i / parts;\n"
-    "const long long base = (long long)p.chosen[slot] * p.n;\n"
-    "x.load(p.x + (long long)slot * k, i % parts, k);\n"
-    "down.add(p.weights[0], base + blockIdx.y * TILE, base + p.n - 1, i % parts, x, p.shares[slot]);\n"
+    "if ((int)threadIdx.x < p.slot_count)\n"
+    "own[threadIdx.x] = (int)blockIdx.x * p.slot_count + (int)threadIdx.x;\n"
+    "for (int i = (int)threadIdx.x; i < p.slot_count * (SLICES - used) * TILE; i += THREADS)\n"
+    "found[i / TILE / (SLICES - used)][used + i / TILE % (SLICES - used)][i % TILE] = 0;\n"
+    "__syncthreads();\n"
+    "for (int i = warp; i < p.slot_count * used; i += SLICES) {\n"
+    "const int slot = i / used, slice = i % used;\n"
+    "const long long base = (long long)p.chosen[own[slot]] * p.n;\n"
+    "product down(p.weights[0], base + blockIdx.y * TILE, base + p.n - 1);\n"
+    "multiply_parts<1>(expert_slots{own + slot, p.x, 1, 1, k}, slice * each, end_of_slice(k, slice), down);\n"
+    "down.put(&found[slot][slice], 1);\n"
     "}\n"
-    "down.put(found[warp]);\n"
     "__syncthreads();\n"
     "if (threadIdx.x >= TILE || row >= p.n)\n"
     "return;\n"
-    "Wide total = sum_of_slices(found, (int)threadIdx.x);\n"
-    "for (int s = 0; s < p.slot_count && p.bias[0]; s++) {\n"
-    "const int slot = (int)blockIdx.x * p.slot_count + s;\n"
-    "total += p.shares[slot] * bias_at(p.bias[0], (long long)p.chosen[slot] * p.n + row);\n"
+    "Wide total = 0;\n"
+    "for (int slot = 0; slot < p.slot_count; slot++)\n"
+    "total = add_result(total, p.shares[own[slot]], sum_of_slices(found[slot], 1, lane),\n"
+    "bias_at(p.bias[0], (long long)p.chosen[own[slot]] * p.n + row));\n"
+    "put_total(p, (long long)blockIdx.x * p.n + row, total);\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
+    "ignis_experts_down_sorted(const __grid_constant__ ignis__experts p)\n"
+    "{\n"
+    "__shared__ tile_of found[SLICES][SLOTS];\n"
+    "__shared__ int own[SLOTS];\n"
+    "const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, row = (int)(blockIdx.y * TILE + threadIdx.x % TILE);\n"
+    "const long long base = (long long)blockIdx.x * p.n;\n"
+    "ignis_grid_dependency();\n"
+    "for (int first = 0, count; (count = slots_of_block(p, first, own)) > 0; first += SLOTS) {\n"
+    "product down(p.weights[0], base + blockIdx.y * TILE, base + p.n - 1);\n"
+    "multiply_parts<SLOTS>(expert_slots{own, p.x, count, 1, k}, warp * parts_of_slice(k), end_of_slice(k, warp),\n"
+    "down);\n"
+    "down.put(found[warp], count);\n"
+    "__syncthreads();\n";
+static const char ignis__text_experts_product_cu_3[] =
+    "for (int i = (int)threadIdx.x / TILE; i < count && row < p.n; i += THREADS / TILE)\n"
+    "p.results[(long long)own[i] * p.n + row] = sum_of_slices(&found[0][i], SLOTS, (int)threadIdx.x % TILE);\n"
     "}\n"
-    "if (p.out)\n"
-    "p.out[(long long)blockIdx.x * p.n + row] = T(total);\n"
-    "else\n"
-    "p.sum[(long long)blockIdx.x * p.n + row] += total;\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_experts_sum(const __grid_constant__ ignis__experts p)\n"
+    "{\n"
+    "const int i = (int)(blockIdx.x * THREADS + threadIdx.x), first = (int)blockIdx.y * p.slot_count;\n"
+    "Wide total = 0;\n"
+    "ignis_grid_dependency();\n"
+    "if (i >= p.n)\n"
+    "return;\n"
+    "for (int slot = first; slot < first + p.slot_count; slot++)\n"
+    "total = add_result(total, p.shares[slot], p.results[(long long)slot * p.n + i],\n"
+    "bias_at(p.bias[0], (long long)p.chosen[slot] * p.n + i));\n"
+    "put_total(p, (long long)blockIdx.y * p.n + i, total);\n"
     "}\n";
 static const char *const ignis__text_experts_product_cu[] = {
     ignis__text_experts_product_cu_0,
     ignis__text_experts_product_cu_1,
+    ignis__text_experts_product_cu_2,
+    ignis__text_experts_product_cu_3,
 };
 
 static const char ignis__text_experts_sorted_cu_0[] =
@@ -8015,10 +8174,13 @@ static const char ignis__text_shared_models_experts_h_0[] =
     "IGNIS__POINTER(Wide) sum;\n"
     "IGNIS__POINTER(const int32_t) chosen;\n"
     "IGNIS__POINTER(const Wide) shares;\n"
+    "IGNIS__POINTER(const int32_t) order;\n"
+    "IGNIS__POINTER(const int32_t) offsets;\n"
+    "IGNIS__POINTER(Wide) results;\n"
     "double limit;\n"
     "int slot_count, n;\n"
     "} ignis__experts;\n"
-    "IGNIS__ASSERT_SIZE(ignis__experts, 136);\n";
+    "IGNIS__ASSERT_SIZE(ignis__experts, 160);\n";
 static const char *const ignis__text_shared_models_experts_h[] = {
     ignis__text_shared_models_experts_h_0,
 };
@@ -8993,7 +9155,7 @@ static const ignis__source ignis__source_experts_cuh = {
 static const ignis__source *const ignis__includes_shared_models_experts_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_h = {
-    "shared/models/experts.h", 0x5bfb161ff9a7b236ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 33};
+    "shared/models/experts.h", 0xa7dba28c15a700c1ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 33};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -9015,7 +9177,7 @@ static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_experts_product_cu = {
-    "experts_product.cu", 0x9005a89b5c1e5135ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 13};
+    "experts_product.cu", 0x3adb5d5b26e4d593ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 13};
 
 static const ignis__source *const ignis__includes_shared_models_experts_sorted_h[] = {
     NULL};
@@ -33122,10 +33284,13 @@ typedef struct ignis__experts {
     IGNIS__POINTER(Wide) sum;             /* of down, [rows, n], if it has no `out` */
     IGNIS__POINTER(const int32_t) chosen; /* [rows, slots] */
     IGNIS__POINTER(const Wide) shares;
-    double limit; /* of gate and up: of gpt-oss; 0: the gate is silu */
+    IGNIS__POINTER(const int32_t) order; /* of slots by expert, and where those of an expert begin; or null */
+    IGNIS__POINTER(const int32_t) offsets;
+    IGNIS__POINTER(Wide) results; /* of down, if there is an order: [rows, slots, n] */
+    double limit;                 /* of gate and up: of gpt-oss; 0: the gate is silu */
     int slot_count, n;
 } ignis__experts;
-IGNIS__ASSERT_SIZE(ignis__experts, 136);
+IGNIS__ASSERT_SIZE(ignis__experts, 160);
 
 /*  Params of the kernels that sort the slots of rows by expert. A row has slot_count slots, one for each of its
     experts. Kernels define T, the type of elements, and Wide, that of sums. */
@@ -33433,7 +33598,8 @@ typedef struct ignis__engine {
        result: of attention or MLP before it is added, if it is scaled or normalised first; else NULL. router_logits to
        expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their shares and their
        inner elements; else NULL. expert_order, expert_rows, expert_up: of the rows of a chunk, sorted by expert: this
-       order, rows of x or of results, and one of the two products of a gate; else NULL. shared_inner: of the expert for
+       order, rows of x or of results, and one of the two products of a gate; expert_results: of the rows of a step,
+       results of each expert; else NULL. shared_inner: of the expert for
        all tokens, if it differs from `inner`; else NULL.
        q_normed to latents: of latent attention, see latent.c, else NULL; q_normed and q also if q has no low rank.
        shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. qkvz, mixed, strengths,
@@ -33441,8 +33607,8 @@ typedef struct ignis__engine {
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
         *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner,
-        *expert_order, *expert_rows, *expert_up, *shared_inner, *shrunk, *delta, *q_normed, *q, *query, *latents, *qkvz,
-        *mixed, *strengths, *recalled, *gates, *agreement;
+        *expert_order, *expert_rows, *expert_up, *expert_results, *shared_inner, *shrunk, *delta, *q_normed, *q, *query,
+        *latents, *qkvz, *mixed, *strengths, *recalled, *gates, *agreement;
     int64_t step_types;
     int context, step_rows, splits;
     bool one_sequence; /* the rows of the step that is launched are of one sequence */
@@ -36994,8 +37160,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ig
 /*  models/generate/experts.c - the MLP of a layer with a mixture of experts, for the rows of a step or a chunk
 
     The router chooses on the device, and kernels read the numbers of the chosen experts there, so nothing waits for the
-    host, and a graph serves all choices. A row of a step multiplies with its experts by itself; those of a chunk are
-    sorted by expert, and ignis_grouped_linear's kernels read the weights of an expert once for all of its rows.
+    host, and a graph serves all choices. Few rows of a step multiply with their experts one by one; many, and those of
+    a chunk, are sorted by expert, and kernels read the weights of an expert once for several of its rows: those of a
+    step with the bits of a row alone, those of a chunk as ignis_grouped_linear.
     May use: engine.c, >>ops.matmul.grouped_linear; kernels/models/experts.cu, experts_product.cu, experts_sorted.cu.
     Locks: the caller holds the engine's lock. */
 
@@ -37025,7 +37192,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
             ignis__engine_alloc(call, engine, &engine->expert_rows, entries, model->hidden, model->dtype) &&
             ignis__engine_alloc(call, engine, &engine->expert_up, entries, model->expert_inner, model->dtype) &&
             (!model->shared_inner ||
-             ignis__engine_alloc(call, engine, &engine->shared_inner, rows, model->shared_inner, model->dtype)));
+             ignis__engine_alloc(call, engine, &engine->shared_inner, rows, model->shared_inner, model->dtype)) &&
+            ignis__engine_alloc(call, engine, &engine->expert_results, engine->step_rows * model->chosen, model->hidden,
+                                wide));
 }
 
 /*  Describes a weight of experts. Returns its type, 0 if it is dense. */
@@ -37041,15 +37210,14 @@ static int ignis__experts_weight(ignis__op *op, ignis__array *array, ignis__quan
     return 0;
 }
 
-/*  Launches products of experts. types: those of the weights. */
-static void ignis__experts_multiply(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows,
-                                    ignis__experts *p, const int types[2])
+/*  Launches a kernel of experts_product.cu. types: those of the weights. */
+static void ignis__experts_multiply(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                    ignis__launch_shape launch, ignis__experts *p, const int types[2])
 {
     void *params[] = {p};
     char define[64];
     snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d -DIGNIS_BLOCKS_UP=%d", types[0], types[1]);
-    ignis__op_launch(op, builtin, dtype, types[0] || types[1] ? define : NULL,
-                     ignis__launch_grid(rows, ignis__ceil_div(p->n, IGNIS__EXPERT_TILE), 1, 256, 1, 0), params);
+    ignis__op_launch(op, builtin, dtype, types[0] || types[1] ? define : NULL, launch, params);
 }
 
 /*  Chooses the experts of rows by their logits. */
@@ -37098,6 +37266,23 @@ static void ignis__experts_multiply_sorted(ignis__op *op, ignis__engine *engine,
     }
 }
 
+/*  Sorts the slots of rows by expert, and sets where they are. p: zeros. */
+static void ignis__experts_sort(ignis__op *op, ignis__engine *engine, ignis__experts_sorted *p, int count)
+{
+    const ignis__model *model = engine->model;
+    const ignis__address bytes = (ignis__address)count * (ignis__address)model->chosen * 4;
+    void *params[] = {p};
+    p->chosen = ignis__op_write(op, engine->chosen);
+    p->order = ignis__op_write(op, engine->expert_order);
+    p->places = p->order + bytes;
+    p->offsets = p->places + bytes;
+    p->rows = count;
+    p->slot_count = model->chosen;
+    p->experts = model->experts;
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_SORT), model->dtype,
+                         ignis__ceil_div(model->experts, IGNIS__EXPERT_WARPS), 32 * IGNIS__EXPERT_WARPS, params);
+}
+
 /*  As ignis__experts_run, for the rows of a chunk, whose experts are chosen. */
 static void ignis__experts_run_sorted(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer, int count)
 {
@@ -37106,11 +37291,8 @@ static void ignis__experts_run_sorted(ignis__op *op, ignis__engine *engine, cons
     ignis__experts_sorted p;
     void *params[] = {&p};
     memset(&p, 0, sizeof p);
-    p.chosen = ignis__op_write(op, engine->chosen);
+    ignis__experts_sort(op, engine, &p, count);
     p.shares = ignis__op_write(op, engine->shares);
-    p.order = ignis__op_write(op, engine->expert_order);
-    p.places = p.order + (ignis__address)entries * 4;
-    p.offsets = p.places + (ignis__address)entries * 4;
     p.x = ignis__op_write(op, engine->normed);
     p.in = ignis__op_write(op, engine->expert_rows);
     p.gate = ignis__op_write(op, engine->expert_inner);
@@ -37121,13 +37303,8 @@ static void ignis__experts_run_sorted(ignis__op *op, ignis__engine *engine, cons
     p.out = engine->result ? ignis__op_write(op, engine->result) : 0;
     p.sum = ignis__op_write(op, engine->sum);
     p.limit = model->expert_limit;
-    p.rows = count;
-    p.slot_count = model->chosen;
-    p.experts = model->experts;
     p.hidden = model->hidden;
     p.inner = model->expert_inner;
-    ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_SORT), model->dtype,
-                         ignis__ceil_div(model->experts, IGNIS__EXPERT_WARPS), 32 * IGNIS__EXPERT_WARPS, params);
     ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_GATHER), model->dtype, entries, 256, params);
     ignis__experts_multiply_sorted(op, engine, &p, engine->expert_inner, engine->expert_rows, layer->gate_experts,
                                    model->expert_inner);
@@ -37139,45 +37316,72 @@ static void ignis__experts_run_sorted(ignis__op *op, ignis__engine *engine, cons
     ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_COMBINE), model->dtype, count, 256, params);
 }
 
-/*  Adds the results of the experts for the rows of `normed` to `sum`, or writes them to `result` if there is one.
-    is_chunk: as in ignis__engine_multiply. */
-IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
-                                       int count, bool is_chunk)
+/*  Steps sort slots if there are as many as this share of the experts: of fewer ones hardly two have an expert in common. */
+enum { IGNIS__EXPERT_SHARED_PERCENT = 50 };
+
+/*  As ignis__experts_run, for the rows of a step, whose experts are chosen. */
+static void ignis__experts_run_step(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer, int count)
 {
     const ignis__model *model = engine->model;
-    int experts = model->experts, slot_count = model->chosen, hidden = model->hidden, types[2];
-    ignis__address x = ignis__op_write(op, engine->normed), logits = ignis__op_write(op, engine->router_logits),
-                   chosen = ignis__op_write(op, engine->chosen), shares = ignis__op_write(op, engine->shares),
-                   router = ignis__op_read(op, layer->router),
-                   bias = layer->router_bias ? ignis__op_read(op, layer->router_bias) : 0;
-    void *of_router[] = {&logits, &x, &router, &bias, &experts, &hidden};
+    const int64_t entries = (int64_t)count * model->chosen;
+    const bool sorted = 100 * entries >= (int64_t)IGNIS__EXPERT_SHARED_PERCENT * model->experts && count > 1;
+    const int64_t tiles = ignis__ceil_div(model->expert_inner, IGNIS__EXPERT_TILE),
+                  down_tiles = ignis__ceil_div(model->hidden, IGNIS__EXPERT_TILE);
+    ignis__experts_sorted order;
     ignis__experts p;
-    ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_ROUTER), model->dtype, experts, count, of_router);
-    ignis__experts_choose(op, engine, layer, count);
-    if (is_chunk) {
-        ignis__experts_run_sorted(op, engine, layer, count);
-        return;
-    }
+    int types[2];
     memset(&p, 0, sizeof p);
-    p.x = x;
+    memset(&order, 0, sizeof order);
+    if (sorted)
+        ignis__experts_sort(op, engine, &order, count);
+    p.order = order.order;
+    p.offsets = order.offsets;
+    p.x = ignis__op_write(op, engine->normed);
     p.out = ignis__op_write(op, engine->expert_inner);
-    p.chosen = chosen;
-    p.shares = shares;
-    p.slot_count = slot_count;
+    p.chosen = ignis__op_write(op, engine->chosen);
+    p.shares = ignis__op_write(op, engine->shares);
+    p.slot_count = model->chosen;
     p.n = model->expert_inner;
     p.bias[0] = layer->gate_experts_bias ? ignis__op_read(op, layer->gate_experts_bias) : 0;
     p.bias[1] = layer->up_experts_bias ? ignis__op_read(op, layer->up_experts_bias) : 0;
     p.limit = model->expert_limit;
     types[0] = ignis__experts_weight(op, layer->gate_experts, &p.weights[0]);
     types[1] = ignis__experts_weight(op, layer->up_experts, &p.weights[1]);
-    ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_UP), model->dtype, (int64_t)count * slot_count, &p, types);
+    ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_UP), model->dtype,
+                            ignis__launch_grid(sorted ? model->experts : entries, tiles, 1, 256, 1, 0), &p, types);
     p.x = p.out;
     p.out = engine->result ? ignis__op_write(op, engine->result) : 0;
     p.sum = ignis__op_write(op, engine->sum);
+    p.results = ignis__op_write(op, engine->expert_results);
     p.bias[0] = layer->down_experts_bias ? ignis__op_read(op, layer->down_experts_bias) : 0;
-    p.n = hidden;
+    p.n = model->hidden;
     types[0] = types[1] = ignis__experts_weight(op, layer->down_experts, &p.weights[0]);
-    ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_DOWN), model->dtype, count, &p, types);
+    ignis__experts_multiply(op, sorted ? IGNIS__BUILTIN(EXPERTS_DOWN_SORTED) : IGNIS__BUILTIN(EXPERTS_DOWN),
+                            model->dtype, ignis__launch_grid(sorted ? model->experts : count, down_tiles, 1, 256, 1, 0),
+                            &p, types);
+    if (sorted)
+        ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_SUM), model->dtype,
+                                ignis__launch_grid(ignis__ceil_div(model->hidden, 256), count, 1, 256, 1, 0), &p,
+                                types);
+}
+
+/*  Adds the results of the experts for the rows of `normed` to `sum`, or writes them to `result` if there is one.
+    is_chunk: as in ignis__engine_multiply. */
+IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
+                                       int count, bool is_chunk)
+{
+    const ignis__model *model = engine->model;
+    int experts = model->experts, hidden = model->hidden;
+    ignis__address x = ignis__op_write(op, engine->normed), logits = ignis__op_write(op, engine->router_logits),
+                   router = ignis__op_read(op, layer->router),
+                   bias = layer->router_bias ? ignis__op_read(op, layer->router_bias) : 0;
+    void *of_router[] = {&logits, &x, &router, &bias, &experts, &hidden};
+    ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_ROUTER), model->dtype, experts, count, of_router);
+    ignis__experts_choose(op, engine, layer, count);
+    if (is_chunk)
+        ignis__experts_run_sorted(op, engine, layer, count);
+    else
+        ignis__experts_run_step(op, engine, layer, count);
 }
 
 /*  Multiplies the inner elements of the expert for all tokens by the sigmoid of its gate, for the rows of `normed`. */

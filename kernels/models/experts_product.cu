@@ -3,8 +3,14 @@
 
     Only the weights of the chosen experts are read. A block has a tile of 16 rows of a matrix; its warps have slices of
     K, which are added as a tree. Slices depend on the model alone, so a row has the same bits alone and in a batch.
-    Blocks of all rows of x with the same tile are adjacent: rows that have an expert in common find its weights in the
-    cache. f16 and bf16 on sm_80 and up multiply quantised weights as whole numbers on tensor cores, as gemv_blocks.cu.
+    There are two ways:
+
+        by slots    Few rows. A block has a slot of a row, or, of down, all slots of a row, whose results it adds.
+        by experts  The slots of many rows are sorted: experts_sorted.cu. A block has an expert, reads its weights once
+                    for up to 8 slots, and ignis_experts_sum adds the results of a row's slots.
+
+    f16 and bf16 on sm_80 and up are multiplied by tensor cores: dense weights as they are, slots as columns; quantised
+    ones as whole numbers, as in gemv_blocks.cu.
 
     One program per element type, and types of gate (or down) and up: compiled with -DIGNIS_T=<1 to 4>, and, if they are
     quantised, with -DIGNIS_BLOCKS=<a blocks_type> -DIGNIS_BLOCKS_UP=<a blocks_type>. */
@@ -24,8 +30,14 @@ typedef ignis_wide<T> Wide;
 #include "experts.cuh"
 #include "shared/models/experts.h"
 
-constexpr int SLICES = 8, THREADS = 32 * SLICES, TILE = 16, PART = 32 * RECORD; /* PART: elements of a part of K */
-constexpr bool whole = ignis_is_half<T> && IGNIS_BLOCKS && IGNIS_BLOCKS_UP && __CUDA_ARCH__ >= 800;
+/*  PART: elements of K that a warp takes at a time; SLOTS: slots of an expert that are multiplied at once */
+constexpr int SLICES = 8, THREADS = 32 * SLICES, TILE = 16, PART = 32 * RECORD, SLOTS = 8, MOST_SLOTS = 32;
+constexpr bool on_tensor_cores = ignis_is_half<T> && __CUDA_ARCH__ >= 800,
+               whole = on_tensor_cores && IGNIS_BLOCKS && IGNIS_BLOCKS_UP,
+               dense = on_tensor_cores && !IGNIS_BLOCKS && !IGNIS_BLOCKS_UP;
+
+/*  What a slice finds, or a slot in the sum of its slices: a number for each row of the tile. */
+typedef Wide tile_of[TILE];
 
 /*  Loads elements `at` to at + 7 of a row of k; zeros after its end. */
 template <typename To> __device__ inline void eight_of(const T *row, int at, int k, To (&x)[8])
@@ -51,46 +63,54 @@ struct plain_part {
     __device__ void load(const T *row, int part, int k) { eight_of(row, part * PART + threadIdx.x % 32 * 8, k, x); }
 };
 
-/*  A part of a row of x as whole numbers, in the shared memory of a warp: of a block, high bytes, then low ones. */
-template <typename E> struct whole_part {
-    struct memory {
-        uint8_t numbers[RECORD * 64];
-        float scales[RECORD], sums[RECORD];
-    };
-    memory *at;
+/*  A part of a row of x as whole numbers: of a block, high bytes, then low ones. */
+struct whole_part {
+    uint8_t numbers[RECORD * 64];
+    float scales[RECORD], sums[RECORD];
 
-    __device__ void load(const E *row, int part, int k)
+    /*  Converts a part of a row. E is T. */
+    template <typename E> __device__ void convert(const E *row, int part, int k)
     {
-        __shared__ __align__(16) memory all[SLICES];
         const int lane = threadIdx.x % 32, block = lane / 4;
         ignis_pack<E, 8> pack = {};
         if (part * PART + lane * 8 < k)
             pack = ignis_load<8>(row + part * PART + lane * 8);
-        at = &all[threadIdx.x / 32];
         const whole_numbers<8, true> x(pack);
-        __syncwarp(); /* all have read the part before */
-        *(uint2 *)(at->numbers + block * 64 + lane % 4 * 8) = make_uint2(x.high[0], x.high[1]);
-        *(uint2 *)(at->numbers + block * 64 + 32 + lane % 4 * 8) = make_uint2(x.low[0], x.low[1]);
+        *(uint2 *)(numbers + block * 64 + lane % 4 * 8) = make_uint2(x.high[0], x.high[1]);
+        *(uint2 *)(numbers + block * 64 + 32 + lane % 4 * 8) = make_uint2(x.low[0], x.low[1]);
         if (lane % 4 == 0) {
-            at->scales[block] = x.scale;
-            at->sums[block] = x.sum;
+            scales[block] = x.scale;
+            sums[block] = x.sum;
         }
-        __syncwarp();
     }
 };
 
-/*  The products of 16 rows of a matrix, from `first` on, with a row of x: the sum of this warp's parts. Rows after
-    `last` are not read. */
-template <int type, bool whole> struct product {
-    Wide sum = 0; /* of the row that is this lane */
+/*  Slots with an expert in common. */
+struct expert_slots {
+    const int *own; /* in shared memory */
+    const T *x;
+    int count, divisor, k; /* divisor: slots of a row of x */
 
-    __device__ void add(const ignis__quantised_weight &w, long long first, long long last, int part,
-                        const plain_part &x, Wide share)
+    __device__ const T *row(int i) const { return x + (long long)(own[i] / divisor) * k; }
+};
+
+/*  The products of 16 rows of a matrix with the rows of x of some slots: the sums of a warp's parts. Rows of the matrix
+    after `last` are not read. By plain cores: */
+template <int type> struct plain_product {
+    Wide sum[SLOTS] = {}; /* of the row that is this lane */
+    ignis__quantised_weight weight;
+    const long long first, last;
+
+    __device__ plain_product(const ignis__quantised_weight &w, long long first, long long last)
+        : weight(w), first(first), last(last)
     {
-        constexpr int unrolled = type ? 2 : TILE;
-        const int lane = threadIdx.x % 32, at = part * PART + lane * 8, k = (int)w.k;
-        ignis__quantised_weight weight = w;
         weight.type = type;
+    }
+    __device__ Wide of_part(int part, const plain_part &x) const
+    {
+        constexpr int unrolled = type ? 2 : sizeof(Wide) == 4 ? 8 : 4;
+        const int lane = threadIdx.x % 32, at = part * PART + lane * 8, k = (int)weight.k;
+        Wide own = 0;
 #pragma unroll unrolled
         for (int r = 0; r < TILE; r++) {
             const long long row = min(first + r, last);
@@ -103,126 +123,294 @@ template <int type, bool whole> struct product {
                     y += x.x[j] * Wide(v[j]);
             } else if (!type) {
                 Wide v[8];
-                eight_of((const T *)w.records + row * k, at, k, v);
+                eight_of((const T *)weight.records + row * k, at, k, v);
 #pragma unroll
                 for (int j = 0; j < 8; j++)
                     y += x.x[j] * v[j];
             }
             y = ignis_warp_sum(y);
-            sum += lane == r ? share * y : Wide(0);
+            own = lane == r ? y : own;
         }
+        return own;
     }
-    __device__ void put(Wide *to) const
-    {
-        if (threadIdx.x % 32 < TILE)
-            to[threadIdx.x % 32] = sum;
-    }
-};
-
-template <int type> struct product<type, true> {
-    typedef blocks_rows<type> weights;
-    float sum = 0; /* of row lane / 4, or, in odd lanes, of the one eight rows later */
-
-    __device__ void add(const ignis__quantised_weight &w, long long first, long long last, int part,
-                        const whole_part<T> &x, float share)
-    {
-        const int lane = threadIdx.x % 32, t = lane % 4;
-        const weights from(w.records, w.scales, (int)w.k, min(first + lane / 4, last), min(first + lane / 4 + 8, last));
-        const typename weights::unit units[2] = {from.template load<true>(2 * part),
-                                                 from.template load<true>(2 * part + 1)};
-        float y = 0;
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const int block = i * UNIT + t;
-            uint4 two[2] = {};
-            if (lane / 8 == t) {
-                const uint4 *of = (const uint4 *)(x.at->numbers + block * 64 + lane / 4 % 2 * 32);
-                two[0] = of[0];
-                two[1] = of[1];
-            }
-            weights::add_alone(y, units[i], i, two, __fmul_rn(x.at->scales[block], weights::factor), x.at->sums[block]);
-        }
-        sum = fmaf(share, y, sum);
-    }
-    __device__ void put(float *to) const
+    __device__ void put(tile_of *to, int count) const
     {
         const int lane = threadIdx.x % 32;
-        if (lane % 4 < 2)
-            to[lane / 4 + lane % 4 * 8] = sum;
+#pragma unroll
+        for (int i = 0; i < SLOTS; i++)
+            if (i < count && lane < TILE)
+                to[i][lane] = sum[i];
     }
 };
 
-template <bool whole> struct part_of {
-    typedef plain_part type;
-};
-template <> struct part_of<true> {
-    typedef whole_part<T> type;
-};
-typedef part_of<whole>::type x_part;
+/*  By tensor cores, quantised weights: */
+template <int type> struct whole_product {
+    typedef blocks_rows<type> weights;
+    float sum[SLOTS] = {}; /* of row lane / 4, or, in odd lanes, of the one eight rows later */
+    const weights from;
+    typename weights::unit unit;
 
-/*  Adds the slices of a row, as a tree. */
-__device__ inline Wide sum_of_slices(const Wide (&found)[SLICES][TILE], int row)
+    __device__ whole_product(const ignis__quantised_weight &w, long long first, long long last)
+        : from(w.records, w.scales, (int)w.k, min(first + threadIdx.x % 32 / 4, last),
+               min(first + threadIdx.x % 32 / 4 + 8, last))
+    {
+    }
+    __device__ void load(int number) { unit = from.template load<true>(number); }
+    /*  Returns the products of the unit. half: of the part. */
+    __device__ float of_unit(int half, const whole_part &x) const
+    {
+        const int lane = threadIdx.x % 32, t = lane % 4, block = half * UNIT + t;
+        float y = 0;
+        uint4 two[2] = {};
+        if (lane / 8 == t) {
+            const uint4 *of = (const uint4 *)(x.numbers + block * 64 + lane / 4 % 2 * 32);
+            two[0] = of[0];
+            two[1] = of[1];
+        }
+        weights::add_alone(y, unit, half, two, __fmul_rn(x.scales[block], weights::factor), x.sums[block]);
+        return y;
+    }
+    __device__ void put(tile_of *to, int count) const
+    {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int i = 0; i < SLOTS; i++)
+            if (i < count && lane % 4 < 2)
+                to[i][lane / 4 + lane % 4 * 8] = sum[i];
+    }
+};
+
+/*  Loads elements `at` to at + 7 of a row of k 16-bit elements as words; zeros after its end. */
+__device__ inline uint4 words_of(const T *row, int at, int k)
 {
-    return ((found[0][row] + found[1][row]) + (found[2][row] + found[3][row])) +
-           ((found[4][row] + found[5][row]) + (found[6][row] + found[7][row]));
+    __align__(16) T x[8];
+    if (k % 8 == 0)
+        return at < k ? *(const uint4 *)(row + at) : make_uint4(0, 0, 0, 0);
+    eight_of(row, at, k, x);
+    return *(const uint4 *)x;
+}
+
+/*  By tensor cores, dense weights: slots are columns. Of 32 elements of K lane % 4 = t has elements 8 t to 8 t + 7 of
+    rows and of columns, which is another order of K than that of the MMA, for both the same. */
+template <typename Half> struct dense_product {
+    float sum[4] = {};
+    const T *rows[2];
+    const int k;
+
+    __device__ dense_product(const ignis__quantised_weight &w, long long first, long long last)
+        : rows{(const T *)w.records + min(first + threadIdx.x % 32 / 4, last) * w.k,
+               (const T *)w.records + min(first + threadIdx.x % 32 / 4 + 8, last) * w.k},
+          k((int)w.k)
+    {
+    }
+    __device__ void add(int at, const uint4 &x)
+    {
+        const uint4 low = words_of(rows[0], at, k), high = words_of(rows[1], at, k);
+        const uint32_t first[4] = {low.x, high.x, low.y, high.y}, second[4] = {low.z, high.z, low.w, high.w};
+        ignis_mma<Half>(sum, first, x.x, x.y);
+        ignis_mma<Half>(sum, second, x.z, x.w);
+    }
+    __device__ void put(tile_of *to, int count) const
+    {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+            if (lane % 4 * 2 + c % 2 < count)
+                to[lane % 4 * 2 + c % 2][lane / 4 + c / 2 * 8] = sum[c];
+    }
+};
+
+template <int type, bool whole, bool dense> struct product_of {
+    typedef plain_product<type> kind;
+};
+template <int type> struct product_of<type, true, false> {
+    typedef whole_product<type> kind;
+};
+template <int type> struct product_of<type, false, true> {
+    typedef dense_product<T> kind;
+};
+typedef product_of<IGNIS_BLOCKS, whole, dense>::kind product;
+typedef product_of<IGNIS_BLOCKS_UP, whole, dense>::kind product_up;
+
+/*  Multiplies parts of the rows of up to `most` slots with one or two matrices. */
+template <int most, typename... Products>
+__device__ inline void multiply_parts(const expert_slots &slots, int begin, int end, Products &...products)
+{
+    if constexpr (dense) {
+        const int lane = threadIdx.x % 32, column = lane / 4;
+        const T *const row = slots.row(column < slots.count ? column : 0);
+#pragma unroll 4
+        for (int at = begin * PART; at < min(end * PART, slots.k); at += 32) {
+            const int own = at + lane % 4 * 8;
+            const uint4 x = column < slots.count ? words_of(row, own, slots.k) : make_uint4(0, 0, 0, 0);
+            (products.add(own, x), ...);
+        }
+    } else if constexpr (whole) {
+        constexpr int unrolled = __CUDA_ARCH__ >= 900 ? 2 : 1; /* registers do not suffice for 2 before */
+        __shared__ __align__(16) whole_part all[SLICES][most];
+        whole_part *const x = all[threadIdx.x / 32];
+#pragma unroll 1
+        for (int part = begin; part < end; part++) {
+            __syncwarp(); /* all have read the part before */
+            for (int i = 0; i < slots.count; i++)
+                x[i].convert(slots.row(i), part, slots.k);
+            __syncwarp();
+#pragma unroll unrolled
+            for (int half = 0; half < 2; half++) {
+                (products.load(2 * part + half), ...);
+#pragma unroll
+                for (int i = 0; i < most; i++)
+                    if (i < slots.count)
+                        ((products.sum[i] += products.of_unit(half, x[i])), ...);
+            }
+        }
+    } else {
+#pragma unroll 1
+        for (int part = begin; part < end; part++)
+#pragma unroll 1
+            for (int i = 0; i < slots.count; i++) {
+                plain_part x;
+                x.load(slots.row(i), part, slots.k);
+                const auto add = [&](auto &to) {
+                    const Wide y = to.of_part(part, x);
+#pragma unroll
+                    for (int j = 0; j < SLOTS; j++)
+                        if (j == i)
+                            to.sum[j] += y;
+                };
+                (add(products), ...);
+            }
+    }
+}
+
+/*  Adds the slices of a row, as a tree. found: of slice 0; the next ones are `apart` tiles later. */
+__device__ inline Wide sum_of_slices(const tile_of *found, int apart, int row)
+{
+    return ((found[0][row] + found[apart][row]) + (found[2 * apart][row] + found[3 * apart][row])) +
+           ((found[4 * apart][row] + found[5 * apart][row]) + (found[6 * apart][row] + found[7 * apart][row]));
+}
+
+/*  Returns the parts of K of a slice. */
+__device__ inline int parts_of_slice(int k) { return ((k + PART - 1) / PART + SLICES - 1) / SLICES; }
+__device__ inline int end_of_slice(int k, int slice)
+{
+    return min((k + PART - 1) / PART, (slice + 1) * parts_of_slice(k));
+}
+
+/*  Finds the slots that a block multiplies, from number `first` on: those of the expert that is blockIdx.x, or the slot
+    that is. Returns their number; the expert of none is not known. */
+__device__ inline int slots_of_block(const ignis__experts &p, int first, int (&own)[SLOTS])
+{
+    const int begin = p.order ? p.offsets[blockIdx.x] + first : (int)blockIdx.x,
+              count = p.order ? min(p.offsets[blockIdx.x + 1] - begin, SLOTS) : 1 - min(first, 1);
+    __syncthreads(); /* all have read those before */
+    if ((int)threadIdx.x < count)
+        own[threadIdx.x] = p.order ? p.order[begin + threadIdx.x] : begin;
+    __syncthreads();
+    return count;
 }
 
 /*  Computes inner [rows, slots, n] = gated(x gate^T, x up^T) with the matrices of the chosen experts.
-    grid = rows * slots, tiles of n. */
+    grid = rows * slots, or experts; tiles of n. */
 extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_up(const __grid_constant__ ignis__experts p)
 {
-    __shared__ Wide found[2][SLICES][TILE];
-    const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, parts = (k + PART - 1) / PART,
-              each = (parts + SLICES - 1) / SLICES, row = (int)(blockIdx.y * TILE + threadIdx.x);
+    __shared__ tile_of found[2][SLICES][SLOTS];
+    __shared__ int own[SLOTS];
+    const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, row = (int)(blockIdx.y * TILE + threadIdx.x % TILE);
     ignis_grid_dependency();
-    const long long base = (long long)p.chosen[blockIdx.x] * p.n, first = base + blockIdx.y * TILE,
-                    last = base + p.n - 1;
-    const T *const from = p.x + (long long)(blockIdx.x / p.slot_count) * k;
-    product<IGNIS_BLOCKS, whole> gate;
-    product<IGNIS_BLOCKS_UP, whole> up;
-    x_part x;
-    for (int part = warp * each; part < min(parts, (warp + 1) * each); part++) {
-        x.load(from, part, k);
-        gate.add(p.weights[0], first, last, part, x, 1);
-        up.add(p.weights[1], first, last, part, x, 1);
+    const long long base = (long long)(p.order ? (int)blockIdx.x : p.chosen[blockIdx.x]) * p.n,
+                    tile = base + blockIdx.y * TILE, last = base + p.n - 1;
+    for (int first = 0, count; (count = slots_of_block(p, first, own)) > 0; first += SLOTS) {
+        product gate(p.weights[0], tile, last);
+        product_up up(p.weights[1], tile, last);
+        multiply_parts<SLOTS>(expert_slots{own, p.x, count, p.slot_count, k}, warp * parts_of_slice(k),
+                              end_of_slice(k, warp), gate, up);
+        gate.put(found[0][warp], count);
+        up.put(found[1][warp], count);
+        __syncthreads();
+        for (int i = (int)threadIdx.x / TILE; i < count && row < p.n; i += THREADS / TILE)
+            p.out[(long long)own[i] * p.n + row] = T(
+                gated(Wide(p.limit),
+                      sum_of_slices(&found[0][0][i], SLOTS, (int)threadIdx.x % TILE) + bias_at(p.bias[0], base + row),
+                      sum_of_slices(&found[1][0][i], SLOTS, (int)threadIdx.x % TILE) + bias_at(p.bias[1], base + row)));
     }
-    gate.put(found[0][warp]);
-    up.put(found[1][warp]);
-    __syncthreads();
-    if (threadIdx.x < TILE && row < p.n)
-        p.out[(long long)blockIdx.x * p.n + row] =
-            T(gated(Wide(p.limit), sum_of_slices(found[0], (int)threadIdx.x) + bias_at(p.bias[0], base + row),
-                    sum_of_slices(found[1], (int)threadIdx.x) + bias_at(p.bias[1], base + row)));
+}
+
+/*  Adds what an expert found to the sum of a row. The same in all kernels. */
+__device__ inline Wide add_result(Wide total, Wide share, Wide found, Wide bias)
+{
+    return fma(share, found + bias, total);
+}
+
+__device__ inline void put_total(const ignis__experts &p, long long at, Wide total)
+{
+    if (p.out)
+        p.out[at] = T(total);
+    else
+        p.sum[at] += total;
 }
 
 /*  Adds the results of the chosen experts, times their shares, to the rows of `sum`, or writes them to `out`, if that
-    is not null. grid = rows, tiles of n. */
+    is not null. A warp has a slice of a slot at a time. grid = rows, tiles of n. */
 extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_down(const __grid_constant__ ignis__experts p)
 {
-    __shared__ Wide found[SLICES][TILE];
-    const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, parts = (k + PART - 1) / PART,
-              all = parts * p.slot_count, each = (all + SLICES - 1) / SLICES,
-              row = (int)(blockIdx.y * TILE + threadIdx.x);
-    product<IGNIS_BLOCKS, whole> down;
-    x_part x;
+    __shared__ tile_of found[MOST_SLOTS][SLICES];
+    __shared__ int own[MOST_SLOTS];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, k = (int)p.weights[0].k, each = parts_of_slice(k),
+              used = ((k + PART - 1) / PART + each - 1) / each, row = (int)(blockIdx.y * TILE + threadIdx.x);
     ignis_grid_dependency();
-    for (int i = warp * each; i < min(all, (warp + 1) * each); i++) {
-        const int slot = (int)blockIdx.x * p.slot_count + i / parts;
-        const long long base = (long long)p.chosen[slot] * p.n;
-        x.load(p.x + (long long)slot * k, i % parts, k);
-        down.add(p.weights[0], base + blockIdx.y * TILE, base + p.n - 1, i % parts, x, p.shares[slot]);
+    if ((int)threadIdx.x < p.slot_count)
+        own[threadIdx.x] = (int)blockIdx.x * p.slot_count + (int)threadIdx.x;
+    for (int i = (int)threadIdx.x; i < p.slot_count * (SLICES - used) * TILE; i += THREADS)
+        found[i / TILE / (SLICES - used)][used + i / TILE % (SLICES - used)][i % TILE] = 0;
+    __syncthreads();
+    for (int i = warp; i < p.slot_count * used; i += SLICES) {
+        const int slot = i / used, slice = i % used;
+        const long long base = (long long)p.chosen[own[slot]] * p.n;
+        product down(p.weights[0], base + blockIdx.y * TILE, base + p.n - 1);
+        multiply_parts<1>(expert_slots{own + slot, p.x, 1, 1, k}, slice * each, end_of_slice(k, slice), down);
+        down.put(&found[slot][slice], 1);
     }
-    down.put(found[warp]);
     __syncthreads();
     if (threadIdx.x >= TILE || row >= p.n)
         return;
-    Wide total = sum_of_slices(found, (int)threadIdx.x);
-    for (int s = 0; s < p.slot_count && p.bias[0]; s++) {
-        const int slot = (int)blockIdx.x * p.slot_count + s;
-        total += p.shares[slot] * bias_at(p.bias[0], (long long)p.chosen[slot] * p.n + row);
+    Wide total = 0;
+    for (int slot = 0; slot < p.slot_count; slot++)
+        total = add_result(total, p.shares[own[slot]], sum_of_slices(found[slot], 1, lane),
+                           bias_at(p.bias[0], (long long)p.chosen[own[slot]] * p.n + row));
+    put_total(p, (long long)blockIdx.x * p.n + row, total);
+}
+
+/*  Computes the results [rows, slots, n] of the chosen experts. grid = experts, tiles of n. */
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    ignis_experts_down_sorted(const __grid_constant__ ignis__experts p)
+{
+    __shared__ tile_of found[SLICES][SLOTS];
+    __shared__ int own[SLOTS];
+    const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, row = (int)(blockIdx.y * TILE + threadIdx.x % TILE);
+    const long long base = (long long)blockIdx.x * p.n;
+    ignis_grid_dependency();
+    for (int first = 0, count; (count = slots_of_block(p, first, own)) > 0; first += SLOTS) {
+        product down(p.weights[0], base + blockIdx.y * TILE, base + p.n - 1);
+        multiply_parts<SLOTS>(expert_slots{own, p.x, count, 1, k}, warp * parts_of_slice(k), end_of_slice(k, warp),
+                              down);
+        down.put(found[warp], count);
+        __syncthreads();
+        for (int i = (int)threadIdx.x / TILE; i < count && row < p.n; i += THREADS / TILE)
+            p.results[(long long)own[i] * p.n + row] = sum_of_slices(&found[0][i], SLOTS, (int)threadIdx.x % TILE);
     }
-    if (p.out)
-        p.out[(long long)blockIdx.x * p.n + row] = T(total);
-    else
-        p.sum[(long long)blockIdx.x * p.n + row] += total;
+}
+
+/*  Adds the results of a row's experts, as ignis_experts_down does. grid = blocks of n, rows. */
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_experts_sum(const __grid_constant__ ignis__experts p)
+{
+    const int i = (int)(blockIdx.x * THREADS + threadIdx.x), first = (int)blockIdx.y * p.slot_count;
+    Wide total = 0;
+    ignis_grid_dependency();
+    if (i >= p.n)
+        return;
+    for (int slot = first; slot < first + p.slot_count; slot++)
+        total = add_result(total, p.shares[slot], p.results[(long long)slot * p.n + i],
+                           bias_at(p.bias[0], (long long)p.chosen[slot] * p.n + i));
+    put_total(p, (long long)blockIdx.y * p.n + i, total);
 }

@@ -64,6 +64,8 @@
     X(EXPERTS_SHARED, experts_cu, "ignis_experts_shared", WAITS)                       \
     X(EXPERTS_UP, experts_product_cu, "ignis_experts_up", WAITS)                       \
     X(EXPERTS_DOWN, experts_product_cu, "ignis_experts_down", WAITS)                   \
+    X(EXPERTS_DOWN_SORTED, experts_product_cu, "ignis_experts_down_sorted", WAITS)     \
+    X(EXPERTS_SUM, experts_product_cu, "ignis_experts_sum", WAITS)                     \
     X(EXPERTS_SORT, experts_sorted_cu, "ignis_experts_sort", WAITS)                    \
     X(EXPERTS_GATHER, experts_sorted_cu, "ignis_experts_gather", WAITS)                \
     X(EXPERTS_GATE, experts_sorted_cu, "ignis_experts_gate", WAITS)                    \

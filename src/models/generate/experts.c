@@ -1,8 +1,9 @@
 /*  models/generate/experts.c - the MLP of a layer with a mixture of experts, for the rows of a step or a chunk
 
     The router chooses on the device, and kernels read the numbers of the chosen experts there, so nothing waits for the
-    host, and a graph serves all choices. A row of a step multiplies with its experts by itself; those of a chunk are
-    sorted by expert, and ignis_grouped_linear's kernels read the weights of an expert once for all of its rows.
+    host, and a graph serves all choices. Few rows of a step multiply with their experts one by one; many, and those of
+    a chunk, are sorted by expert, and kernels read the weights of an expert once for several of its rows: those of a
+    step with the bits of a row alone, those of a chunk as ignis_grouped_linear.
     May use: engine.c, >>ops.matmul.grouped_linear; kernels/models/experts.cu, experts_product.cu, experts_sorted.cu.
     Locks: the caller holds the engine's lock. */
 
@@ -34,7 +35,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
             ignis__engine_alloc(call, engine, &engine->expert_rows, entries, model->hidden, model->dtype) &&
             ignis__engine_alloc(call, engine, &engine->expert_up, entries, model->expert_inner, model->dtype) &&
             (!model->shared_inner ||
-             ignis__engine_alloc(call, engine, &engine->shared_inner, rows, model->shared_inner, model->dtype)));
+             ignis__engine_alloc(call, engine, &engine->shared_inner, rows, model->shared_inner, model->dtype)) &&
+            ignis__engine_alloc(call, engine, &engine->expert_results, engine->step_rows * model->chosen, model->hidden,
+                                wide));
 }
 
 /*  Describes a weight of experts. Returns its type, 0 if it is dense. */
@@ -50,15 +53,14 @@ static int ignis__experts_weight(ignis__op *op, ignis__array *array, ignis__quan
     return 0;
 }
 
-/*  Launches products of experts. types: those of the weights. */
-static void ignis__experts_multiply(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows,
-                                    ignis__experts *p, const int types[2])
+/*  Launches a kernel of experts_product.cu. types: those of the weights. */
+static void ignis__experts_multiply(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                    ignis__launch_shape launch, ignis__experts *p, const int types[2])
 {
     void *params[] = {p};
     char define[64];
     snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d -DIGNIS_BLOCKS_UP=%d", types[0], types[1]);
-    ignis__op_launch(op, builtin, dtype, types[0] || types[1] ? define : NULL,
-                     ignis__launch_grid(rows, ignis__ceil_div(p->n, IGNIS__EXPERT_TILE), 1, 256, 1, 0), params);
+    ignis__op_launch(op, builtin, dtype, types[0] || types[1] ? define : NULL, launch, params);
 }
 
 /*  Chooses the experts of rows by their logits. */
@@ -107,6 +109,23 @@ static void ignis__experts_multiply_sorted(ignis__op *op, ignis__engine *engine,
     }
 }
 
+/*  Sorts the slots of rows by expert, and sets where they are. p: zeros. */
+static void ignis__experts_sort(ignis__op *op, ignis__engine *engine, ignis__experts_sorted *p, int count)
+{
+    const ignis__model *model = engine->model;
+    const ignis__address bytes = (ignis__address)count * (ignis__address)model->chosen * 4;
+    void *params[] = {p};
+    p->chosen = ignis__op_write(op, engine->chosen);
+    p->order = ignis__op_write(op, engine->expert_order);
+    p->places = p->order + bytes;
+    p->offsets = p->places + bytes;
+    p->rows = count;
+    p->slot_count = model->chosen;
+    p->experts = model->experts;
+    ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_SORT), model->dtype,
+                         ignis__ceil_div(model->experts, IGNIS__EXPERT_WARPS), 32 * IGNIS__EXPERT_WARPS, params);
+}
+
 /*  As ignis__experts_run, for the rows of a chunk, whose experts are chosen. */
 static void ignis__experts_run_sorted(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer, int count)
 {
@@ -115,11 +134,8 @@ static void ignis__experts_run_sorted(ignis__op *op, ignis__engine *engine, cons
     ignis__experts_sorted p;
     void *params[] = {&p};
     memset(&p, 0, sizeof p);
-    p.chosen = ignis__op_write(op, engine->chosen);
+    ignis__experts_sort(op, engine, &p, count);
     p.shares = ignis__op_write(op, engine->shares);
-    p.order = ignis__op_write(op, engine->expert_order);
-    p.places = p.order + (ignis__address)entries * 4;
-    p.offsets = p.places + (ignis__address)entries * 4;
     p.x = ignis__op_write(op, engine->normed);
     p.in = ignis__op_write(op, engine->expert_rows);
     p.gate = ignis__op_write(op, engine->expert_inner);
@@ -130,13 +146,8 @@ static void ignis__experts_run_sorted(ignis__op *op, ignis__engine *engine, cons
     p.out = engine->result ? ignis__op_write(op, engine->result) : 0;
     p.sum = ignis__op_write(op, engine->sum);
     p.limit = model->expert_limit;
-    p.rows = count;
-    p.slot_count = model->chosen;
-    p.experts = model->experts;
     p.hidden = model->hidden;
     p.inner = model->expert_inner;
-    ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_SORT), model->dtype,
-                         ignis__ceil_div(model->experts, IGNIS__EXPERT_WARPS), 32 * IGNIS__EXPERT_WARPS, params);
     ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_GATHER), model->dtype, entries, 256, params);
     ignis__experts_multiply_sorted(op, engine, &p, engine->expert_inner, engine->expert_rows, layer->gate_experts,
                                    model->expert_inner);
@@ -148,45 +159,72 @@ static void ignis__experts_run_sorted(ignis__op *op, ignis__engine *engine, cons
     ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_COMBINE), model->dtype, count, 256, params);
 }
 
-/*  Adds the results of the experts for the rows of `normed` to `sum`, or writes them to `result` if there is one.
-    is_chunk: as in ignis__engine_multiply. */
-IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
-                                       int count, bool is_chunk)
+/*  Steps sort slots if there are as many as this share of the experts: of fewer ones hardly two have an expert in common. */
+enum { IGNIS__EXPERT_SHARED_PERCENT = 50 };
+
+/*  As ignis__experts_run, for the rows of a step, whose experts are chosen. */
+static void ignis__experts_run_step(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer, int count)
 {
     const ignis__model *model = engine->model;
-    int experts = model->experts, slot_count = model->chosen, hidden = model->hidden, types[2];
-    ignis__address x = ignis__op_write(op, engine->normed), logits = ignis__op_write(op, engine->router_logits),
-                   chosen = ignis__op_write(op, engine->chosen), shares = ignis__op_write(op, engine->shares),
-                   router = ignis__op_read(op, layer->router),
-                   bias = layer->router_bias ? ignis__op_read(op, layer->router_bias) : 0;
-    void *of_router[] = {&logits, &x, &router, &bias, &experts, &hidden};
+    const int64_t entries = (int64_t)count * model->chosen;
+    const bool sorted = 100 * entries >= (int64_t)IGNIS__EXPERT_SHARED_PERCENT * model->experts && count > 1;
+    const int64_t tiles = ignis__ceil_div(model->expert_inner, IGNIS__EXPERT_TILE),
+                  down_tiles = ignis__ceil_div(model->hidden, IGNIS__EXPERT_TILE);
+    ignis__experts_sorted order;
     ignis__experts p;
-    ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_ROUTER), model->dtype, experts, count, of_router);
-    ignis__experts_choose(op, engine, layer, count);
-    if (is_chunk) {
-        ignis__experts_run_sorted(op, engine, layer, count);
-        return;
-    }
+    int types[2];
     memset(&p, 0, sizeof p);
-    p.x = x;
+    memset(&order, 0, sizeof order);
+    if (sorted)
+        ignis__experts_sort(op, engine, &order, count);
+    p.order = order.order;
+    p.offsets = order.offsets;
+    p.x = ignis__op_write(op, engine->normed);
     p.out = ignis__op_write(op, engine->expert_inner);
-    p.chosen = chosen;
-    p.shares = shares;
-    p.slot_count = slot_count;
+    p.chosen = ignis__op_write(op, engine->chosen);
+    p.shares = ignis__op_write(op, engine->shares);
+    p.slot_count = model->chosen;
     p.n = model->expert_inner;
     p.bias[0] = layer->gate_experts_bias ? ignis__op_read(op, layer->gate_experts_bias) : 0;
     p.bias[1] = layer->up_experts_bias ? ignis__op_read(op, layer->up_experts_bias) : 0;
     p.limit = model->expert_limit;
     types[0] = ignis__experts_weight(op, layer->gate_experts, &p.weights[0]);
     types[1] = ignis__experts_weight(op, layer->up_experts, &p.weights[1]);
-    ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_UP), model->dtype, (int64_t)count * slot_count, &p, types);
+    ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_UP), model->dtype,
+                            ignis__launch_grid(sorted ? model->experts : entries, tiles, 1, 256, 1, 0), &p, types);
     p.x = p.out;
     p.out = engine->result ? ignis__op_write(op, engine->result) : 0;
     p.sum = ignis__op_write(op, engine->sum);
+    p.results = ignis__op_write(op, engine->expert_results);
     p.bias[0] = layer->down_experts_bias ? ignis__op_read(op, layer->down_experts_bias) : 0;
-    p.n = hidden;
+    p.n = model->hidden;
     types[0] = types[1] = ignis__experts_weight(op, layer->down_experts, &p.weights[0]);
-    ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_DOWN), model->dtype, count, &p, types);
+    ignis__experts_multiply(op, sorted ? IGNIS__BUILTIN(EXPERTS_DOWN_SORTED) : IGNIS__BUILTIN(EXPERTS_DOWN),
+                            model->dtype, ignis__launch_grid(sorted ? model->experts : count, down_tiles, 1, 256, 1, 0),
+                            &p, types);
+    if (sorted)
+        ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_SUM), model->dtype,
+                                ignis__launch_grid(ignis__ceil_div(model->hidden, 256), count, 1, 256, 1, 0), &p,
+                                types);
+}
+
+/*  Adds the results of the experts for the rows of `normed` to `sum`, or writes them to `result` if there is one.
+    is_chunk: as in ignis__engine_multiply. */
+IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
+                                       int count, bool is_chunk)
+{
+    const ignis__model *model = engine->model;
+    int experts = model->experts, hidden = model->hidden;
+    ignis__address x = ignis__op_write(op, engine->normed), logits = ignis__op_write(op, engine->router_logits),
+                   router = ignis__op_read(op, layer->router),
+                   bias = layer->router_bias ? ignis__op_read(op, layer->router_bias) : 0;
+    void *of_router[] = {&logits, &x, &router, &bias, &experts, &hidden};
+    ignis__experts_launch(op, IGNIS__BUILTIN(EXPERTS_ROUTER), model->dtype, experts, count, of_router);
+    ignis__experts_choose(op, engine, layer, count);
+    if (is_chunk)
+        ignis__experts_run_sorted(op, engine, layer, count);
+    else
+        ignis__experts_run_step(op, engine, layer, count);
 }
 
 /*  Multiplies the inner elements of the expert for all tokens by the sigmoid of its gate, for the rows of `normed`. */

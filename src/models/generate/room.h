@@ -158,7 +158,8 @@ typedef struct ignis__engine {
        result: of attention or MLP before it is added, if it is scaled or normalised first; else NULL. router_logits to
        expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their shares and their
        inner elements; else NULL. expert_order, expert_rows, expert_up: of the rows of a chunk, sorted by expert: this
-       order, rows of x or of results, and one of the two products of a gate; else NULL. shared_inner: of the expert for
+       order, rows of x or of results, and one of the two products of a gate; expert_results: of the rows of a step,
+       results of each expert; else NULL. shared_inner: of the expert for
        all tokens, if it differs from `inner`; else NULL.
        q_normed to latents: of latent attention, see latent.c, else NULL; q_normed and q also if q has no low rank.
        shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. qkvz, mixed, strengths,
@@ -166,8 +167,8 @@ typedef struct ignis__engine {
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
         *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner,
-        *expert_order, *expert_rows, *expert_up, *shared_inner, *shrunk, *delta, *q_normed, *q, *query, *latents, *qkvz,
-        *mixed, *strengths, *recalled, *gates, *agreement;
+        *expert_order, *expert_rows, *expert_up, *expert_results, *shared_inner, *shrunk, *delta, *q_normed, *q, *query,
+        *latents, *qkvz, *mixed, *strengths, *recalled, *gates, *agreement;
     int64_t step_types;
     int context, step_rows, splits;
     bool one_sequence; /* the rows of the step that is launched are of one sequence */

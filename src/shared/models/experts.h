@@ -9,7 +9,10 @@ typedef struct ignis__experts {
     IGNIS__POINTER(Wide) sum;             /* of down, [rows, n], if it has no `out` */
     IGNIS__POINTER(const int32_t) chosen; /* [rows, slots] */
     IGNIS__POINTER(const Wide) shares;
-    double limit; /* of gate and up: of gpt-oss; 0: the gate is silu */
+    IGNIS__POINTER(const int32_t) order; /* of slots by expert, and where those of an expert begin; or null */
+    IGNIS__POINTER(const int32_t) offsets;
+    IGNIS__POINTER(Wide) results; /* of down, if there is an order: [rows, slots, n] */
+    double limit;                 /* of gate and up: of gpt-oss; 0: the gate is silu */
     int slot_count, n;
 } ignis__experts;
-IGNIS__ASSERT_SIZE(ignis__experts, 136);
+IGNIS__ASSERT_SIZE(ignis__experts, 160);

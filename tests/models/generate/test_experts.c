@@ -162,6 +162,7 @@ static void make_buffers(const mixture *c, ignis__engine *engine, bool adds)
     engine->expert_order = room(IGNIS_SHAPE(1, 2 * slots + c->experts + 1), IGNIS_I32);
     engine->expert_rows = room(IGNIS_SHAPE(slots, c->hidden), c->dtype);
     engine->expert_up = room(IGNIS_SHAPE(slots, c->inner), c->dtype);
+    engine->expert_results = room(IGNIS_SHAPE(slots, c->hidden), wide);
     engine->dequantised = room(IGNIS_SHAPE(1, c->experts * c->hidden * c->inner), c->dtype);
 }
 
@@ -219,7 +220,8 @@ TEST(dense_experts)
     static const mixture cases[] = {
         {IGNIS_F64, {0, 0, 0}, 5, 3, 40, 23, 4, false},    {IGNIS_F32, {0, 0, 0}, 40, 4, 300, 17, 3, true},
         {IGNIS_F16, {0, 0, 0}, 3, 3, 552, 40, 2, true},    {IGNIS_BF16, {0, 0, 0}, 6, 2, 33, 600, 5, false},
-        {IGNIS_BF16, {0, 0, 0}, 1, 1, 2312, 16, 2, false},
+        {IGNIS_BF16, {0, 0, 0}, 1, 1, 2312, 16, 2, false}, {IGNIS_BF16, {0, 0, 0}, 3, 2, 72, 24, 19, true},
+        {IGNIS_F32, {0, 0, 0}, 2, 1, 24, 20, 21, true},
     };
     int i;
     SETUP(NULL);
@@ -241,6 +243,7 @@ TEST(quantised_experts)
         {IGNIS_F32, {0, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0}, 3, 2, 64, 32, 2, true},
         {IGNIS_F64, {IGNIS__GGUF_MXFP4, IGNIS__GGUF_MXFP4, IGNIS__GGUF_MXFP4}, 3, 2, 288, 32, 2, true},
         {IGNIS_F16, {IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0}, 2, 2, 2336, 32, 2, true},
+        {IGNIS_BF16, {IGNIS__GGUF_Q4_0, IGNIS__GGUF_MXFP4, IGNIS__GGUF_Q4_0}, 3, 2, 96, 32, 19, true},
     };
     int t;
     SETUP(NULL);
