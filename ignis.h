@@ -6149,6 +6149,8 @@ typedef struct ignis__thread {
     struct ignis__thread *before, *after; /* in ignis__threads */
     bool listed, ended;                   /* it is there; it ends, and will not be there again */
     struct ignis__capture *capture;       /* the capture that ignis_graph_begin has begun */
+    struct ignis__storage *found[16];     /* memory that open work has found elsewhere; held */
+    int found_count;
 
     uint64_t setup; /* the setup that the rest belongs to: an older one is forgotten */
     int device;
@@ -9746,15 +9748,21 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__capture_begin(const c
     return false;
 }
 
+/*  A function of a room above that prepares for the end of the thread's capture, or with NULL for the launch of a graph
+    on an entered device. NULL: nothing is to be done. */
+IGNIS__PRIVATE bool (*ignis__graph_settle)(const char *call, const ignis__device *device,
+                                           const ignis__capture *capture);
+
 /*  Ends a capture, also on failure, and returns its executable graph. NULL on failure. The graph needs the items that
     the capture holds. */
 IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void *ignis__capture_end(const char *call, ignis__capture *capture)
 {
     ignis__device *device = capture->device;
     void *captured = NULL, *exec = NULL;
-    bool ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
-              !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
     ignis__capture **link = &ignis__captures.first;
+    bool closed = !ignis__graph_settle || ignis__capturing() != capture || ignis__graph_settle(call, device, capture),
+         ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
+              closed && !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
     if (ignis__capturing() == capture)
         ignis__thread_state()->capture = NULL;
     ignis__mutex_lock(&ignis__captures.lock);
@@ -11838,6 +11846,12 @@ typedef struct ignis__storage {
     uint64_t exposed;                     /* 1: the caller's code has the address, and may have written there */
     uint64_t listed;                      /* 1: it is in the list of storages that a stream of the caller uses */
     struct ignis__storage *next, *before; /* in that list */
+    /* Of memory that is elsewhere, and perhaps elsewhere at each use; NULL: it has its own. Finds the storage that has
+       it now, which the caller holds as a user; NULL, and reported, on failure. Work on `stream` is ordered after what
+       writes it. Called with the lock. */
+    struct ignis__storage *(*find_fn)(const char *call, void *finder, ignis__device *device, void *stream);
+    void *finder;   /* NULL: it was freed */
+    uint64_t dirty; /* 1: written since it was found */
 } ignis__storage;
 
 /*  Storages that a stream of the caller uses, for ignis_stream_forget; their users may be arrays, graphs, or a call
@@ -11907,6 +11921,7 @@ typedef struct ignis__work {
     ignis__binding binding;
     void *stream;
     int64_t begin_ns; /* of a profile; 0 without one */
+    int found;        /* storages that the thread's work had found before */
 } ignis__work;
 
 /*  Bytes of host memory for converting copies. */
@@ -12284,6 +12299,8 @@ IGNIS__INLINE IGNIS__PRIVATE void ignis__storage_written(ignis__storage *storage
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
     ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
+    if (storage->find_fn)
+        ignis__atomic_store(&storage->dirty, 1);
     if (held)
         held->written = true;
     else if (!capture) /* else it is memory of the capture itself */
@@ -12311,8 +12328,8 @@ IGNIS__INLINE IGNIS__PRIVATE uint64_t ignis__storage_version(const ignis__storag
 /*  Checks that the memory may be read. Memory read by a capture may be written before the launch, if it exists. */
 IGNIS__INLINE IGNIS__PRIVATE bool ignis__storage_readable(const ignis__storage *storage)
 {
-    if (storage->wrapped || !ignis__atomic_load(&storage->address))
-        return storage->wrapped;
+    if (storage->wrapped || storage->find_fn || !ignis__atomic_load(&storage->address))
+        return storage->wrapped || storage->find_fn;
     return ignis__storage_version(storage) || ignis__atomic_load(&storage->exposed) ||
            ignis__capture_on(storage->device);
 }
@@ -12517,6 +12534,60 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
     return ok;
 }
 
+/*  Orders work on `stream` after an event that follows the last write of the storage, instead of after all work of the
+    storage's stream. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__storage_use_after(const char *call, ignis__storage *storage,
+                                                                 void *stream, void *event)
+{
+    bool ok = !IGNIS__CUDA_FAILED(call, storage->device, cuStreamWaitEvent, (stream, event, 0));
+    int i = 0;
+    if (!ok || ignis__capture_on(storage->device))
+        return ok;
+    ignis__mutex_lock(&storage->lock);
+    while (i < storage->used_on_count && storage->used_on[i].stream != stream)
+        i++;
+    if (i == storage->used_on_count && i < IGNIS__COUNT(storage->used_on)) { /* else ignis__storage_prepare waits */
+        storage->used_on[storage->used_on_count].device = storage->device;
+        storage->used_on[storage->used_on_count++].stream = stream;
+    }
+    ignis__mutex_unlock(&storage->lock);
+    return true;
+}
+
+/*  Drops storages that work has found, the last ones first, until the thread has `count`. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__storages_drop_found(const char *call, int count)
+{
+    while (ignis__this_thread.found_count > count)
+        ignis__storage_drop(call, ignis__this_thread.found[--ignis__this_thread.found_count]);
+}
+
+/*  Finds the storage that has the memory now, and holds it until the thread's innermost work ends: the address stays
+    valid meanwhile. NULL, and reported, on failure. */
+IGNIS__COLD static ignis__storage *ignis__storage_find(const char *call, ignis__storage *storage, ignis__device *device,
+                                                       void *stream)
+{
+    ignis__storage *found = NULL;
+    ignis__thread *thread = &ignis__this_thread;
+    ignis__capture *capture = ignis__capture_on(device);
+    if (capture && !ignis__capture_hold_storage(call, capture, storage))
+        return NULL; /* the graph counts its writes */
+    ignis__mutex_lock(&storage->lock);
+    if (thread->found_count == IGNIS__COUNT(thread->found))
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "an operation uses parameters of more than %d buckets of ignis_parallel_desc.shard; larger "
+                    "bucket_bytes make fewer of them",
+                    IGNIS__COUNT(thread->found));
+    else if (!storage->finder)
+        ignis__fail(IGNIS_DIAG_PARALLEL_FREED, call,
+                    "the ignis_parallel whose ranks share the parameter was freed, and with it the parameter");
+    else
+        found = storage->find_fn(call, storage->finder, device, stream);
+    ignis__mutex_unlock(&storage->lock);
+    if (found)
+        thread->found[thread->found_count++] = found;
+    return found;
+}
+
 /*  Returns the address for work on `stream` of `device`, and allocates if necessary. 0 on failure, or for an empty
     storage. */
 IGNIS__INLINE IGNIS__PRIVATE bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device,
@@ -12524,8 +12595,11 @@ IGNIS__INLINE IGNIS__PRIVATE bool ignis__storage_use(const char *call, ignis__st
 {
     const ignis__capture *capture = ignis__capturing();
     if (device != storage->device || ignis__atomic_load(&storage->at_hand) != (uintptr_t)stream ||
-        (capture && capture->device == device))
-        return ignis__storage_prepare(call, storage, device, stream, address);
+        (capture && capture->device == device)) {
+        if (storage->find_fn)
+            storage = ignis__storage_find(call, storage, device, stream);
+        return storage && ignis__storage_prepare(call, storage, device, stream, address);
+    }
     *address = ignis__atomic_load(&storage->address);
     return true;
 }
@@ -13108,6 +13182,7 @@ IGNIS__INLINE IGNIS__PRIVATE bool ignis__work_begin(const char *call, ignis__dev
     if (!ignis__device_enter(call, device, &work->binding))
         return false;
     work->stream = ignis__stream_current(device);
+    work->found = ignis__this_thread.found_count;
     work->begin_ns = ignis__profiling() ? ignis__monotonic_ns() : 0;
     if (work->begin_ns) {
         ignis__this_thread.operation++;
@@ -13121,6 +13196,8 @@ IGNIS__INLINE IGNIS__PRIVATE void ignis__work_end(const ignis__work *work)
 {
     if (work->begin_ns)
         ignis__trace_call(work->call, work->device, work->begin_ns);
+    if (ignis__this_thread.found_count > work->found)
+        ignis__storages_drop_found(work->call, work->found);
     ignis__device_leave(&work->binding);
 }
 
@@ -13194,6 +13271,18 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__array_work_end(const ignis__w
     return ignis__array_end(work->call, array, ok);
 }
 
+/*  Fails the call, and returns true, if the address of an array is valid for one operation only. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__array_refuses_address(const char *call, const ignis__array *array)
+{
+    if (!array->storage->find_fn)
+        return false;
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                "%s is a parameter that ranks share (IGNIS_SHARD_PARAMETERS), whose memory is freed after each use; "
+                "copy it to an array of its own",
+                ignis__array_label(array).text);
+    return true;
+}
+
 IGNIS__COLD IGNIS_API ignis_status ignis_array_to_device(ignis_array handle)
 {
     ignis__work work;
@@ -13207,7 +13296,7 @@ IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
     ignis__work work;
     ignis__array *array = ignis__array_work("ignis_array_device_ptr", handle, &work);
     ignis__address address = 0;
-    bool ok = array && ignis__work_address(&work, array, &address);
+    bool ok = array && !ignis__array_refuses_address(work.call, array) && ignis__work_address(&work, array, &address);
     if (ok)
         ignis__atomic_store(&array->storage->exposed, 1);
     return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;
@@ -13676,6 +13765,8 @@ IGNIS__PRIVATE bool ignis__array_check_overlap(const char *call, const ignis__ar
 {
     uint64_t to = ignis__atomic_load(&dst->storage->address), from = ignis__atomic_load(&src->storage->address);
     uint64_t from_size = (uint64_t)ignis__array_bytes(src);
+    if (dst->storage == src->storage && dst->storage->find_fn)
+        to = from = 1; /* wherever that is */
     if (!to || !from || size == 0 || from_size == 0)
         return true;
     to += (uint64_t)(dst->offset + offset);
@@ -18925,7 +19016,7 @@ IGNIS__PRIVATE bool ignis__array_copy_peer(const char *call, ignis__array *dst, 
     ignis__device *from_device = src->storage->device;
     ignis__work work, from_work;
     ignis__address to, from;
-    uint64_t base;
+    uint64_t base = 0;
     ignis__trace_item item;
     bool traced, ok = ignis__work_begin(call, from_device, &from_work);
     if (!ok)
@@ -18938,6 +19029,7 @@ IGNIS__PRIVATE bool ignis__array_copy_peer(const char *call, ignis__array *dst, 
          ignis__stream_order(call, from_device, from_work.stream, work.device, work.stream) &&
          ignis__storage_use(call, src->storage, work.device, work.stream, &base);
     if (ok && src->numel > 0) {
+        from = base + (uint64_t)src->offset;
         traced =
             ignis__trace_copy(&item, call, work.device, work.stream, "copy between devices", ignis__array_bytes(src));
         ok = !IGNIS__CUDA_FAILED(
@@ -19165,9 +19257,12 @@ typedef struct ignis__sharing {
                      ignis__piece *piece);                              /* of this rank */
     bool (*sum_fn)(struct ignis__grad_group *group, ignis_array array); /* over the ranks, in place */
     bool (*fill_fn)(struct ignis__grad_group *group, const char *call, int64_t at,
-                    ignis_array leaf);                  /* sends this rank's piece of a leaf, receives the others */
-    bool (*spread_fn)(struct ignis__grad_group *group); /* as fill_fn, for the values of all leaves */
+                    ignis_array leaf); /* sends this rank's piece of a leaf, receives the others */
+    /* as fill_fn, for the values of all leaves; or notes that these changed */
+    bool (*spread_fn)(struct ignis__grad_group *group, const char *call);
     bool (*drop_fn)(struct ignis__grad_group *group, const char *call); /* gives up a hold of group->owner */
+    /* NULL: nothing to do; else frees what was gathered, before a call of an optimizer uses the pieces */
+    bool (*begin_fn)(struct ignis__grad_group *group, const char *call);
     /* NULL: the gradient of a leaf is its own; else sets this rank's piece of it to zero */
     bool (*zero_fn)(struct ignis__grad_group *group, const char *call, const struct ignis__tensor *leaf);
 } ignis__sharing;
@@ -45295,8 +45390,12 @@ IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *opti
         return true;
     group = ignis__pieces_hold(optimizer->parameters[0].tensor, &sharer);
     if (group && sharer == optimizer->sharer) {
-        optimizer->sharing = group;
-        return true;
+        if (!group->sharing->begin_fn || group->sharing->begin_fn(group, call)) {
+            optimizer->sharing = group;
+            return true;
+        }
+        (void)group->sharing->drop_fn(group, call);
+        return false;
     }
     if (group)
         (void)group->sharing->drop_fn(group, call);
@@ -45330,13 +45429,13 @@ IGNIS__PRIVATE bool ignis__pieces_zero(const char *call, const ignis__optimizer 
 }
 
 /*  Sends the pieces that this rank has updated to the other ranks, and receives theirs. */
-IGNIS__PRIVATE bool ignis__pieces_spread(const ignis__optimizer *optimizer)
+IGNIS__PRIVATE bool ignis__pieces_spread(const char *call, const ignis__optimizer *optimizer)
 {
     bool ok = true;
     int i;
     for (i = 0; ok && optimizer->sharing && i < optimizer->count; i++) {
         ignis__grad_group *group = optimizer->parameters[i].group_of;
-        ok = !optimizer->parameters[i].leads_group || group->sharing->spread_fn(group);
+        ok = !optimizer->parameters[i].leads_group || group->sharing->spread_fn(group, call);
     }
     return ok;
 }
@@ -46118,7 +46217,7 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN(MUON))
         ok = ok && ignis__muon_orthogonalize_all(&work, optimizer) &&
              ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(MUON_APPLY), 0, params, NULL);
-    ok = ok && (!zero_grad || ignis__pieces_zero(work.call, optimizer)) && ignis__pieces_spread(optimizer);
+    ok = ok && (!zero_grad || ignis__pieces_zero(work.call, optimizer)) && ignis__pieces_spread(work.call, optimizer);
     for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
         (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);
     return ignis__optimizer_end(optimizer, &work, ok);
@@ -46421,7 +46520,7 @@ IGNIS_API ignis_status ignis_optimizer_swap_ema(ignis_optimizer handle)
         ok = !ignis__capture_refuses(call) && ignis__pieces_begin(call, optimizer);
         for (i = 0; ok && i < optimizer->count; i++)
             ok = optimizer->parameters[i].data->numel == 0 || ignis__average_swap(&optimizer->parameters[i]);
-        ok = ok && ignis__pieces_spread(optimizer);
+        ok = ok && ignis__pieces_spread(call, optimizer);
         ignis__pieces_end(call, optimizer);
         if (ok)
             optimizer->is_swapped = !optimizer->is_swapped;
@@ -47270,7 +47369,8 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
         ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the graph is for device %d, device %d is current",
                     ignis__device_ordinal(device), ignis__thread_state()->device);
     else if (ignis__work_begin(call, device, &work)) {
-        ok = ignis__graph_launchable(call, device, work.stream);
+        ok = ignis__graph_launchable(call, device, work.stream) &&
+             (!ignis__graph_settle || ignis__graph_settle(call, device, NULL));
         traced = ok && ignis__profiling() &&
                  ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, device, work.stream, NULL, "graph");
         ok = ok && !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
@@ -50284,28 +50384,40 @@ static bool ignis__training_pin(const char *call, ignis__training *training, int
     return training->pinned != NULL;
 }
 
+/*  Queues the copy of what this rank writes of an entry. A parameter that ranks share is read by all of them, because
+    together they gather it; the work of each entry gives it up again. */
+static bool ignis__training_copy_entry(const char *call, const ignis__training *training,
+                                       const ignis__training_entry *entry)
+{
+    const int64_t size = ignis__dtypes[entry->dtype].size, bytes = entry->elements * size;
+    const bool writes = entry->written && bytes > 0, gathers = entry->array && entry->array->storage->find_fn;
+    char *to = (char *)training->pinned->memory + entry->offset;
+    ignis__work work;
+    ignis__address address;
+    bool ok;
+    if (writes && entry->host)
+        memcpy(to, entry->host, (size_t)bytes);
+    if (entry->host || !(writes || gathers))
+        return true;
+    if (!ignis__work_begin(call, training->device, &work))
+        return false;
+    ok = ignis__work_read(&work, entry->array, &address) &&
+         (!writes || ignis__copy_down(&work, to, address + (uint64_t)((entry->from - entry->start) * size), bytes));
+    ignis__work_end(&work);
+    return ok;
+}
+
 /*  Queues the copies of what this rank writes, and records their end. */
 static bool ignis__training_copy(const char *call, ignis__training *training)
 {
     ignis__training_save *save = &training->save;
     ignis__work work;
-    ignis__address address;
     bool ok = ignis__work_begin(call, training->device, &work);
     int i;
     if (!ok)
         return false;
-    for (i = 0; ok && i < save->entries.count; i++) {
-        const ignis__training_entry *entry = &save->entries.list[i];
-        const int64_t size = ignis__dtypes[entry->dtype].size, bytes = entry->elements * size;
-        char *to = (char *)training->pinned->memory + entry->offset;
-        if (!entry->written || bytes == 0)
-            continue;
-        if (entry->host)
-            memcpy(to, entry->host, (size_t)bytes);
-        else
-            ok = ignis__work_read(&work, entry->array, &address) &&
-                 ignis__copy_down(&work, to, address + (uint64_t)((entry->from - entry->start) * size), bytes);
-    }
+    for (i = 0; ok && i < save->entries.count; i++)
+        ok = ignis__training_copy_entry(call, training, &save->entries.list[i]);
     save->copied = ignis__event_record(call, training->device, work.stream);
     if (!save->copied)
         (void)ignis__device_finish(training->device); /* queued copies use the pinned memory */
@@ -50931,7 +51043,7 @@ IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major,
     if (!array)
         return NULL;
     if (ignis__dlpack_major(call, major) && !ignis__capture_refuses(call) &&
-        ignis__work_begin(call, array->storage->device, &work)) {
+        !ignis__array_refuses_address(call, array) && ignis__work_begin(call, array->storage->device, &work)) {
         if (ignis__work_address(&work, array, &address) &&
             ignis__dlpack_order(call, work.device, stream, work.stream, stream) &&
             (!stream || ignis__storage_use(call, array->storage, work.device, stream, &base))) {

@@ -311,7 +311,18 @@
         without averages whole gradients accumulate on each rank, until the pass that averages. Passes of several
         averaged ignis_backward before a step add up their averages, where the other kinds average the sum again.
 
-        With both, weights, losses and norms have the bits of training without shards, for the same number of
+        IGNIS_SHARD_PARAMETERS (ZeRO-3) divides the parameters, too: 16 / ranks bytes. The first operation that
+        uses a parameter gathers its bucket on another stream, and begins to gather the bucket that is used
+        next, in the direction of the uses so far; the passes forward and backward gather once each. Three
+        buckets at most stay gathered: the one in use, the one before and the next. So bucket_bytes is a
+        layer's worth, or less: an operation waits for the parameters of its bucket alone. All ranks use the
+        parameters in the same order, on one thread at a time: a rank that alone reads one, to print or to save
+        it, waits for the others until a timeout. To save them, clone them on all ranks. Values that all ranks
+        write to a parameter are kept. Its memory is another at each use, so it has no device pointer and is
+        not shared or exported. After ignis_parallel_free the parameters have no memory. A graph gathers by
+        itself at each launch.
+
+        With all of them, weights, losses and norms have the bits of training without shards, for the same number of
         ranks, where kernels of Ignis compute the collective operations; NCCL may add in another order.
 
         The program stays as it is. ignis_clip_grad_norm and loss scales see the gradients of all ranks. Muon
@@ -1445,13 +1456,14 @@ typedef struct ignis_parallel {
 /*  State of which each rank has a part, instead of all of it (ZeRO: Rajbhandari et al., 2020). */
 typedef enum ignis_shard {
     IGNIS_SHARD_NONE,
-    IGNIS_SHARD_OPTIMIZER, /* the state of optimizers: ZeRO-1 */
-    IGNIS_SHARD_GRADIENTS, /* gradients, too, except within ignis_backward and in sections without averages: ZeRO-2 */
+    IGNIS_SHARD_OPTIMIZER,  /* the state of optimizers: ZeRO-1 */
+    IGNIS_SHARD_GRADIENTS,  /* gradients, too, except within ignis_backward and in sections without averages: ZeRO-2 */
+    IGNIS_SHARD_PARAMETERS, /* parameters, too, which are gathered while operations use them: ZeRO-3 */
     IGNIS_SHARD_COUNT
 } ignis_shard;
 
 typedef struct ignis_parallel_desc {
-    int64_t bucket_bytes; /* size of a gradient bucket (25 MiB) */
+    int64_t bucket_bytes; /* size of a bucket of gradients, and with shards of parameters (25 MiB) */
     /* size of the first gradient bucket (1 MiB); smaller starts communication earlier */
     int64_t first_bucket_bytes;
     /* true: parameters are not broadcast and must be equal on all ranks; else they become those of rank 0 */
@@ -1480,7 +1492,8 @@ typedef struct ignis_parallel_info {
     Returns: the handle, or no handle.
     Errors: ARGUMENT (no parameters, not a leaf that requires a gradient, one twice or in use by another, with
     shards one that an optimizer has, sizes, shard), FREED, DEVICE (not the communicator's), UNSUPPORTED (this thread
-    captures), MISMATCH, PEER and TIMEOUT (other ranks), MEMORY, CUDA.
+    captures), MISMATCH, PEER and TIMEOUT (other ranks), MEMORY, CUDA. With IGNIS_SHARD_PARAMETERS operations that use
+    a parameter have the errors of ignis_comm_all_gather, too, and UNSUPPORTED (parameters of more than 16 buckets).
     Ownership: the caller frees it, before comm is destroyed. It holds the parameters; the caller may release
     their handles at any time.
     Threads: any; waits for the other ranks. One ignis_backward at a time may average; another one meanwhile
@@ -1506,7 +1519,7 @@ IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel);
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_parallel_info *info);
 
 /*  ignis_parallel_free - stop averaging gradients; they stay in their memory, but for those that ranks share
-    With shards, its optimizers can only be freed afterwards.
+    With shards, its optimizers can only be freed afterwards, and with IGNIS_SHARD_PARAMETERS the parameters, too.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (this thread captures), CUDA.
     Ownership: the handle is stale afterwards.
@@ -6738,7 +6751,7 @@ IGNIS__PRIVATE bool ignis__peer_export_memory(const char *call, ignis__array *ar
 {
     ignis__work work;
     ignis__address address;
-    bool ok = ignis__work_begin(call, array->storage->device, &work);
+    bool ok = !ignis__array_refuses_address(call, array) && ignis__work_begin(call, array->storage->device, &work);
     if (!ok)
         return false;
     ok = ignis__work_read(&work, array, &address);
@@ -12625,7 +12638,8 @@ static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_
                                ignis__array **held)
 {
     ignis__array *array = *held = ignis__array_hold(call, handle);
-    if (!array || !ignis__contract_borrow(call, array, IGNIS_OWNER_NVCCL, borrower))
+    if (!array || ignis__array_refuses_address(call, array) ||
+        !ignis__contract_borrow(call, array, IGNIS_OWNER_NVCCL, borrower))
         return false;
     if (array->storage->device == comm->device)
         return true;
@@ -13458,7 +13472,12 @@ typedef struct ignis__bucket {
     int first, last;      /* parameters */
     ignis__array *memory; /* of the gradients, or with IGNIS_SHARD_GRADIENTS of this rank's slice of them; claimed */
     ignis__array *values; /* with shards the parameters, in the same places; claimed */
-    bool ready;           /* complete in the backward pass that averages */
+    /* With IGNIS_SHARD_PARAMETERS: this rank's slice of the values, and all of them while they are gathered; claimed.
+       parallel->gathering guards all but the slice. */
+    ignis__array *slice, *whole;
+    ignis__pooled_event *gathered; /* recorded after the gathering; NULL: there was none */
+    void *ordered;                 /* the stream that has waited for it last; NULL: none */
+    bool ready;                    /* complete in the backward pass that averages */
 } ignis__bucket;
 
 typedef struct ignis__parallel_state {
@@ -13479,13 +13498,24 @@ typedef struct ignis__parallel_state {
     int count, bucket_count;
     int64_t bytes;
     int no_sync;
-    bool is_installed; /* the parameters know their buckets */
+    ignis__mutex gathering; /* guards what follows, and the gathered buckets */
+    int current, before;    /* buckets in use: the last one, and the one before; -1: none */
+    uint64_t gathered_in;   /* the serial of the capture that has gathered buckets; 0: none */
+    bool broadcasts;        /* parameters become those of rank 0 */
+    bool is_installed;      /* the parameters know their buckets */
     /* The backward pass that averages now; it alone changes what follows. NULL: none. */
     const void *backward_pass;
     /* Buckets whose all-reduce was launched: always the first ones, as ranks must have the same order. */
     int launched;
     struct ignis__parallel_state *next_starting;
 } ignis__parallel_state;
+
+/*  The current stream of a thread while its work goes to the second stream of a training. */
+typedef struct ignis__second_stream {
+    ignis__capture *capture;
+    void *main_stream, *own;
+    uint64_t own_serial;
+} ignis__second_stream;
 
 #define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket, as for memory of its own */
 
@@ -13543,12 +13573,261 @@ IGNIS_API ignis_ranks ignis_comm_ranks(ignis_comm handle)
 }
 #endif
 
+/*  >>parallel.gather - parameters of which each rank keeps a slice, gathered while operations use them
+
+    The parameters of a bucket are views of a storage that is found at each use. The first use gathers the slices of
+    all ranks on the second stream, and begins to gather the bucket that is used next. Three buckets at most are
+    gathered: the one in use, the one before, for operations that alternate, and the next. Memory that an operation
+    has found stays until the operation is queued.
+    Uses: communicators, storages that are found. Invariant: which buckets are gathered depends on the order of uses
+    alone, so all ranks gather alike.
+    Locks: that of the storage, then parallel->gathering, then a communicator; device and storages below. */
+
+#ifndef IGNIS_NO_TENSORS
+
+/* Of data_parallel.c. */
+IGNIS__PRIVATE bool ignis__parallel_enter_second(const char *call, ignis__parallel_state *parallel,
+                                                 ignis__second_stream *second);
+IGNIS__PRIVATE void ignis__parallel_leave_second(const ignis__parallel_state *parallel,
+                                                 const ignis__second_stream *second);
+
+static uint64_t ignis__gather_capture(const ignis__parallel_state *parallel)
+{
+    const ignis__capture *capture = ignis__capture_on(parallel->device);
+    return capture ? capture->serial : 0;
+}
+
+/*  Copies this rank's slice of the gathered parameters back: they were written by something else than a step. */
+static bool ignis__gather_save(const char *call, const ignis__bucket *bucket)
+{
+    ignis__array *view =
+        ignis__array_adopt(call, ignis__array_view(call, bucket->whole, &bucket->slice->shape, bucket->slice->numel,
+                                                   bucket->parallel->rank * ignis__array_bytes(bucket->slice)));
+    bool ok = view && ignis__array_copy_bytes(call, bucket->slice, 0, view);
+    if (view)
+        ignis__array_unclaim(call, view);
+    return ok;
+}
+
+/*  Frees the gathered parameters of a bucket. The current stream waits for a bucket that was not used: in a capture the
+    memory has no stream that orders its next use, and graphs follow that stream alone. */
+static bool ignis__gather_free(const char *call, ignis__bucket *bucket, bool saves)
+{
+    ignis__device *device = bucket->parallel->device;
+    uint64_t *dirty = &bucket->values->storage->dirty;
+    bool ok = !saves || !ignis__atomic_load(dirty) || ignis__gather_save(call, bucket);
+    ignis__atomic_store(dirty, 0);
+    if (saves && bucket->gathered && !bucket->ordered)
+        ok = !IGNIS__CUDA_FAILED(call, device, cuStreamWaitEvent,
+                                 (ignis__stream_current(device), bucket->gathered->event, 0)) &&
+             ok;
+    if (bucket->gathered)
+        ignis__event_recycle(device, bucket->gathered);
+    ignis__array_unclaim(call, bucket->whole);
+    bucket->whole = NULL;
+    bucket->gathered = NULL;
+    bucket->ordered = NULL;
+    return ok;
+}
+
+/*  Gathers a bucket on the second stream, after the work that the thread's stream has queued: after the step that
+    wrote the slices, and the last use of the memory. */
+static bool ignis__gather_start(const char *call, ignis__bucket *bucket)
+{
+    ignis__parallel_state *parallel = bucket->parallel;
+    ignis__second_stream second;
+    ignis_array_desc desc = IGNIS__ZERO;
+    ignis_array slice, whole;
+    bool ok;
+    desc.shape = bucket->values->shape;
+    desc.dtype = bucket->values->dtype;
+    desc.device = ignis__device_in_desc(parallel->device);
+    desc.tag = "parameters";
+    bucket->whole = ignis__array_adopt(call, ignis__array_create(call, &desc));
+    if (!bucket->whole)
+        return false;
+    ignis__atomic_store(&bucket->values->storage->dirty, 0); /* a graph has written what is gathered now */
+    slice.id = bucket->slice->slot.handle;
+    whole.id = bucket->whole->slot.handle;
+    ok = ignis__parallel_enter_second(call, parallel, &second);
+    if (ok) {
+        ok = ignis_comm_all_gather(parallel->comm, slice, whole) == IGNIS_OK;
+        bucket->gathered = ok ? ignis__event_record(call, parallel->device, parallel->stream) : NULL;
+        ignis__parallel_leave_second(parallel, &second);
+    }
+    if (bucket->gathered)
+        return true;
+    (void)ignis__gather_free(call, bucket, false);
+    return false;
+}
+
+/*  Frees all that is gathered. */
+static bool ignis__gather_free_all(const char *call, ignis__parallel_state *parallel)
+{
+    bool ok = true;
+    int i;
+    for (i = 0; i < parallel->bucket_count; i++)
+        if (parallel->buckets[i].whole)
+            ok = ignis__gather_free(call, &parallel->buckets[i], true) && ok;
+    parallel->current = parallel->before = -1;
+    return ok;
+}
+
+/*  Begins or leaves a capture: what was gathered outside is not gathered for each launch of a graph, and the memory of
+    a graph is its own. */
+static bool ignis__gather_enter(const char *call, ignis__parallel_state *parallel)
+{
+    const uint64_t serial = ignis__gather_capture(parallel);
+    ignis__capture *capture;
+    bool ok;
+    if (serial == parallel->gathered_in)
+        return true;
+    if (parallel->gathered_in)
+        return ignis__fail_false(IGNIS_DIAG_PARALLEL_BUSY, call,
+                                 "another thread captures a graph with the parameters that ranks share");
+    capture = ignis__capture_pause();
+    ok = ignis__gather_free_all(call, parallel);
+    ok = ignis__capture_resume(call, capture) && ok;
+    parallel->gathered_in = serial;
+    return ok;
+}
+
+/*  Gathers bucket `at`, which is used from now on, if it is not gathered yet, and begins to gather the next one in the
+    direction of uses: buckets are in the order of a backward pass, so a forward pass takes them from the last one. */
+static bool ignis__gather_move(const char *call, ignis__parallel_state *parallel, int at)
+{
+    const bool ascends = parallel->current < 0 ? at == 0 : at > parallel->current;
+    const int next = ascends ? at + 1 : at - 1, before = parallel->current;
+    bool ok = true;
+    int i;
+    for (i = 0; ok && i < parallel->bucket_count; i++)
+        if (parallel->buckets[i].whole && i != at && i != before && i != next)
+            ok = ignis__gather_free(call, &parallel->buckets[i], true);
+    parallel->before = before;
+    parallel->current = at;
+    ok = ok && (parallel->buckets[at].whole || ignis__gather_start(call, &parallel->buckets[at]));
+    if (ok && next >= 0 && next < parallel->bucket_count && !parallel->buckets[next].whole)
+        ok = ignis__gather_start(call, &parallel->buckets[next]);
+    return ok;
+}
+
+static ignis__storage *ignis__gather_find(const char *call, void *finder, ignis__device *device, void *stream)
+{
+    ignis__bucket *bucket = (ignis__bucket *)finder;
+    ignis__parallel_state *parallel = bucket->parallel;
+    const int at = (int)(bucket - parallel->buckets);
+    ignis__storage *found = NULL;
+    bool ok;
+    ignis__mutex_lock(&parallel->gathering);
+    ok = ignis__gather_enter(call, parallel) &&
+         ((parallel->current == at && bucket->whole) || ignis__gather_move(call, parallel, at));
+    if (ok && device == parallel->device && stream != bucket->ordered) {
+        ok = ignis__storage_use_after(call, bucket->whole->storage, stream, bucket->gathered->event);
+        bucket->ordered = ok ? stream : bucket->ordered;
+    }
+    if (ok) {
+        found = bucket->whole->storage;
+        ignis__atomic_add(&found->users, 1);
+    }
+    ignis__mutex_unlock(&parallel->gathering);
+    return found;
+}
+
+/*  Frees what is gathered, before pieces are used: slices then have what was written to the parameters. */
+IGNIS__PRIVATE bool ignis__gather_settle(const char *call, ignis__parallel_state *parallel)
+{
+    ignis__binding binding;
+    bool ok = ignis__device_enter(call, parallel->device, &binding);
+    if (!ok)
+        return false;
+    ignis__mutex_lock(&parallel->gathering);
+    ok = ignis__gather_enter(call, parallel) && ignis__gather_free_all(call, parallel);
+    ignis__mutex_unlock(&parallel->gathering);
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+/*  Frees what is gathered in a capture that ends, or with NULL before a graph is launched, which may write the slices
+    and whose collective operations follow those of this thread's stream. */
+IGNIS__PRIVATE bool ignis__gather_close(const char *call, ignis__parallel_state *parallel,
+                                        const ignis__capture *capture)
+{
+    bool ok = true;
+    ignis__mutex_lock(&parallel->gathering);
+    if (parallel->gathered_in == (capture ? capture->serial : 0)) {
+        ok = ignis__gather_free_all(call, parallel);
+        parallel->gathered_in = 0;
+    }
+    ignis__mutex_unlock(&parallel->gathering);
+    return ok;
+}
+
+/*  Notes that a step has updated the slices of a bucket: its next use gathers them. */
+IGNIS__PRIVATE bool ignis__gather_update(const char *call, ignis__bucket *bucket)
+{
+    ignis__storage *storage = bucket->values->storage;
+    ignis__capture *capture = ignis__capture_on(storage->device);
+    if (capture && !ignis__capture_hold_storage(call, capture, storage))
+        return false;
+    ignis__storage_written(storage);
+    ignis__atomic_store(&storage->dirty, 0);
+    return true;
+}
+
+/*  Makes the slice and the storage of a bucket of `count` elements, and memory for the values that it begins with. */
+IGNIS__PRIVATE bool ignis__gather_make(const char *call, ignis__bucket *bucket, ignis_dtype dtype, int64_t count)
+{
+    ignis__device *device = bucket->parallel->device;
+    const ignis_shape shape = IGNIS_SHAPE(count);
+    ignis__storage *storage = ignis__storage_make(call, device, count * ignis__dtypes[dtype].size);
+    ignis__array *values = storage ? ignis__array_make(call, storage, &shape, dtype, count) : NULL;
+    if (!values) {
+        if (storage)
+            ignis__storage_destroy(storage);
+        return false;
+    }
+    storage->find_fn = ignis__gather_find;
+    storage->finder = bucket;
+    memcpy(values->tag, "parameters", sizeof "parameters");
+    bucket->values = ignis__array_adopt(call, ignis__array_publish(values));
+    bucket->slice = ignis__array_adopt(
+        call, ignis__array_zeroed(call, device, dtype, count / bucket->parallel->ranks, "parameters", false));
+    bucket->whole = ignis__array_adopt(call, ignis__array_zeroed(call, device, dtype, count, "parameters", false));
+    return bucket->slice && bucket->whole;
+}
+
+/*  Makes rank 0's first values those of all ranks, and keeps this rank's slice of them. */
+IGNIS__PRIVATE bool ignis__gather_begin(const char *call, ignis__bucket *bucket, bool broadcasts)
+{
+    ignis_array whole;
+    whole.id = bucket->whole->slot.handle;
+    ignis__atomic_store(&bucket->values->storage->dirty, 1);
+    return (!broadcasts || ignis_comm_broadcast(bucket->parallel->comm, whole, 0) == IGNIS_OK) &&
+           ignis__gather_free(call, bucket, true);
+}
+
+/*  Frees the parameters of a bucket; arrays of them that are left have no memory any more. */
+IGNIS__PRIVATE void ignis__gather_end(const char *call, ignis__bucket *bucket)
+{
+    ignis__storage *storage = bucket->values->storage;
+    ignis__mutex_lock(&storage->lock);
+    storage->finder = NULL;
+    ignis__mutex_unlock(&storage->lock);
+    if (bucket->whole)
+        (void)ignis__gather_free(call, bucket, false);
+    if (bucket->slice)
+        ignis__array_unclaim(call, bucket->slice);
+}
+
+#endif /* IGNIS_NO_TENSORS */
+
 /*  >>parallel.shard - parameters whose optimizer state, and whose gradients, the ranks share
 
     The parameters of a bucket are in one memory, in the places of their gradients. Rank r updates slice r of a bucket:
     a piece of each parameter in it. After a step the ranks gather the slices. With IGNIS_SHARD_GRADIENTS a rank keeps
     the gradients of its slices alone: a backward pass makes gradients for the parameters of a bucket, which are copied
-    to a staging buffer, reduced and scattered, and freed.
+    to a staging buffer, reduced and scattered, and freed. With IGNIS_SHARD_PARAMETERS it keeps its slices of the
+    parameters alone, too: gather.c.
     Uses: communicators, the tape's groups, the optimizers' size of a block.
     Invariant: a piece starts at a block of the optimizers, so that the sums of squares of blocks, and with them norms,
     have the same bits for every kind of shard. */
@@ -13590,10 +13869,14 @@ IGNIS__PRIVATE bool ignis__shard_check(const char *call, const ignis__parallel_s
 }
 
 /*  Copies a parameter to its place in its bucket. */
-IGNIS__PRIVATE bool ignis__shard_copy(const char *call, ignis__parallel_state *parallel, int at)
+IGNIS__PRIVATE bool ignis__shard_copy(const char *call, ignis__parallel_state *parallel, const ignis__bucket *bucket,
+                                      int at)
 {
-    ignis__array *data = ignis__tensor_array(call, parallel->parameters[at]);
-    bool ok = data && (data->numel == 0 || ignis__array_copy_bytes(call, parallel->values[at], 0, data));
+    ignis__tensor *parameter = parallel->parameters[at];
+    ignis__array *data = ignis__tensor_array(call, parameter), *to = bucket->whole ? bucket->whole : bucket->values;
+    bool ok =
+        data && (data->numel == 0 ||
+                 ignis__array_copy_bytes(call, to, parallel->places[at] * ignis__dtypes[parameter->dtype].size, data));
     if (data)
         ignis__array_drop(call, data);
     return ok;
@@ -13611,7 +13894,7 @@ IGNIS__PRIVATE bool ignis__shard_broadcast(ignis__parallel_state *parallel)
 {
     bool ok = true;
     int i;
-    for (i = 0; ok && i < parallel->bucket_count; i++)
+    for (i = 0; ok && parallel->shard != IGNIS_SHARD_PARAMETERS && i < parallel->bucket_count; i++)
         ok = ignis_comm_broadcast(parallel->comm, ignis__shard_handle(parallel->buckets[i].values), 0) == IGNIS_OK;
     return ok;
 }
@@ -13634,18 +13917,21 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
     const ignis__bucket *bucket = (const ignis__bucket *)group;
     const ignis__parallel_state *parallel = bucket->parallel;
     const int64_t size = ignis__dtypes[leaf->dtype].size;
+    const ignis__array *values = bucket->slice ? bucket->slice : bucket->values;
     ignis_shape shape;
-    int64_t bytes, before = 0;
+    int64_t bytes, before;
     int i = 0;
+    if (bucket->slice && !ignis__gather_settle(call, bucket->parallel))
+        return false;
     while (parallel->parameters[i] != leaf) /* it has the group, so it is there */
         i++;
     piece->at = parallel->places[i];
     ignis__shard_range(bucket, parallel->rank, piece->at, ignis__tensor_numel(leaf), &piece->start, &piece->count);
     shape = IGNIS_SHAPE(piece->count);
     bytes = (piece->at + piece->start) * size;
-    piece->data = ignis__array_view(call, bucket->values, &shape, piece->count, bytes);
-    if (piece->count && parallel->shard == IGNIS_SHARD_GRADIENTS)
-        before = parallel->rank * ignis__array_bytes(bucket->memory);
+    before = bucket->slice ? parallel->rank * ignis__array_bytes(bucket->slice) : 0;
+    piece->data = ignis__array_view(call, values, &shape, piece->count, piece->count ? bytes - before : 0);
+    before = parallel->shard >= IGNIS_SHARD_GRADIENTS ? parallel->rank * ignis__array_bytes(bucket->memory) : 0;
     piece->grad = ignis__array_view(call, bucket->memory, &shape, piece->count, piece->count ? bytes - before : 0);
     return piece->data.id && piece->grad.id;
 }
@@ -13682,16 +13968,28 @@ static bool ignis__shard_fill(ignis__grad_group *group, const char *call, int64_
 }
 
 /*  Gathers the slices of all ranks. */
-static bool ignis__shard_spread(ignis__grad_group *group)
+static bool ignis__shard_spread(ignis__grad_group *group, const char *call)
 {
     const ignis__bucket *bucket = (const ignis__bucket *)group;
     const ignis__parallel_state *parallel = bucket->parallel;
     const int64_t slice = bucket->values->numel / parallel->ranks;
     ignis_array view = ignis_array_slice(ignis__shard_handle(bucket->values), 0, parallel->rank * slice, slice);
     bool ok = view.id && ignis_comm_all_gather(parallel->comm, view, ignis__shard_handle(bucket->values)) == IGNIS_OK;
+    (void)call;
     if (view.id)
         (void)ignis_array_free(view);
     return ok;
+}
+
+/*  As ignis__shard_spread, where the next use gathers. */
+static bool ignis__shard_update(ignis__grad_group *group, const char *call)
+{
+    return ignis__gather_update(call, (ignis__bucket *)group);
+}
+
+static bool ignis__shard_begin(ignis__grad_group *group, const char *call)
+{
+    return ignis__gather_settle(call, ((ignis__bucket *)group)->parallel);
 }
 
 static bool ignis__shard_drop(ignis__grad_group *group, const char *call)
@@ -13753,6 +14051,10 @@ IGNIS__PRIVATE bool ignis__shard_stage(const char *call, const ignis__bucket *bu
     ignis__parallel_state *parallel = bucket->parallel;
     bool ok;
     int i;
+    if (parallel->staging && ignis__capture_on(parallel->device) && /* whose memory has no stream that orders it */
+        !ignis__stream_order(call, parallel->device, parallel->stream, parallel->device,
+                             ignis__stream_current(parallel->device)))
+        return false;
     ignis__shard_unstage(call, parallel);
     parallel->staging = ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, bucket->memory->dtype,
                                                                      bucket->values->numel, "gradients", false));
@@ -13776,10 +14078,14 @@ IGNIS__PRIVATE bool ignis__shard_scatter(const char *call, const ignis__bucket *
     return ok;
 }
 
-IGNIS__PRIVATE const ignis__sharing ignis__shard_sharing = {ignis__shard_piece,  ignis__shard_sum,  ignis__shard_fill,
-                                                            ignis__shard_spread, ignis__shard_drop, NULL};
-IGNIS__PRIVATE const ignis__sharing ignis__shard_gradient_sharing = {
-    ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, ignis__shard_zero};
+/*  By ignis_shard. */
+IGNIS__PRIVATE const ignis__sharing ignis__shard_sharings[IGNIS_SHARD_COUNT] = {
+    {NULL, NULL, NULL, NULL, NULL, NULL, NULL},
+    {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, NULL, NULL},
+    {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, NULL,
+     ignis__shard_zero},
+    {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_update, ignis__shard_drop,
+     ignis__shard_begin, ignis__shard_zero}};
 
 #endif /* IGNIS_NO_TENSORS */
 
@@ -13827,6 +14133,9 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
     int i;
     ignis__parallel_end_claim(parallel);
     ignis__shard_unstage(call, parallel);
+    for (i = 0; i < parallel->bucket_count; i++)
+        if (parallel->shard == IGNIS_SHARD_PARAMETERS && parallel->buckets[i].values)
+            ignis__gather_end(call, &parallel->buckets[i]);
     for (i = 0; i < parallel->count; i++) {
         ignis__tensor *parameter = parallel->parameters[i];
         if (parallel->is_installed) {
@@ -13881,6 +14190,18 @@ IGNIS__COLD static void ignis__parallels_close(const char *call)
     }
 }
 
+static bool ignis__parallels_settle(const char *call, const ignis__device *device, const ignis__capture *capture)
+{
+    ignis__parallel_state *parallel;
+    uint64_t index = 0;
+    bool ok = true;
+    while ((parallel = (ignis__parallel_state *)ignis__pool_next(&ignis__parallels, &index)) != NULL) {
+        ok = (parallel->device != device || ignis__gather_close(call, parallel, capture)) && ok;
+        ok = ignis__parallel_drop(call, parallel) && ok;
+    }
+    return ok;
+}
+
 /* --- during a backward pass --- */
 
 /*  Averages a bucket on the current stream. */
@@ -13889,34 +14210,53 @@ static bool ignis__bucket_average(const char *call, const ignis__bucket *bucket)
     const ignis__parallel_state *parallel = bucket->parallel;
     ignis_array gradients;
     gradients.id = bucket->memory->slot.handle;
-    return parallel->shard == IGNIS_SHARD_GRADIENTS
+    return parallel->shard >= IGNIS_SHARD_GRADIENTS
                ? ignis__shard_scatter(call, bucket)
                : ignis_comm_all_reduce(parallel->comm, gradients, gradients, IGNIS_OP_AVG) == IGNIS_OK;
+}
+
+/*  Makes the second stream the thread's current one, after the work that the thread has queued. */
+IGNIS__PRIVATE bool ignis__parallel_enter_second(const char *call, ignis__parallel_state *parallel,
+                                                 ignis__second_stream *second)
+{
+    ignis__device *device = parallel->device;
+    ignis__thread *thread = ignis__thread_state();
+    const int ordinal = ignis__device_ordinal(device);
+    second->capture = ignis__capture_on(device);
+    second->main_stream = ignis__stream_current(device);
+    second->own = thread->stream[ordinal];
+    second->own_serial = thread->stream_serial[ordinal];
+    if (!(second->capture ? ignis__capture_draw(call, device, second->main_stream, parallel->stream_serial)
+                          : ignis__stream_order(call, device, second->main_stream, device, parallel->stream)))
+        return false;
+    if (second->capture)
+        second->capture->stream = parallel->stream;
+    thread->stream[ordinal] = parallel->stream;
+    thread->stream_serial[ordinal] = parallel->stream_serial;
+    return true;
+}
+
+IGNIS__PRIVATE void ignis__parallel_leave_second(const ignis__parallel_state *parallel,
+                                                 const ignis__second_stream *second)
+{
+    ignis__thread *thread = ignis__thread_state();
+    const int ordinal = ignis__device_ordinal(parallel->device);
+    if (second->capture)
+        second->capture->stream = second->main_stream;
+    thread->stream[ordinal] = second->own;
+    thread->stream_serial[ordinal] = second->own_serial;
 }
 
 /*  Launches the average of a bucket on the second stream, after the work that the thread's stream has queued. */
 static bool ignis__parallel_launch(const char *call, ignis__parallel_state *parallel, const ignis__bucket *bucket)
 {
-    ignis__device *device = parallel->device;
-    ignis__thread *thread = ignis__thread_state();
-    ignis__capture *capture = thread->capture && thread->capture->device == device ? thread->capture : NULL;
-    int ordinal = ignis__device_ordinal(device);
-    void *main_stream = ignis__stream_current(device), *own = thread->stream[ordinal];
-    uint64_t own_serial = thread->stream_serial[ordinal];
-    bool ok = parallel->shard != IGNIS_SHARD_GRADIENTS || ignis__shard_stage(call, bucket);
-    ok = ok && (capture ? ignis__capture_draw(call, device, main_stream, parallel->stream_serial)
-                        : ignis__stream_order(call, device, main_stream, device, parallel->stream));
+    ignis__second_stream second;
+    bool ok = (parallel->shard < IGNIS_SHARD_GRADIENTS || ignis__shard_stage(call, bucket)) &&
+              ignis__parallel_enter_second(call, parallel, &second);
     if (!ok)
         return false;
-    if (capture)
-        capture->stream = parallel->stream;
-    thread->stream[ordinal] = parallel->stream;
-    thread->stream_serial[ordinal] = parallel->stream_serial;
     ok = ignis__bucket_average(call, bucket);
-    if (capture)
-        capture->stream = main_stream;
-    thread->stream[ordinal] = own;
-    thread->stream_serial[ordinal] = own_serial;
+    ignis__parallel_leave_second(parallel, &second);
     return ok;
 }
 
@@ -14071,7 +14411,7 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
 {
     ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
     ignis_dtype dtype = parallel->parameters[last]->dtype;
-    const bool whole = parallel->shard != IGNIS_SHARD_GRADIENTS;
+    const bool whole = parallel->shard < IGNIS_SHARD_GRADIENTS;
     int64_t count = bytes / ignis__dtypes[dtype].size, end = 0, at;
     bool ok = true;
     int i;
@@ -14089,12 +14429,14 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     bucket->group.end_fn = ignis__bucket_end;
     parallel->bucket_count++;
     parallel->bytes += ignis__array_bytes(bucket->memory);
-    if (parallel->shard) {
-        bucket->group.sharing = whole ? &ignis__shard_sharing : &ignis__shard_gradient_sharing;
+    if (parallel->shard == IGNIS_SHARD_PARAMETERS) {
+        ok = ignis__gather_make(call, bucket, dtype, count);
+    } else if (parallel->shard) {
         bucket->values =
             ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, dtype, count, "parameters", false));
         ok = bucket->values != NULL;
     }
+    bucket->group.sharing = parallel->shard ? &ignis__shard_sharings[parallel->shard] : NULL;
     for (i = last; ok && i >= first; i--) {
         ignis__tensor *parameter = parallel->parameters[i];
         at = ignis__shard_place(parallel, parameter, &end);
@@ -14105,14 +14447,14 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
         }
         if (ok && bucket->values) {
             parallel->values[i] = ignis__bucket_view(call, bucket->values, parameter, at);
-            ok = parallel->values[i] && ignis__shard_copy(call, parallel, i);
+            ok = parallel->values[i] && ignis__shard_copy(call, parallel, bucket, i);
         }
         ignis__leaf_enter(parameter);
         if (ok && whole && parameter->grad && ignis__tensor_numel(parameter) > 0)
             ok = ignis__array_copy_bytes(call, parallel->grads[i], 0, parameter->grad);
         ignis__leaf_leave(parameter);
     }
-    return ok;
+    return ok && (!bucket->whole || ignis__gather_begin(call, bucket, parallel->broadcasts));
 }
 
 /*  Plans the buckets: from the last parameter to the first, neighbours of one dtype together. */
@@ -14216,7 +14558,7 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
            ignis__parallel_hold_parameters(call, parallel, parameters, count) &&
            ignis__parallel_claim(call, parallel, alone) && ignis__shard_check(call, parallel) &&
            (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
-                      ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
+                      (!parallel->broadcasts || ignis__parallel_broadcast(call, parallel))));
 }
 
 IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count,
@@ -14236,7 +14578,7 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
         return handle;
     }
     if (desc && (unsigned)desc->shard >= IGNIS_SHARD_COUNT) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "shard is %d; expected IGNIS_SHARD_NONE to _GRADIENTS, 0 to %d",
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "shard is %d; expected IGNIS_SHARD_NONE to _PARAMETERS, 0 to %d",
                     (int)desc->shard, IGNIS_SHARD_COUNT - 1);
         return handle;
     }
@@ -14251,6 +14593,11 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     parallel->rank = info.rank;
     parallel->ranks = info.size;
     parallel->shard = desc ? desc->shard : IGNIS_SHARD_NONE;
+    parallel->broadcasts = !desc || !desc->no_broadcast;
+    parallel->current = parallel->before = -1;
+    ignis__mutex_init(&parallel->gathering);
+    if (parallel->shard == IGNIS_SHARD_PARAMETERS)
+        ignis__graph_settle = ignis__parallels_settle;
     ignis__section_use(IGNIS__SECTION_PARALLEL, ignis__parallels_close);
     if (!ignis__parallel_start(call, parallel, parameters, count, info.size == 1, desc)) {
         (void)ignis__parallel_end(call, parallel);

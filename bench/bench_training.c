@@ -749,7 +749,8 @@ static void bench_gpt(void)
 static void bench_llama(void)
 {
     static llama l;
-    llama_open(&l);
+    llama_open(&l, &llama_shapes[0]);
+    llama_optimize(&l);
     model_rows("Llama 1B, B 4, T 2048", (double)(l.sequences * l.context), llama_step_of, &l);
     llama_close(&l);
 }

@@ -24,6 +24,8 @@
 #   races       those kernels, and those of generation, under the checker of races
 #   comm        several GPUs: tests
 #   collective  several GPUs: collective operations beside NCCL
+#   shards      a Llama, the largest of 1B, 3B and 8B that fits, with parameters that the GPUs share, beside PyTorch's FSDP2; and each kind of shard
+#               on one GPU, where none may cost more than 2 %. KINDS='gradients parameters' BUCKET=100 (MiB; else a layer)
 #   parallel    several GPUs: data-parallel training beside DistributedDataParallel, and tokens a second of models that they share
 #
 # TOTAL=580: seconds for all of it; what does not fit is stopped, or left out. LOGS=build/gpu: where the logs go, a file for each part.
@@ -55,7 +57,7 @@ limit() {
     frame | graphics) echo 120 ;;
     mixtures) echo 1200 ;;
     families) echo 300 ;;
-    generate | batches | training | comm | collective | parallel) echo 500 ;;
+    generate | batches | training | comm | collective | parallel | shards) echo 500 ;;
     *) echo 600 ;;
     esac
 }
@@ -160,6 +162,20 @@ part() {
             sh examples/launch.sh "$n" $out/bench_parallel && $python bench/peer_parallel.py "$n" &&
                 sh examples/launch.sh "$n" $out/bench_generate "folder=$folder" ${MODELS:-llama-1b llama-8b} || exit 1
         done ;;
+    shards)
+        build bench_shards || exit 1
+        memory=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits 2>/dev/null | head -n 1)
+        for kind in none optimizer gradients parameters; do
+            sh examples/launch.sh 1 $out/bench_shards llama-1b $kind || exit 1
+        done
+        [ "$gpus" -gt 1 ] || exit 0
+        model=llama-1b # MiB: 16 bytes a parameter, divided, and room for activations and scores
+        [ "${memory:-0}" -gt $((49000 / gpus + 55000)) ] && model=llama-3b
+        [ "${memory:-0}" -gt $((115000 / gpus + 60000)) ] && model=llama-8b
+        for kind in ${KINDS:-gradients parameters}; do
+            sh examples/launch.sh "$gpus" $out/bench_shards $model $kind ${BUCKET:-} || exit 1
+        done
+        $python bench/peer_shards.py "$gpus" $model ;;
     *) echo "there is no part $1" && exit 2 ;;
     esac
 }

@@ -191,16 +191,26 @@ static void gpt_step(const gpt *g)
 
 /* --- Llama -------------------------------------------------------------------------------------------------------- */
 
-/*  The shape of Llama 3.2 1B: 16 layers, 32 heads of q and 8 of k and v, gated layers, one matrix for embedding and
-    head. */
+enum { LLAMA_LAYERS = 32, LLAMA_PARAMETERS = 2 + 7 * LLAMA_LAYERS };
+
+typedef struct llama_shape {
+    const char *name;
+    int64_t layers, width, hidden, heads, kv_heads, sequences;
+} llama_shape;
+
+/*  The shapes of Llama 3.2 1B and 3B and Llama 3.1 8B: gated layers, one matrix for embedding and head. */
+static const llama_shape llama_shapes[] = {{"llama-1b", 16, 2048, 8192, 32, 8, 4},
+                                           {"llama-3b", 28, 3072, 8192, 24, 8, 4},
+                                           {"llama-8b", 32, 4096, 14336, 32, 8, 2}};
+
 typedef struct llama {
     int64_t layers, width, hidden, heads, kv_heads, context, sequences, vocab;
     ignis_tensor tokens, targets, table, norm_weight;
     struct {
         ignis_tensor norm1_weight, qkv_weight, out_weight, norm2_weight, gate_weight, up_weight, down_weight;
-    } layer[16];
-    ignis_tensor all[2 + 7 * 16];
-    bool decays[2 + 7 * 16];
+    } layer[LLAMA_LAYERS];
+    ignis_tensor all[LLAMA_PARAMETERS];
+    bool decays[LLAMA_PARAMETERS];
     int count;
     ignis_optimizer optimizer;
 } llama;
@@ -213,15 +223,15 @@ static ignis_tensor llama_parameter(llama *l, ignis_shape shape)
     return tensor;
 }
 
-static void llama_open(llama *l)
+static void llama_open(llama *l, const llama_shape *shape)
 {
-    ignis_adamw_desc desc;
     int64_t c, i;
     memset(l, 0, sizeof *l);
-    memset(&desc, 0, sizeof desc);
-    l->layers = simulated ? 2 : 16, l->width = c = simulated ? 64 : 2048, l->hidden = 4 * c;
-    l->heads = simulated ? 4 : 32, l->kv_heads = simulated ? 2 : 8;
-    l->context = simulated ? 16 : 2048, l->sequences = simulated ? 2 : 4, l->vocab = simulated ? 64 : 128256;
+    l->layers = simulated ? 2 : shape->layers, l->width = c = simulated ? 64 : shape->width;
+    l->hidden = simulated ? 4 * c : shape->hidden;
+    l->heads = simulated ? 4 : shape->heads, l->kv_heads = simulated ? 2 : shape->kv_heads;
+    l->context = simulated ? 16 : 2048, l->sequences = simulated ? 2 : shape->sequences;
+    l->vocab = simulated ? 64 : 128256;
     l->tokens = random_ids(IGNIS_SHAPE(l->sequences, l->context), l->vocab);
     l->targets = random_ids(IGNIS_SHAPE(l->sequences, l->context), l->vocab);
     l->table = llama_parameter(l, IGNIS_SHAPE(l->vocab, c));
@@ -235,6 +245,14 @@ static void llama_open(llama *l)
         l->layer[i].up_weight = llama_parameter(l, IGNIS_SHAPE(l->hidden, c));
         l->layer[i].down_weight = llama_parameter(l, IGNIS_SHAPE(c, l->hidden));
     }
+}
+
+/*  Makes the optimizer; with shards after ignis_parallel_create. */
+static void llama_optimize(llama *l)
+{
+    ignis_adamw_desc desc;
+    int i;
+    memset(&desc, 0, sizeof desc);
     desc.lr = 3e-4, desc.weight_decay = 0.1, desc.drop_grad = true;
     l->optimizer = ignis_adamw(&desc);
     for (i = 0; i < l->count; i++)

@@ -401,13 +401,13 @@ class GPT(nn.Module):
 
 
 class LlamaBlock(nn.Module):
-    def __init__(self, width, heads, kv_heads):
+    def __init__(self, width, heads, kv_heads, hidden):
         super().__init__()
         self.heads, self.kv_heads, self.size = heads, kv_heads, width // heads
         self.norm1, self.norm2 = nn.RMSNorm(width, eps=1e-5), nn.RMSNorm(width, eps=1e-5)
         self.qkv, self.out = nn.Linear(width, (heads + 2 * kv_heads) * self.size, bias=False), nn.Linear(width, width, bias=False)
-        self.gate, self.up = nn.Linear(width, 4 * width, bias=False), nn.Linear(width, 4 * width, bias=False)
-        self.down = nn.Linear(4 * width, width, bias=False)
+        self.gate, self.up = nn.Linear(width, hidden, bias=False), nn.Linear(width, hidden, bias=False)
+        self.down = nn.Linear(hidden, width, bias=False)
 
     def forward(self, x, cos, sin):
         b, t, c = x.shape
@@ -425,10 +425,10 @@ class LlamaBlock(nn.Module):
 
 
 class Llama(nn.Module):
-    def __init__(self, vocab=128256, context=2048, layers=16, heads=32, kv_heads=8, width=2048):
+    def __init__(self, vocab=128256, context=2048, layers=16, heads=32, kv_heads=8, width=2048, hidden=8192):
         super().__init__()
         self.table = nn.Embedding(vocab, width)
-        self.blocks = nn.ModuleList(LlamaBlock(width, heads, kv_heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(LlamaBlock(width, heads, kv_heads, hidden) for _ in range(layers))
         self.norm = nn.RMSNorm(width, eps=1e-5)
         size = width // heads
         angles = torch.outer(torch.arange(context), 500000.0 ** (-torch.arange(0, size, 2) / size))

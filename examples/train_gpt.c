@@ -18,8 +18,9 @@
 
     ./train_gpt --gpus 4 trains on four GPUs: four processes, each with the whole model on a GPU of its own and a fourth
     of every batch. While backward goes on they average their gradients, and so take equal steps. The losses are those
-    of one GPU, up to rounding. Under torchrun, mpirun or srun the program takes its part among theirs, on several
-    machines too; --gpus is not needed then.
+    of one GPU, up to rounding. --shard parameters divides weights, gradients and what the optimizer remembers among
+    them, so that larger models fit; --shard optimizer or gradients divide less. Under torchrun, mpirun or srun the
+    program takes its part among theirs, on several machines too; --gpus is not needed then.
 
     How it is written:
         Tensors that are made between ignis_scope_begin and ignis_scope_end are gone afterwards, so a step leaves
@@ -102,6 +103,7 @@ typedef struct settings {
     int64_t done; /* steps, when it was saved */
     double lr;
     int64_t graph, sample, gpus;
+    ignis_shard shard; /* what the GPUs divide among them */
     const char *text, *save, *resume, *out;
     const char *folder; /* of --export; null: none */
     const char *prompt; /* null: the beginning of the held-out text */
@@ -117,7 +119,8 @@ static const char help[] =
     "  --batch n       stretches of text per step    --sample n      bytes that are shown (0: none)\n"
     "  --dtype f32|bf16                              --graph 0|1     steps as a CUDA graph\n"
     "  --gpus n        that share the work           --prompt text   what samples go on from\n"
-    "  --export folder the model for others, too\n";
+    "  --export folder the model for others, too\n"
+    "  --shard none|optimizer|gradients|parameters   what they divide; then nothing can be resumed\n";
 
 static settings settings_default(int is_simulator)
 {
@@ -151,8 +154,22 @@ static void settings_check(const settings *s, int ranks)
         give_up("--layers is at most 48, and --width a multiple of --heads", "");
     if (s->batch % ranks != 0)
         give_up("--batch has to be a multiple of the number of GPUs", "");
+    if (s->shard != IGNIS_SHARD_NONE && s->resume)
+        give_up("--resume needs what the optimizer remembers of all parameters, which --shard divides", "");
     if (s->done > s->steps)
         give_up("the model has had more than --steps already", "");
+}
+
+/*  By the name of an ignis_shard. */
+static ignis_shard shard_named(const char *name)
+{
+    static const char *const names[IGNIS_SHARD_COUNT] = {"none", "optimizer", "gradients", "parameters"};
+    int i = 0;
+    while (i < IGNIS_SHARD_COUNT && strcmp(name, names[i]) != 0)
+        i++;
+    if (i == IGNIS_SHARD_COUNT)
+        give_up("--shard is none, optimizer, gradients or parameters, not ", name);
+    return (ignis_shard)i;
 }
 
 /*  The command line goes over what is in s already. */
@@ -194,6 +211,8 @@ static void settings_read(settings *s, int argc, char **argv)
             s->resume = value;
         } else if (strcmp(name, "--out") == 0) {
             s->out = value;
+        } else if (strcmp(name, "--shard") == 0) {
+            s->shard = shard_named(value);
         } else if (strcmp(name, "--export") == 0) {
             s->folder = value;
         } else if (strcmp(name, "--prompt") == 0 && *value) {
@@ -549,8 +568,11 @@ static int64_t prompt_get(const run *r, int32_t *window, int64_t limit)
 
 static void byte_print(int byte) { putchar(byte == '\n' || byte >= 128 || isprint(byte) ? byte : ' '); }
 
+/*  Whether the ranks have parts of each weight: then all of them compute what uses the model. */
+static bool is_divided(const run *r) { return r->ranks > 1 && r->set.shard == IGNIS_SHARD_PARAMETERS; }
+
 /*  Lets the model go on from the prompt, byte by byte. It sees a window with the last bytes; what stands in the window
-    behind them does not matter, as attention only looks back. */
+    behind them does not matter, as attention only looks back. The first rank prints. */
 static void sample_print(run *r)
 {
     static const char line[] = "------------------------------------------------------------";
@@ -558,13 +580,17 @@ static void sample_print(run *r)
     int32_t *window = (int32_t *)allocate((size_t)context, sizeof *window);
     float scores[BYTES];
     ignis_tensor_desc ids = {.dtype = IGNIS_I32};
-    printf("\n---- what it writes after %lld steps, from the prompt in brackets %s\n[", (long long)r->step, line + 25);
+    bool prints = r->rank == 0;
+    if (prints)
+        printf("\n---- what it writes after %lld steps, from the prompt in brackets %s\n[", (long long)r->step,
+               line + 25);
     length = prompt_get(r, window, context - 1);
-    for (i = 0; i < length; i++)
+    for (i = 0; prints && i < length; i++)
         byte_print(window[i]);
-    putchar(']');
+    if (prints)
+        putchar(']');
     ignis_no_grad_begin();
-    for (i = 0; i < r->set.sample && ignis_status_last() == IGNIS_OK && !interrupted; i++) {
+    for (i = 0; i < r->set.sample && ignis_status_last() == IGNIS_OK && (!interrupted || is_divided(r)); i++) {
         ignis_scope scope = ignis_scope_begin();
         ignis_tensor logits = model_scores(r->model, ignis_tensor_from_host(window, IGNIS_SHAPE(1, context), &ids));
         ignis_array rows = ignis_array_reshape(ignis_tensor_data(logits), IGNIS_SHAPE(context, BYTES));
@@ -577,12 +603,14 @@ static void sample_print(run *r)
         if (length == context)
             memmove(window, window + 1, (size_t)(--length) * sizeof *window);
         window[length++] = next;
-        byte_print(next);
+        if (prints)
+            byte_print(next);
         fflush(stdout);
     }
     ignis_no_grad_end();
     check();
-    printf("\n%s\n\n", line);
+    if (prints)
+        printf("\n%s\n\n", line);
     free(window);
 }
 
@@ -698,7 +726,8 @@ static void contents_add(contents *c, const char *prefix, const char *name, igni
     c->tensors[c->count++] = tensor;
 }
 
-/*  Parameters and optimizer. These exist before a file is read, so ignis_load writes into them. */
+/*  Parameters and optimizer, unless ranks have parts of its state. These exist
+    before a file is read, so ignis_load writes into them. */
 static contents *contents_of_run(run *r)
 {
     static const char *const parts[] = {"", "adamw.first.", "adamw.second.", "adamw.master.", "adamw.missed."};
@@ -708,13 +737,26 @@ static contents *contents_of_run(run *r)
                  ignis_tensor_from_array(ignis_optimizer_state(r->optimizer, 0, IGNIS_OPTIMIZER_SELF), false));
     for (i = 0; i < r->model->count; i++) {
         contents_add(c, "", r->model->names[i], r->model->parameters[i]);
-        for (part = IGNIS_OPTIMIZER_FIRST; part <= IGNIS_OPTIMIZER_MISSED; part++) {
+        for (part = IGNIS_OPTIMIZER_FIRST; !r->set.shard && part <= IGNIS_OPTIMIZER_MISSED; part++) {
             ignis_array array = ignis_optimizer_state(r->optimizer, i, (ignis_optimizer_part)part);
             if (array.id) /* in f32 there is no master copy */
                 contents_add(c, parts[part], r->model->names[i], ignis_tensor_from_array(array, false));
         }
     }
     return c;
+}
+
+/*  Makes whole parameters of those that ranks have parts of: all ranks read them together, and one of them saves. */
+static void run_gather(run *r)
+{
+    int i;
+    for (i = 0; is_divided(r) && i < r->model->count; i++) {
+        ignis_array whole = ignis_array_clone(ignis_tensor_data(r->model->parameters[i]));
+        ignis_tensor_release(r->model->parameters[i]);
+        r->model->parameters[i] = ignis_tensor_from_array(whole, false);
+        ignis_array_free(whole);
+    }
+    check();
 }
 
 static void run_save(run *r)
@@ -931,13 +973,14 @@ static void run_begin(run *r)
     ignis_schedule_desc schedule = {
         .kind = IGNIS_SCHEDULE_COSINE, .warmup = s->steps / 20, .total = s->steps, .floor = 0.1};
     ignis_adamw_desc adamw = {.lr = s->lr, .beta2 = 0.99, .weight_decay = 0.1, .schedule = schedule, .drop_grad = true};
+    ignis_parallel_desc parallel = {.shard = s->shard};
     size_t numbers;
     int i;
     r->part = s->batch / r->ranks;
     numbers = (size_t)(r->part * s->context);
     r->text = text_read(s->text, (size_t)s->context);
     r->model = model_make(s);
-    r->parallel = ignis_parallel_create(r->comm, r->model->parameters, r->model->count, NULL);
+    r->parallel = ignis_parallel_create(r->comm, r->model->parameters, r->model->count, &parallel);
     r->optimizer = ignis_adamw(&adamw);
     for (i = 0; i < r->model->count; i++) /* weight decay is for matrices; biases and norms stay as they want */
         ignis_optimizer_add(r->optimizer, r->model->parameters[i], r->model->is_matrix[i]);
@@ -990,7 +1033,7 @@ static void train(run *r, int64_t look_every)
         bool is_last = r->stopped || r->step >= steps, is_first_rank = r->rank == 0;
         if (r->step % validate_every == 0 || is_last || steps_before == 0)
             r->validation[r->step] = validation = validate(r);
-        if (is_first_rank && r->set.sample > 0 && !r->stopped &&
+        if ((is_first_rank || is_divided(r)) && r->set.sample > 0 && !r->stopped &&
             (r->step % sample_every == 0 || is_last || steps_before == 0))
             sample_print(r);
         if (is_last)
@@ -1054,6 +1097,7 @@ int main(int argc, char **argv)
 
     train(&r, is_simulator ? 1 : 10);
 
+    run_gather(&r);
     if (r.rank > 0) { /* the first one does the rest for all */
         run_end(&r);
         return ignis_shutdown() != IGNIS_OK;
@@ -1062,7 +1106,7 @@ int main(int argc, char **argv)
     if (r.set.folder)
         run_export(&r);
     printf("\n");
-    if (r.stopped)
+    if (r.stopped && !r.set.shard)
         printf("Interrupted after step %lld; this goes on: train_gpt %s --resume %s\n", (long long)r.step, r.set.text,
                r.set.save);
     if (r.step > 0) {

@@ -22,7 +22,7 @@ MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul linear 
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_ops_failures comm_model)
 HOST_TESTS := $(addprefix %/test_,channel channel_strangers chat comm_model comm_ops comm_ops_failures grammar picture \
     text)
-RANK_TESTS := $(addprefix %/test_,comm_job comm_job_deaths comm_nccl dry_ranks generate_parallel parallel \
+RANK_TESTS := $(addprefix %/test_,comm_job comm_job_deaths comm_nccl gather dry_ranks generate_parallel parallel \
     saved shards)
 # $(call lane,name,tests left out): the tests of a lane, in its own folder
 lane = $(patsubst $(OUT)/%,build/$1/%,$(filter-out $2,$(TESTS)))

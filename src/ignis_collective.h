@@ -150,6 +150,7 @@ extern "C" {
 #include "collective/comm/init_rank.c"
 #include "collective/parallel/room.h"
 #include "collective/parallel/model_parallel.c"
+#include "collective/parallel/gather.c"
 #include "collective/parallel/shard.c"
 #include "collective/parallel/data_parallel.c"
 #endif /* IGNIS_COLLECTIVE_IMPLEMENTED */

@@ -42,6 +42,12 @@ typedef struct ignis__storage {
     uint64_t exposed;                     /* 1: the caller's code has the address, and may have written there */
     uint64_t listed;                      /* 1: it is in the list of storages that a stream of the caller uses */
     struct ignis__storage *next, *before; /* in that list */
+    /* Of memory that is elsewhere, and perhaps elsewhere at each use; NULL: it has its own. Finds the storage that has
+       it now, which the caller holds as a user; NULL, and reported, on failure. Work on `stream` is ordered after what
+       writes it. Called with the lock. */
+    struct ignis__storage *(*find_fn)(const char *call, void *finder, ignis__device *device, void *stream);
+    void *finder;   /* NULL: it was freed */
+    uint64_t dirty; /* 1: written since it was found */
 } ignis__storage;
 
 /*  Storages that a stream of the caller uses, for ignis_stream_forget; their users may be arrays, graphs, or a call
@@ -111,6 +117,7 @@ typedef struct ignis__work {
     ignis__binding binding;
     void *stream;
     int64_t begin_ns; /* of a profile; 0 without one */
+    int found;        /* storages that the thread's work had found before */
 } ignis__work;
 
 /*  Bytes of host memory for converting copies. */
@@ -180,6 +187,9 @@ IGNIS__PRIVATE void ignis__storage_drop(const char *call, ignis__storage *storag
 IGNIS__PRIVATE bool ignis__capture_hold_storage(const char *call, ignis__capture *capture, ignis__storage *storage);
 IGNIS__PRIVATE bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream,
                                        uint64_t *address);
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__storage_use_after(const char *call, ignis__storage *storage,
+                                                                 void *stream, void *event);
+IGNIS__COLD IGNIS__PRIVATE void ignis__storages_drop_found(const char *call, int count);
 
 /* array.c */
 extern ignis__pool ignis__arrays;
@@ -228,6 +238,7 @@ IGNIS__PRIVATE bool ignis__work_begin(const char *call, ignis__device *device, i
 IGNIS__PRIVATE void ignis__work_end(const ignis__work *work);
 IGNIS__PRIVATE bool ignis__work_address(const ignis__work *work, ignis__array *array, ignis__address *address);
 IGNIS__PRIVATE void ignis__array_written(ignis__array *array);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__array_refuses_address(const char *call, const ignis__array *array);
 IGNIS__PRIVATE bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address);
 IGNIS__PRIVATE bool ignis__array_readable(const char *call, const ignis__array *array);
 IGNIS__PRIVATE bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address);

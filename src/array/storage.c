@@ -13,6 +13,8 @@ IGNIS__INLINE IGNIS__PRIVATE void ignis__storage_written(ignis__storage *storage
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
     ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
+    if (storage->find_fn)
+        ignis__atomic_store(&storage->dirty, 1);
     if (held)
         held->written = true;
     else if (!capture) /* else it is memory of the capture itself */
@@ -40,8 +42,8 @@ IGNIS__INLINE IGNIS__PRIVATE uint64_t ignis__storage_version(const ignis__storag
 /*  Checks that the memory may be read. Memory read by a capture may be written before the launch, if it exists. */
 IGNIS__INLINE IGNIS__PRIVATE bool ignis__storage_readable(const ignis__storage *storage)
 {
-    if (storage->wrapped || !ignis__atomic_load(&storage->address))
-        return storage->wrapped;
+    if (storage->wrapped || storage->find_fn || !ignis__atomic_load(&storage->address))
+        return storage->wrapped || storage->find_fn;
     return ignis__storage_version(storage) || ignis__atomic_load(&storage->exposed) ||
            ignis__capture_on(storage->device);
 }
@@ -246,6 +248,60 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
     return ok;
 }
 
+/*  Orders work on `stream` after an event that follows the last write of the storage, instead of after all work of the
+    storage's stream. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__storage_use_after(const char *call, ignis__storage *storage,
+                                                                 void *stream, void *event)
+{
+    bool ok = !IGNIS__CUDA_FAILED(call, storage->device, cuStreamWaitEvent, (stream, event, 0));
+    int i = 0;
+    if (!ok || ignis__capture_on(storage->device))
+        return ok;
+    ignis__mutex_lock(&storage->lock);
+    while (i < storage->used_on_count && storage->used_on[i].stream != stream)
+        i++;
+    if (i == storage->used_on_count && i < IGNIS__COUNT(storage->used_on)) { /* else ignis__storage_prepare waits */
+        storage->used_on[storage->used_on_count].device = storage->device;
+        storage->used_on[storage->used_on_count++].stream = stream;
+    }
+    ignis__mutex_unlock(&storage->lock);
+    return true;
+}
+
+/*  Drops storages that work has found, the last ones first, until the thread has `count`. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__storages_drop_found(const char *call, int count)
+{
+    while (ignis__this_thread.found_count > count)
+        ignis__storage_drop(call, ignis__this_thread.found[--ignis__this_thread.found_count]);
+}
+
+/*  Finds the storage that has the memory now, and holds it until the thread's innermost work ends: the address stays
+    valid meanwhile. NULL, and reported, on failure. */
+IGNIS__COLD static ignis__storage *ignis__storage_find(const char *call, ignis__storage *storage, ignis__device *device,
+                                                       void *stream)
+{
+    ignis__storage *found = NULL;
+    ignis__thread *thread = &ignis__this_thread;
+    ignis__capture *capture = ignis__capture_on(device);
+    if (capture && !ignis__capture_hold_storage(call, capture, storage))
+        return NULL; /* the graph counts its writes */
+    ignis__mutex_lock(&storage->lock);
+    if (thread->found_count == IGNIS__COUNT(thread->found))
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "an operation uses parameters of more than %d buckets of ignis_parallel_desc.shard; larger "
+                    "bucket_bytes make fewer of them",
+                    IGNIS__COUNT(thread->found));
+    else if (!storage->finder)
+        ignis__fail(IGNIS_DIAG_PARALLEL_FREED, call,
+                    "the ignis_parallel whose ranks share the parameter was freed, and with it the parameter");
+    else
+        found = storage->find_fn(call, storage->finder, device, stream);
+    ignis__mutex_unlock(&storage->lock);
+    if (found)
+        thread->found[thread->found_count++] = found;
+    return found;
+}
+
 /*  Returns the address for work on `stream` of `device`, and allocates if necessary. 0 on failure, or for an empty
     storage. */
 IGNIS__INLINE IGNIS__PRIVATE bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device,
@@ -253,8 +309,11 @@ IGNIS__INLINE IGNIS__PRIVATE bool ignis__storage_use(const char *call, ignis__st
 {
     const ignis__capture *capture = ignis__capturing();
     if (device != storage->device || ignis__atomic_load(&storage->at_hand) != (uintptr_t)stream ||
-        (capture && capture->device == device))
-        return ignis__storage_prepare(call, storage, device, stream, address);
+        (capture && capture->device == device)) {
+        if (storage->find_fn)
+            storage = ignis__storage_find(call, storage, device, stream);
+        return storage && ignis__storage_prepare(call, storage, device, stream, address);
+    }
     *address = ignis__atomic_load(&storage->address);
     return true;
 }

@@ -13,6 +13,7 @@ IGNIS__INLINE IGNIS__PRIVATE bool ignis__work_begin(const char *call, ignis__dev
     if (!ignis__device_enter(call, device, &work->binding))
         return false;
     work->stream = ignis__stream_current(device);
+    work->found = ignis__this_thread.found_count;
     work->begin_ns = ignis__profiling() ? ignis__monotonic_ns() : 0;
     if (work->begin_ns) {
         ignis__this_thread.operation++;
@@ -26,6 +27,8 @@ IGNIS__INLINE IGNIS__PRIVATE void ignis__work_end(const ignis__work *work)
 {
     if (work->begin_ns)
         ignis__trace_call(work->call, work->device, work->begin_ns);
+    if (ignis__this_thread.found_count > work->found)
+        ignis__storages_drop_found(work->call, work->found);
     ignis__device_leave(&work->binding);
 }
 
@@ -99,6 +102,18 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__array_work_end(const ignis__w
     return ignis__array_end(work->call, array, ok);
 }
 
+/*  Fails the call, and returns true, if the address of an array is valid for one operation only. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__array_refuses_address(const char *call, const ignis__array *array)
+{
+    if (!array->storage->find_fn)
+        return false;
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                "%s is a parameter that ranks share (IGNIS_SHARD_PARAMETERS), whose memory is freed after each use; "
+                "copy it to an array of its own",
+                ignis__array_label(array).text);
+    return true;
+}
+
 IGNIS__COLD IGNIS_API ignis_status ignis_array_to_device(ignis_array handle)
 {
     ignis__work work;
@@ -112,7 +127,7 @@ IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
     ignis__work work;
     ignis__array *array = ignis__array_work("ignis_array_device_ptr", handle, &work);
     ignis__address address = 0;
-    bool ok = array && ignis__work_address(&work, array, &address);
+    bool ok = array && !ignis__array_refuses_address(work.call, array) && ignis__work_address(&work, array, &address);
     if (ok)
         ignis__atomic_store(&array->storage->exposed, 1);
     return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;

@@ -155,6 +155,8 @@ typedef struct ignis__thread {
     struct ignis__thread *before, *after; /* in ignis__threads */
     bool listed, ended;                   /* it is there; it ends, and will not be there again */
     struct ignis__capture *capture;       /* the capture that ignis_graph_begin has begun */
+    struct ignis__storage *found[16];     /* memory that open work has found elsewhere; held */
+    int found_count;
 
     uint64_t setup; /* the setup that the rest belongs to: an older one is forgotten */
     int device;

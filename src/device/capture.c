@@ -143,15 +143,21 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__capture_begin(const c
     return false;
 }
 
+/*  A function of a room above that prepares for the end of the thread's capture, or with NULL for the launch of a graph
+    on an entered device. NULL: nothing is to be done. */
+IGNIS__PRIVATE bool (*ignis__graph_settle)(const char *call, const ignis__device *device,
+                                           const ignis__capture *capture);
+
 /*  Ends a capture, also on failure, and returns its executable graph. NULL on failure. The graph needs the items that
     the capture holds. */
 IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void *ignis__capture_end(const char *call, ignis__capture *capture)
 {
     ignis__device *device = capture->device;
     void *captured = NULL, *exec = NULL;
-    bool ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
-              !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
     ignis__capture **link = &ignis__captures.first;
+    bool closed = !ignis__graph_settle || ignis__capturing() != capture || ignis__graph_settle(call, device, capture),
+         ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
+              closed && !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
     if (ignis__capturing() == capture)
         ignis__thread_state()->capture = NULL;
     ignis__mutex_lock(&ignis__captures.lock);

@@ -106,7 +106,7 @@ IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major,
     if (!array)
         return NULL;
     if (ignis__dlpack_major(call, major) && !ignis__capture_refuses(call) &&
-        ignis__work_begin(call, array->storage->device, &work)) {
+        !ignis__array_refuses_address(call, array) && ignis__work_begin(call, array->storage->device, &work)) {
         if (ignis__work_address(&work, array, &address) &&
             ignis__dlpack_order(call, work.device, stream, work.stream, stream) &&
             (!stream || ignis__storage_use(call, array->storage, work.device, stream, &base))) {

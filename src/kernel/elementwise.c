@@ -106,7 +106,7 @@ IGNIS__PRIVATE bool ignis__array_copy_peer(const char *call, ignis__array *dst, 
     ignis__device *from_device = src->storage->device;
     ignis__work work, from_work;
     ignis__address to, from;
-    uint64_t base;
+    uint64_t base = 0;
     ignis__trace_item item;
     bool traced, ok = ignis__work_begin(call, from_device, &from_work);
     if (!ok)
@@ -119,6 +119,7 @@ IGNIS__PRIVATE bool ignis__array_copy_peer(const char *call, ignis__array *dst, 
          ignis__stream_order(call, from_device, from_work.stream, work.device, work.stream) &&
          ignis__storage_use(call, src->storage, work.device, work.stream, &base);
     if (ok && src->numel > 0) {
+        from = base + (uint64_t)src->offset;
         traced =
             ignis__trace_copy(&item, call, work.device, work.stream, "copy between devices", ignis__array_bytes(src));
         ok = !IGNIS__CUDA_FAILED(

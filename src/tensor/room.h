@@ -47,9 +47,12 @@ typedef struct ignis__sharing {
                      ignis__piece *piece);                              /* of this rank */
     bool (*sum_fn)(struct ignis__grad_group *group, ignis_array array); /* over the ranks, in place */
     bool (*fill_fn)(struct ignis__grad_group *group, const char *call, int64_t at,
-                    ignis_array leaf);                  /* sends this rank's piece of a leaf, receives the others */
-    bool (*spread_fn)(struct ignis__grad_group *group); /* as fill_fn, for the values of all leaves */
+                    ignis_array leaf); /* sends this rank's piece of a leaf, receives the others */
+    /* as fill_fn, for the values of all leaves; or notes that these changed */
+    bool (*spread_fn)(struct ignis__grad_group *group, const char *call);
     bool (*drop_fn)(struct ignis__grad_group *group, const char *call); /* gives up a hold of group->owner */
+    /* NULL: nothing to do; else frees what was gathered, before a call of an optimizer uses the pieces */
+    bool (*begin_fn)(struct ignis__grad_group *group, const char *call);
     /* NULL: the gradient of a leaf is its own; else sets this rank's piece of it to zero */
     bool (*zero_fn)(struct ignis__grad_group *group, const char *call, const struct ignis__tensor *leaf);
 } ignis__sharing;

@@ -76,7 +76,7 @@ IGNIS_API ignis_status ignis_optimizer_swap_ema(ignis_optimizer handle)
         ok = !ignis__capture_refuses(call) && ignis__pieces_begin(call, optimizer);
         for (i = 0; ok && i < optimizer->count; i++)
             ok = optimizer->parameters[i].data->numel == 0 || ignis__average_swap(&optimizer->parameters[i]);
-        ok = ok && ignis__pieces_spread(optimizer);
+        ok = ok && ignis__pieces_spread(call, optimizer);
         ignis__pieces_end(call, optimizer);
         if (ok)
             optimizer->is_swapped = !optimizer->is_swapped;

@@ -82,8 +82,12 @@ IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *opti
         return true;
     group = ignis__pieces_hold(optimizer->parameters[0].tensor, &sharer);
     if (group && sharer == optimizer->sharer) {
-        optimizer->sharing = group;
-        return true;
+        if (!group->sharing->begin_fn || group->sharing->begin_fn(group, call)) {
+            optimizer->sharing = group;
+            return true;
+        }
+        (void)group->sharing->drop_fn(group, call);
+        return false;
     }
     if (group)
         (void)group->sharing->drop_fn(group, call);
@@ -117,13 +121,13 @@ IGNIS__PRIVATE bool ignis__pieces_zero(const char *call, const ignis__optimizer 
 }
 
 /*  Sends the pieces that this rank has updated to the other ranks, and receives theirs. */
-IGNIS__PRIVATE bool ignis__pieces_spread(const ignis__optimizer *optimizer)
+IGNIS__PRIVATE bool ignis__pieces_spread(const char *call, const ignis__optimizer *optimizer)
 {
     bool ok = true;
     int i;
     for (i = 0; ok && optimizer->sharing && i < optimizer->count; i++) {
         ignis__grad_group *group = optimizer->parameters[i].group_of;
-        ok = !optimizer->parameters[i].leads_group || group->sharing->spread_fn(group);
+        ok = !optimizer->parameters[i].leads_group || group->sharing->spread_fn(group, call);
     }
     return ok;
 }

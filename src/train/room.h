@@ -194,7 +194,7 @@ IGNIS__PRIVATE bool ignis__piece_take(const char *call, ignis__optimizer *optimi
 IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *optimizer);
 IGNIS__PRIVATE void ignis__pieces_end(const char *call, ignis__optimizer *optimizer);
 IGNIS__PRIVATE bool ignis__pieces_zero(const char *call, const ignis__optimizer *optimizer);
-IGNIS__PRIVATE bool ignis__pieces_spread(const ignis__optimizer *optimizer);
+IGNIS__PRIVATE bool ignis__pieces_spread(const char *call, const ignis__optimizer *optimizer);
 IGNIS__PRIVATE ignis_array ignis__piece_fill(const char *call, const ignis__parameter *parameter,
                                              const ignis__array *piece);
 

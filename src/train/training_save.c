@@ -145,28 +145,40 @@ static bool ignis__training_pin(const char *call, ignis__training *training, int
     return training->pinned != NULL;
 }
 
+/*  Queues the copy of what this rank writes of an entry. A parameter that ranks share is read by all of them, because
+    together they gather it; the work of each entry gives it up again. */
+static bool ignis__training_copy_entry(const char *call, const ignis__training *training,
+                                       const ignis__training_entry *entry)
+{
+    const int64_t size = ignis__dtypes[entry->dtype].size, bytes = entry->elements * size;
+    const bool writes = entry->written && bytes > 0, gathers = entry->array && entry->array->storage->find_fn;
+    char *to = (char *)training->pinned->memory + entry->offset;
+    ignis__work work;
+    ignis__address address;
+    bool ok;
+    if (writes && entry->host)
+        memcpy(to, entry->host, (size_t)bytes);
+    if (entry->host || !(writes || gathers))
+        return true;
+    if (!ignis__work_begin(call, training->device, &work))
+        return false;
+    ok = ignis__work_read(&work, entry->array, &address) &&
+         (!writes || ignis__copy_down(&work, to, address + (uint64_t)((entry->from - entry->start) * size), bytes));
+    ignis__work_end(&work);
+    return ok;
+}
+
 /*  Queues the copies of what this rank writes, and records their end. */
 static bool ignis__training_copy(const char *call, ignis__training *training)
 {
     ignis__training_save *save = &training->save;
     ignis__work work;
-    ignis__address address;
     bool ok = ignis__work_begin(call, training->device, &work);
     int i;
     if (!ok)
         return false;
-    for (i = 0; ok && i < save->entries.count; i++) {
-        const ignis__training_entry *entry = &save->entries.list[i];
-        const int64_t size = ignis__dtypes[entry->dtype].size, bytes = entry->elements * size;
-        char *to = (char *)training->pinned->memory + entry->offset;
-        if (!entry->written || bytes == 0)
-            continue;
-        if (entry->host)
-            memcpy(to, entry->host, (size_t)bytes);
-        else
-            ok = ignis__work_read(&work, entry->array, &address) &&
-                 ignis__copy_down(&work, to, address + (uint64_t)((entry->from - entry->start) * size), bytes);
-    }
+    for (i = 0; ok && i < save->entries.count; i++)
+        ok = ignis__training_copy_entry(call, training, &save->entries.list[i]);
     save->copied = ignis__event_record(call, training->device, work.stream);
     if (!save->copied)
         (void)ignis__device_finish(training->device); /* queued copies use the pinned memory */

@@ -13,7 +13,8 @@ static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_
                                ignis__array **held)
 {
     ignis__array *array = *held = ignis__array_hold(call, handle);
-    if (!array || !ignis__contract_borrow(call, array, IGNIS_OWNER_NVCCL, borrower))
+    if (!array || ignis__array_refuses_address(call, array) ||
+        !ignis__contract_borrow(call, array, IGNIS_OWNER_NVCCL, borrower))
         return false;
     if (array->storage->device == comm->device)
         return true;

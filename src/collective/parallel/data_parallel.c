@@ -44,6 +44,9 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
     int i;
     ignis__parallel_end_claim(parallel);
     ignis__shard_unstage(call, parallel);
+    for (i = 0; i < parallel->bucket_count; i++)
+        if (parallel->shard == IGNIS_SHARD_PARAMETERS && parallel->buckets[i].values)
+            ignis__gather_end(call, &parallel->buckets[i]);
     for (i = 0; i < parallel->count; i++) {
         ignis__tensor *parameter = parallel->parameters[i];
         if (parallel->is_installed) {
@@ -98,6 +101,18 @@ IGNIS__COLD static void ignis__parallels_close(const char *call)
     }
 }
 
+static bool ignis__parallels_settle(const char *call, const ignis__device *device, const ignis__capture *capture)
+{
+    ignis__parallel_state *parallel;
+    uint64_t index = 0;
+    bool ok = true;
+    while ((parallel = (ignis__parallel_state *)ignis__pool_next(&ignis__parallels, &index)) != NULL) {
+        ok = (parallel->device != device || ignis__gather_close(call, parallel, capture)) && ok;
+        ok = ignis__parallel_drop(call, parallel) && ok;
+    }
+    return ok;
+}
+
 /* --- during a backward pass --- */
 
 /*  Averages a bucket on the current stream. */
@@ -106,34 +121,53 @@ static bool ignis__bucket_average(const char *call, const ignis__bucket *bucket)
     const ignis__parallel_state *parallel = bucket->parallel;
     ignis_array gradients;
     gradients.id = bucket->memory->slot.handle;
-    return parallel->shard == IGNIS_SHARD_GRADIENTS
+    return parallel->shard >= IGNIS_SHARD_GRADIENTS
                ? ignis__shard_scatter(call, bucket)
                : ignis_comm_all_reduce(parallel->comm, gradients, gradients, IGNIS_OP_AVG) == IGNIS_OK;
+}
+
+/*  Makes the second stream the thread's current one, after the work that the thread has queued. */
+IGNIS__PRIVATE bool ignis__parallel_enter_second(const char *call, ignis__parallel_state *parallel,
+                                                 ignis__second_stream *second)
+{
+    ignis__device *device = parallel->device;
+    ignis__thread *thread = ignis__thread_state();
+    const int ordinal = ignis__device_ordinal(device);
+    second->capture = ignis__capture_on(device);
+    second->main_stream = ignis__stream_current(device);
+    second->own = thread->stream[ordinal];
+    second->own_serial = thread->stream_serial[ordinal];
+    if (!(second->capture ? ignis__capture_draw(call, device, second->main_stream, parallel->stream_serial)
+                          : ignis__stream_order(call, device, second->main_stream, device, parallel->stream)))
+        return false;
+    if (second->capture)
+        second->capture->stream = parallel->stream;
+    thread->stream[ordinal] = parallel->stream;
+    thread->stream_serial[ordinal] = parallel->stream_serial;
+    return true;
+}
+
+IGNIS__PRIVATE void ignis__parallel_leave_second(const ignis__parallel_state *parallel,
+                                                 const ignis__second_stream *second)
+{
+    ignis__thread *thread = ignis__thread_state();
+    const int ordinal = ignis__device_ordinal(parallel->device);
+    if (second->capture)
+        second->capture->stream = second->main_stream;
+    thread->stream[ordinal] = second->own;
+    thread->stream_serial[ordinal] = second->own_serial;
 }
 
 /*  Launches the average of a bucket on the second stream, after the work that the thread's stream has queued. */
 static bool ignis__parallel_launch(const char *call, ignis__parallel_state *parallel, const ignis__bucket *bucket)
 {
-    ignis__device *device = parallel->device;
-    ignis__thread *thread = ignis__thread_state();
-    ignis__capture *capture = thread->capture && thread->capture->device == device ? thread->capture : NULL;
-    int ordinal = ignis__device_ordinal(device);
-    void *main_stream = ignis__stream_current(device), *own = thread->stream[ordinal];
-    uint64_t own_serial = thread->stream_serial[ordinal];
-    bool ok = parallel->shard != IGNIS_SHARD_GRADIENTS || ignis__shard_stage(call, bucket);
-    ok = ok && (capture ? ignis__capture_draw(call, device, main_stream, parallel->stream_serial)
-                        : ignis__stream_order(call, device, main_stream, device, parallel->stream));
+    ignis__second_stream second;
+    bool ok = (parallel->shard < IGNIS_SHARD_GRADIENTS || ignis__shard_stage(call, bucket)) &&
+              ignis__parallel_enter_second(call, parallel, &second);
     if (!ok)
         return false;
-    if (capture)
-        capture->stream = parallel->stream;
-    thread->stream[ordinal] = parallel->stream;
-    thread->stream_serial[ordinal] = parallel->stream_serial;
     ok = ignis__bucket_average(call, bucket);
-    if (capture)
-        capture->stream = main_stream;
-    thread->stream[ordinal] = own;
-    thread->stream_serial[ordinal] = own_serial;
+    ignis__parallel_leave_second(parallel, &second);
     return ok;
 }
 
@@ -288,7 +322,7 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
 {
     ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
     ignis_dtype dtype = parallel->parameters[last]->dtype;
-    const bool whole = parallel->shard != IGNIS_SHARD_GRADIENTS;
+    const bool whole = parallel->shard < IGNIS_SHARD_GRADIENTS;
     int64_t count = bytes / ignis__dtypes[dtype].size, end = 0, at;
     bool ok = true;
     int i;
@@ -306,12 +340,14 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     bucket->group.end_fn = ignis__bucket_end;
     parallel->bucket_count++;
     parallel->bytes += ignis__array_bytes(bucket->memory);
-    if (parallel->shard) {
-        bucket->group.sharing = whole ? &ignis__shard_sharing : &ignis__shard_gradient_sharing;
+    if (parallel->shard == IGNIS_SHARD_PARAMETERS) {
+        ok = ignis__gather_make(call, bucket, dtype, count);
+    } else if (parallel->shard) {
         bucket->values =
             ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, dtype, count, "parameters", false));
         ok = bucket->values != NULL;
     }
+    bucket->group.sharing = parallel->shard ? &ignis__shard_sharings[parallel->shard] : NULL;
     for (i = last; ok && i >= first; i--) {
         ignis__tensor *parameter = parallel->parameters[i];
         at = ignis__shard_place(parallel, parameter, &end);
@@ -322,14 +358,14 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
         }
         if (ok && bucket->values) {
             parallel->values[i] = ignis__bucket_view(call, bucket->values, parameter, at);
-            ok = parallel->values[i] && ignis__shard_copy(call, parallel, i);
+            ok = parallel->values[i] && ignis__shard_copy(call, parallel, bucket, i);
         }
         ignis__leaf_enter(parameter);
         if (ok && whole && parameter->grad && ignis__tensor_numel(parameter) > 0)
             ok = ignis__array_copy_bytes(call, parallel->grads[i], 0, parameter->grad);
         ignis__leaf_leave(parameter);
     }
-    return ok;
+    return ok && (!bucket->whole || ignis__gather_begin(call, bucket, parallel->broadcasts));
 }
 
 /*  Plans the buckets: from the last parameter to the first, neighbours of one dtype together. */
@@ -433,7 +469,7 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
            ignis__parallel_hold_parameters(call, parallel, parameters, count) &&
            ignis__parallel_claim(call, parallel, alone) && ignis__shard_check(call, parallel) &&
            (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
-                      ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
+                      (!parallel->broadcasts || ignis__parallel_broadcast(call, parallel))));
 }
 
 IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count,
@@ -453,7 +489,7 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
         return handle;
     }
     if (desc && (unsigned)desc->shard >= IGNIS_SHARD_COUNT) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "shard is %d; expected IGNIS_SHARD_NONE to _GRADIENTS, 0 to %d",
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "shard is %d; expected IGNIS_SHARD_NONE to _PARAMETERS, 0 to %d",
                     (int)desc->shard, IGNIS_SHARD_COUNT - 1);
         return handle;
     }
@@ -468,6 +504,11 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     parallel->rank = info.rank;
     parallel->ranks = info.size;
     parallel->shard = desc ? desc->shard : IGNIS_SHARD_NONE;
+    parallel->broadcasts = !desc || !desc->no_broadcast;
+    parallel->current = parallel->before = -1;
+    ignis__mutex_init(&parallel->gathering);
+    if (parallel->shard == IGNIS_SHARD_PARAMETERS)
+        ignis__graph_settle = ignis__parallels_settle;
     ignis__section_use(IGNIS__SECTION_PARALLEL, ignis__parallels_close);
     if (!ignis__parallel_start(call, parallel, parameters, count, info.size == 1, desc)) {
         (void)ignis__parallel_end(call, parallel);

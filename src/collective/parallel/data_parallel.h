@@ -15,13 +15,14 @@ typedef struct ignis_parallel {
 /*  State of which each rank has a part, instead of all of it (ZeRO: Rajbhandari et al., 2020). */
 typedef enum ignis_shard {
     IGNIS_SHARD_NONE,
-    IGNIS_SHARD_OPTIMIZER, /* the state of optimizers: ZeRO-1 */
-    IGNIS_SHARD_GRADIENTS, /* gradients, too, except within ignis_backward and in sections without averages: ZeRO-2 */
+    IGNIS_SHARD_OPTIMIZER,  /* the state of optimizers: ZeRO-1 */
+    IGNIS_SHARD_GRADIENTS,  /* gradients, too, except within ignis_backward and in sections without averages: ZeRO-2 */
+    IGNIS_SHARD_PARAMETERS, /* parameters, too, which are gathered while operations use them: ZeRO-3 */
     IGNIS_SHARD_COUNT
 } ignis_shard;
 
 typedef struct ignis_parallel_desc {
-    int64_t bucket_bytes; /* size of a gradient bucket (25 MiB) */
+    int64_t bucket_bytes; /* size of a bucket of gradients, and with shards of parameters (25 MiB) */
     /* size of the first gradient bucket (1 MiB); smaller starts communication earlier */
     int64_t first_bucket_bytes;
     /* true: parameters are not broadcast and must be equal on all ranks; else they become those of rank 0 */
@@ -50,7 +51,8 @@ typedef struct ignis_parallel_info {
     Returns: the handle, or no handle.
     Errors: ARGUMENT (no parameters, not a leaf that requires a gradient, one twice or in use by another, with
     shards one that an optimizer has, sizes, shard), FREED, DEVICE (not the communicator's), UNSUPPORTED (this thread
-    captures), MISMATCH, PEER and TIMEOUT (other ranks), MEMORY, CUDA.
+    captures), MISMATCH, PEER and TIMEOUT (other ranks), MEMORY, CUDA. With IGNIS_SHARD_PARAMETERS operations that use
+    a parameter have the errors of ignis_comm_all_gather, too, and UNSUPPORTED (parameters of more than 16 buckets).
     Ownership: the caller frees it, before comm is destroyed. It holds the parameters; the caller may release
     their handles at any time.
     Threads: any; waits for the other ranks. One ignis_backward at a time may average; another one meanwhile
@@ -76,7 +78,7 @@ IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel);
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_parallel_info *info);
 
 /*  ignis_parallel_free - stop averaging gradients; they stay in their memory, but for those that ranks share
-    With shards, its optimizers can only be freed afterwards.
+    With shards, its optimizers can only be freed afterwards, and with IGNIS_SHARD_PARAMETERS the parameters, too.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (this thread captures), CUDA.
     Ownership: the handle is stale afterwards.

@@ -19,7 +19,12 @@ typedef struct ignis__bucket {
     int first, last;      /* parameters */
     ignis__array *memory; /* of the gradients, or with IGNIS_SHARD_GRADIENTS of this rank's slice of them; claimed */
     ignis__array *values; /* with shards the parameters, in the same places; claimed */
-    bool ready;           /* complete in the backward pass that averages */
+    /* With IGNIS_SHARD_PARAMETERS: this rank's slice of the values, and all of them while they are gathered; claimed.
+       parallel->gathering guards all but the slice. */
+    ignis__array *slice, *whole;
+    ignis__pooled_event *gathered; /* recorded after the gathering; NULL: there was none */
+    void *ordered;                 /* the stream that has waited for it last; NULL: none */
+    bool ready;                    /* complete in the backward pass that averages */
 } ignis__bucket;
 
 typedef struct ignis__parallel_state {
@@ -40,13 +45,24 @@ typedef struct ignis__parallel_state {
     int count, bucket_count;
     int64_t bytes;
     int no_sync;
-    bool is_installed; /* the parameters know their buckets */
+    ignis__mutex gathering; /* guards what follows, and the gathered buckets */
+    int current, before;    /* buckets in use: the last one, and the one before; -1: none */
+    uint64_t gathered_in;   /* the serial of the capture that has gathered buckets; 0: none */
+    bool broadcasts;        /* parameters become those of rank 0 */
+    bool is_installed;      /* the parameters know their buckets */
     /* The backward pass that averages now; it alone changes what follows. NULL: none. */
     const void *backward_pass;
     /* Buckets whose all-reduce was launched: always the first ones, as ranks must have the same order. */
     int launched;
     struct ignis__parallel_state *next_starting;
 } ignis__parallel_state;
+
+/*  The current stream of a thread while its work goes to the second stream of a training. */
+typedef struct ignis__second_stream {
+    ignis__capture *capture;
+    void *main_stream, *own;
+    uint64_t own_serial;
+} ignis__second_stream;
 
 #define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket, as for memory of its own */
 
@@ -58,9 +74,22 @@ typedef struct ignis__parallel_state {
 #ifndef IGNIS_NO_TENSORS
 IGNIS__PRIVATE ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_parallel handle);
 IGNIS__PRIVATE bool ignis__parallel_drop(const char *call, ignis__parallel_state *parallel);
+IGNIS__PRIVATE bool ignis__parallel_enter_second(const char *call, ignis__parallel_state *parallel,
+                                                 ignis__second_stream *second);
+IGNIS__PRIVATE void ignis__parallel_leave_second(const ignis__parallel_state *parallel,
+                                                 const ignis__second_stream *second);
+
+/* gather.c */
+IGNIS__PRIVATE bool ignis__gather_settle(const char *call, ignis__parallel_state *parallel);
+IGNIS__PRIVATE bool ignis__gather_close(const char *call, ignis__parallel_state *parallel,
+                                        const ignis__capture *capture);
+IGNIS__PRIVATE bool ignis__gather_update(const char *call, ignis__bucket *bucket);
+IGNIS__PRIVATE bool ignis__gather_make(const char *call, ignis__bucket *bucket, ignis_dtype dtype, int64_t count);
+IGNIS__PRIVATE bool ignis__gather_begin(const char *call, ignis__bucket *bucket, bool broadcasts);
+IGNIS__PRIVATE void ignis__gather_end(const char *call, ignis__bucket *bucket);
 
 /* shard.c */
-extern const ignis__sharing ignis__shard_sharing, ignis__shard_gradient_sharing;
+extern const ignis__sharing ignis__shard_sharings[IGNIS_SHARD_COUNT];
 IGNIS__PRIVATE bool ignis__shard_stage(const char *call, const ignis__bucket *bucket);
 IGNIS__PRIVATE void ignis__shard_unstage(const char *call, ignis__parallel_state *parallel);
 IGNIS__PRIVATE bool ignis__shard_scatter(const char *call, const ignis__bucket *bucket);
@@ -69,5 +98,6 @@ IGNIS__PRIVATE int64_t ignis__shard_place(const ignis__parallel_state *parallel,
 IGNIS__PRIVATE int64_t ignis__shard_bucket_bytes(const ignis__parallel_state *parallel, ignis_dtype dtype, int64_t end);
 IGNIS__PRIVATE bool ignis__shard_check(const char *call, const ignis__parallel_state *parallel);
 IGNIS__PRIVATE bool ignis__shard_broadcast(ignis__parallel_state *parallel);
-IGNIS__PRIVATE bool ignis__shard_copy(const char *call, ignis__parallel_state *parallel, int at);
+IGNIS__PRIVATE bool ignis__shard_copy(const char *call, ignis__parallel_state *parallel, const ignis__bucket *bucket,
+                                      int at);
 #endif

@@ -3,7 +3,8 @@
     The parameters of a bucket are in one memory, in the places of their gradients. Rank r updates slice r of a bucket:
     a piece of each parameter in it. After a step the ranks gather the slices. With IGNIS_SHARD_GRADIENTS a rank keeps
     the gradients of its slices alone: a backward pass makes gradients for the parameters of a bucket, which are copied
-    to a staging buffer, reduced and scattered, and freed.
+    to a staging buffer, reduced and scattered, and freed. With IGNIS_SHARD_PARAMETERS it keeps its slices of the
+    parameters alone, too: gather.c.
     Uses: communicators, the tape's groups, the optimizers' size of a block.
     Invariant: a piece starts at a block of the optimizers, so that the sums of squares of blocks, and with them norms,
     have the same bits for every kind of shard. */
@@ -47,10 +48,14 @@ IGNIS__PRIVATE bool ignis__shard_check(const char *call, const ignis__parallel_s
 }
 
 /*  Copies a parameter to its place in its bucket. */
-IGNIS__PRIVATE bool ignis__shard_copy(const char *call, ignis__parallel_state *parallel, int at)
+IGNIS__PRIVATE bool ignis__shard_copy(const char *call, ignis__parallel_state *parallel, const ignis__bucket *bucket,
+                                      int at)
 {
-    ignis__array *data = ignis__tensor_array(call, parallel->parameters[at]);
-    bool ok = data && (data->numel == 0 || ignis__array_copy_bytes(call, parallel->values[at], 0, data));
+    ignis__tensor *parameter = parallel->parameters[at];
+    ignis__array *data = ignis__tensor_array(call, parameter), *to = bucket->whole ? bucket->whole : bucket->values;
+    bool ok =
+        data && (data->numel == 0 ||
+                 ignis__array_copy_bytes(call, to, parallel->places[at] * ignis__dtypes[parameter->dtype].size, data));
     if (data)
         ignis__array_drop(call, data);
     return ok;
@@ -68,7 +73,7 @@ IGNIS__PRIVATE bool ignis__shard_broadcast(ignis__parallel_state *parallel)
 {
     bool ok = true;
     int i;
-    for (i = 0; ok && i < parallel->bucket_count; i++)
+    for (i = 0; ok && parallel->shard != IGNIS_SHARD_PARAMETERS && i < parallel->bucket_count; i++)
         ok = ignis_comm_broadcast(parallel->comm, ignis__shard_handle(parallel->buckets[i].values), 0) == IGNIS_OK;
     return ok;
 }
@@ -91,18 +96,21 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
     const ignis__bucket *bucket = (const ignis__bucket *)group;
     const ignis__parallel_state *parallel = bucket->parallel;
     const int64_t size = ignis__dtypes[leaf->dtype].size;
+    const ignis__array *values = bucket->slice ? bucket->slice : bucket->values;
     ignis_shape shape;
-    int64_t bytes, before = 0;
+    int64_t bytes, before;
     int i = 0;
+    if (bucket->slice && !ignis__gather_settle(call, bucket->parallel))
+        return false;
     while (parallel->parameters[i] != leaf) /* it has the group, so it is there */
         i++;
     piece->at = parallel->places[i];
     ignis__shard_range(bucket, parallel->rank, piece->at, ignis__tensor_numel(leaf), &piece->start, &piece->count);
     shape = IGNIS_SHAPE(piece->count);
     bytes = (piece->at + piece->start) * size;
-    piece->data = ignis__array_view(call, bucket->values, &shape, piece->count, bytes);
-    if (piece->count && parallel->shard == IGNIS_SHARD_GRADIENTS)
-        before = parallel->rank * ignis__array_bytes(bucket->memory);
+    before = bucket->slice ? parallel->rank * ignis__array_bytes(bucket->slice) : 0;
+    piece->data = ignis__array_view(call, values, &shape, piece->count, piece->count ? bytes - before : 0);
+    before = parallel->shard >= IGNIS_SHARD_GRADIENTS ? parallel->rank * ignis__array_bytes(bucket->memory) : 0;
     piece->grad = ignis__array_view(call, bucket->memory, &shape, piece->count, piece->count ? bytes - before : 0);
     return piece->data.id && piece->grad.id;
 }
@@ -139,16 +147,28 @@ static bool ignis__shard_fill(ignis__grad_group *group, const char *call, int64_
 }
 
 /*  Gathers the slices of all ranks. */
-static bool ignis__shard_spread(ignis__grad_group *group)
+static bool ignis__shard_spread(ignis__grad_group *group, const char *call)
 {
     const ignis__bucket *bucket = (const ignis__bucket *)group;
     const ignis__parallel_state *parallel = bucket->parallel;
     const int64_t slice = bucket->values->numel / parallel->ranks;
     ignis_array view = ignis_array_slice(ignis__shard_handle(bucket->values), 0, parallel->rank * slice, slice);
     bool ok = view.id && ignis_comm_all_gather(parallel->comm, view, ignis__shard_handle(bucket->values)) == IGNIS_OK;
+    (void)call;
     if (view.id)
         (void)ignis_array_free(view);
     return ok;
+}
+
+/*  As ignis__shard_spread, where the next use gathers. */
+static bool ignis__shard_update(ignis__grad_group *group, const char *call)
+{
+    return ignis__gather_update(call, (ignis__bucket *)group);
+}
+
+static bool ignis__shard_begin(ignis__grad_group *group, const char *call)
+{
+    return ignis__gather_settle(call, ((ignis__bucket *)group)->parallel);
 }
 
 static bool ignis__shard_drop(ignis__grad_group *group, const char *call)
@@ -210,6 +230,10 @@ IGNIS__PRIVATE bool ignis__shard_stage(const char *call, const ignis__bucket *bu
     ignis__parallel_state *parallel = bucket->parallel;
     bool ok;
     int i;
+    if (parallel->staging && ignis__capture_on(parallel->device) && /* whose memory has no stream that orders it */
+        !ignis__stream_order(call, parallel->device, parallel->stream, parallel->device,
+                             ignis__stream_current(parallel->device)))
+        return false;
     ignis__shard_unstage(call, parallel);
     parallel->staging = ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, bucket->memory->dtype,
                                                                      bucket->values->numel, "gradients", false));
@@ -233,9 +257,13 @@ IGNIS__PRIVATE bool ignis__shard_scatter(const char *call, const ignis__bucket *
     return ok;
 }
 
-IGNIS__PRIVATE const ignis__sharing ignis__shard_sharing = {ignis__shard_piece,  ignis__shard_sum,  ignis__shard_fill,
-                                                            ignis__shard_spread, ignis__shard_drop, NULL};
-IGNIS__PRIVATE const ignis__sharing ignis__shard_gradient_sharing = {
-    ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, ignis__shard_zero};
+/*  By ignis_shard. */
+IGNIS__PRIVATE const ignis__sharing ignis__shard_sharings[IGNIS_SHARD_COUNT] = {
+    {NULL, NULL, NULL, NULL, NULL, NULL, NULL},
+    {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, NULL, NULL},
+    {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, NULL,
+     ignis__shard_zero},
+    {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_update, ignis__shard_drop,
+     ignis__shard_begin, ignis__shard_zero}};
 
 #endif /* IGNIS_NO_TENSORS */

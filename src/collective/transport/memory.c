@@ -138,7 +138,7 @@ IGNIS__PRIVATE bool ignis__peer_export_memory(const char *call, ignis__array *ar
 {
     ignis__work work;
     ignis__address address;
-    bool ok = ignis__work_begin(call, array->storage->device, &work);
+    bool ok = !ignis__array_refuses_address(call, array) && ignis__work_begin(call, array->storage->device, &work);
     if (!ok)
         return false;
     ok = ignis__work_read(&work, array, &address);

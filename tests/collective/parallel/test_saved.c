@@ -70,6 +70,8 @@ static void member_begin(member *r)
     CHECK_OK(ignis_seed((uint64_t)seed));
     if (r->comm.id) {
         parallel.shard = r->job->shard;
+        if (parallel.shard == IGNIS_SHARD_PARAMETERS)
+            parallel.bucket_bytes = parallel.first_bucket_bytes = 1; /* a bucket each */
         r->parallel = ignis_parallel_create(r->comm, r->all, PARAMETERS, &parallel);
         CHECK(r->parallel.id);
         desc.ranks = ignis_comm_ranks(r->comm);
@@ -111,9 +113,10 @@ static void read_values(ignis_array array, double *out)
 
 static void member_end(member *r)
 {
+    double aside[ELEMENTS];
     int i, part;
-    for (i = 0; i < PARAMETERS && r->rank == 0; i++) {
-        read_values(ignis_tensor_data(r->all[i]), r->job->weights[i]);
+    for (i = 0; i < PARAMETERS; i++) { /* on all ranks, which may have parts of them */
+        read_values(ignis_tensor_data(r->all[i]), r->rank == 0 ? r->job->weights[i] : aside);
         for (part = 0; part < STATES && r->job->ranks == 1; part++)
             read_values(ignis_optimizer_state(r->optimizer, i, (ignis_optimizer_part)(part < 5 ? part : 6)),
                         r->job->state[i][part]);

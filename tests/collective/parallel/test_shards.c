@@ -336,13 +336,13 @@ static bool same_bits(const training *a, const training *b)
 
 static training plain, sharded, single; /* large */
 
-/*  Trains without shards and with each kind of shards from `first` on: all bits are the same. */
-static void compare_shards(const training *how, ignis_shard first, const char *what)
+/*  Trains without shards and with each kind of shards from `first` to `last`: all bits are the same. */
+static void compare_range(const training *how, int first, int last, const char *what)
 {
     int shard;
     plain = *how;
     trained(&plain);
-    for (shard = (int)first; shard < IGNIS_SHARD_COUNT; shard++) {
+    for (shard = first; shard <= last; shard++) {
         sharded = *how;
         sharded.shard = (ignis_shard)shard;
         trained(&sharded);
@@ -355,6 +355,11 @@ static void compare_shards(const training *how, ignis_shard first, const char *w
     }
 }
 
+static void compare_shards(const training *how, ignis_shard first, const char *what)
+{
+    compare_range(how, (int)first, IGNIS_SHARD_COUNT - 1, what);
+}
+
 static training *begin(training *how, int ranks, ignis_dtype dtype)
 {
     memset(how, 0, sizeof *how);
@@ -365,28 +370,38 @@ static training *begin(training *how, int ranks, ignis_dtype dtype)
 
 static training how;
 
-/*  Bit 0: in a graph, 1: pieces of the batch, 2: clipped, 3: f16 with a loss scale. */
+/*  Each form with each other one somewhere; small buckets are used in turns. */
 TEST(every_form_of_training_has_the_bits_of_none)
 {
-    int bits;
+    static const struct {
+        bool graph, pieces, clips, scales, small;
+    } forms[] = {{false, true, true, true, true},
+                 {true, false, true, false, true},
+                 {true, false, false, true, false},
+                 {false, true, false, false, false}};
+    int i;
     char what[40];
     SETUP(NULL);
     NEEDS_DEVICES(2);
-    for (bits = 0; bits < 16; bits++) {
-        if ((bits & 3) == 3) /* a graph is one piece and its step */
-            continue;
-        begin(&how, 2, bits & 8 ? IGNIS_F16 : IGNIS_F32);
-        how.graph = bits & 1;
-        how.pieces = bits & 2 ? 2 : 1;
-        how.clips = bits & 4;
-        how.scales = bits & 8;
-        snprintf(what, sizeof what, "form %d", bits);
+    for (i = 0; i < COUNT_OF(forms); i++) {
+        begin(&how, 2, forms[i].scales ? IGNIS_F16 : IGNIS_F32);
+        how.graph = forms[i].graph;
+        how.pieces = forms[i].pieces ? 2 : 1;
+        how.clips = forms[i].clips;
+        how.scales = forms[i].scales;
+        how.bucket_bytes = forms[i].small ? 2048 : 0;
+        snprintf(what, sizeof what, "form %d", i);
         compare_shards(&how, IGNIS_SHARD_OPTIMIZER, what);
     }
 }
 
+/*  A rank's piece is updated alike whatever else is shared, so simple optimizers have one kind of shard each. */
 TEST(every_optimizer_has_the_bits_of_none)
 {
+    static const int first[METHODS] = {0, IGNIS_SHARD_PARAMETERS, IGNIS_SHARD_OPTIMIZER, IGNIS_SHARD_OPTIMIZER,
+                                       IGNIS_SHARD_OPTIMIZER},
+                     last[METHODS] = {0, IGNIS_SHARD_PARAMETERS, IGNIS_SHARD_OPTIMIZER, IGNIS_SHARD_GRADIENTS,
+                                      IGNIS_SHARD_PARAMETERS};
     int kind;
     char what[40];
     SETUP(NULL);
@@ -398,7 +413,7 @@ TEST(every_optimizer_has_the_bits_of_none)
         how.scales = kind == MUON;
         how.is_wide = how.graph = kind == RMSPROP; /* in f64 another order of the norm's many addends shows */
         snprintf(what, sizeof what, "optimizer %d", kind);
-        compare_shards(&how, IGNIS_SHARD_OPTIMIZER, what);
+        compare_range(&how, first[kind], last[kind], what);
     }
 }
 
@@ -414,7 +429,7 @@ TEST(more_ranks_and_buckets_have_the_bits_of_none)
         how.clips = true;
         how.is_wide = true;
         how.bucket_bytes = ranks == 4 ? 2048 : 0;
-        compare_shards(&how, ranks == 4 ? IGNIS_SHARD_OPTIMIZER : IGNIS_SHARD_GRADIENTS, "ranks");
+        compare_shards(&how, ranks == 4 ? IGNIS_SHARD_GRADIENTS : IGNIS_SHARD_PARAMETERS, "ranks");
         for (i = 0, all = 0; i < ranks; i++) {
             CHECK(ranks == 4 || sharded.state_elements[i] <= 8192);
             CHECK_INT(plain.state_elements[i], WEIGHTS);
@@ -432,7 +447,7 @@ TEST(shards_train_as_one_gpu)
     NEEDS_DEVICES(4);
     for (i = 2; i <= 4; i *= 2) {
         trained(begin(&single, 1, IGNIS_F32));
-        begin(&sharded, i, IGNIS_F32)->shard = IGNIS_SHARD_OPTIMIZER;
+        begin(&sharded, i, IGNIS_F32)->shard = i == 2 ? IGNIS_SHARD_OPTIMIZER : IGNIS_SHARD_PARAMETERS;
         trained(&sharded);
         for (step = 0; step < sharded.steps; step++) {
             double loss = 0;
@@ -456,9 +471,9 @@ TEST(averages_and_sums_have_the_bits_of_none)
     compare_shards(&how, IGNIS_SHARD_OPTIMIZER, "sums");
     begin(&how, 2, IGNIS_F32)->zeroes_apart = true;
     how.pieces = 2;
-    compare_shards(&how, IGNIS_SHARD_OPTIMIZER, "zeroed apart");
+    compare_shards(&how, IGNIS_SHARD_GRADIENTS, "zeroed apart");
     begin(&how, 2, IGNIS_F32)->zeroes_tensors = true;
-    compare_shards(&how, IGNIS_SHARD_OPTIMIZER, "zeroed one by one");
+    compare_shards(&how, IGNIS_SHARD_GRADIENTS, "zeroed one by one");
 }
 
 /* --- what is refused, and what fails --- */
@@ -574,6 +589,7 @@ TEST(a_call_that_fails_in_a_step_fails_on_all_ranks)
     for (shard = IGNIS_SHARD_OPTIMIZER; shard < IGNIS_SHARD_COUNT; shard++) {
         for (fault_at = 1, misses = 0; misses == 0; fault_at += 2 + fault_at) {
             begin(&how, 2, IGNIS_F16)->shard = (ignis_shard)shard;
+            how.bucket_bytes = shard == IGNIS_SHARD_PARAMETERS ? 1 : 0; /* more are gathered ahead */
             how.pieces = 1;
             how.clips = how.scales = true;
             before = memory().live_bytes;
@@ -656,6 +672,7 @@ static int role_dies(int number_of, const char *folder, int at, ignis_shard shar
     desc.timeout_s = 20;
     begin(&run, 2, IGNIS_F32)->shard = shard;
     run.pieces = 1;
+    run.bucket_bytes = 1;
     run.clips = true;
     r.run = &run;
     r.rank = number_of;

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+/*  bench_shards.c - training of a Llama whose weights, gradients and optimizer state the ranks share: speed and memory
+
+    Each rank trains on 4 sequences (8B: 2) of 2048 tokens, in bf16, with AdamW. Figures are tokens a second of all
+    ranks together, the median of three runs of steps that begin and end with idle ranks, called one by one and as a
+    CUDA graph; and the most memory that this rank's arrays had at a time, the beginning included.
+
+        cc -O2 -I. bench/bench_shards.c -o bench_shards -lm -ldl -lpthread
+        torchrun --no-python --nproc-per-node 4 ./bench_shards llama-8b parameters
+
+    Any launcher that ignis_comm_init knows works; without one it uses one GPU. Arguments: llama-1b, llama-3b or
+    llama-8b; none, optimizer, gradients or parameters; the size of a bucket in MiB (a layer with parameters, else 25).
+    For PyTorch: python3 bench/peer_shards.py
+*/
+#define _GNU_SOURCE
+#define IGNIS_IMPLEMENTATION
+#include "ignis_collective.h"
+
+#include "models.h"
+
+typedef struct job {
+    llama llama;
+    const char *model, *kind;
+    ignis_comm comm;
+    ignis_comm_info ranks;
+    ignis_graph graph; /* none: steps are called one by one */
+} job;
+
+static void wait_for_all(const job *j)
+{
+    REQUIRE(ignis_comm_barrier(j->comm));
+    REQUIRE(ignis_comm_synchronize(j->comm));
+}
+
+static void step(const job *j)
+{
+    if (j->graph.id)
+        REQUIRE(ignis_graph_launch(j->graph));
+    else
+        llama_step(&j->llama);
+}
+
+/*  Measures steps, and prints the row. */
+static void measure(const job *j, const char *name)
+{
+    enum { REPEATS = 3 };
+    double times[REPEATS], tokens;
+    ignis_memory_info memory;
+    int steps = simulated ? 1 : 3, repeats = simulated ? 1 : REPEATS, i, k;
+    for (i = 0; i < (simulated ? 1 : 2); i++)
+        step(j);
+    for (i = 0; i < repeats; i++) {
+        wait_for_all(j);
+        times[i] = now();
+        for (k = 0; k < steps; k++)
+            step(j);
+        wait_for_all(j);
+        times[i] = (now() - times[i]) / steps;
+    }
+    require(ignis_status_last() == IGNIS_OK, name);
+    REQUIRE(ignis_memory_query(j->ranks.device, &memory));
+    qsort(times, (size_t)repeats, sizeof times[0], compare);
+    tokens = (double)(j->ranks.size * j->llama.sequences * j->llama.context) / times[repeats / 2];
+    if (j->ranks.rank == 0)
+        printf("%s on %d, %-10s %-18s %9.0f tokens/s  peak %6.2f GiB\n", j->model, j->ranks.size, j->kind, name, tokens,
+               (double)memory.live_peak / (double)(1 << 30));
+    fflush(stdout);
+}
+
+static int find(const char *name, const char *const *names, int count)
+{
+    int i = 0;
+    while (i < count && strcmp(name, names[i]) != 0)
+        i++;
+    require(i < count, name);
+    return i;
+}
+
+/*  Returns the bytes of the parameters of a layer. */
+static int64_t layer_bytes(const llama *l)
+{
+    int64_t bytes = 0;
+    int i;
+    for (i = 2; i < 9; i++)
+        bytes += ignis_array_size_bytes(ignis_tensor_data(l->all[i]));
+    return bytes;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const models[] = {"llama-1b", "llama-3b", "llama-8b"};
+    static const char *const kinds[] = {"none", "optimizer", "gradients", "parameters"};
+    static job j;
+    const int model = argc > 1 ? find(argv[1], models, 3) : 0, kind = argc > 2 ? find(argv[2], kinds, 4) : 0;
+    ignis_parallel_desc desc;
+    ignis_parallel parallel;
+    ignis_device_info device;
+    REQUIRE(ignis_setup(NULL));
+    j.model = models[model];
+    j.kind = kinds[kind];
+    j.comm = ignis_comm_init(NULL);
+    REQUIRE(ignis_comm_query(j.comm, &j.ranks));
+    REQUIRE(ignis_device_use(j.ranks.device));
+    REQUIRE(ignis_device_query(j.ranks.device, &device));
+    simulated = strstr(device.name, "Simulator") != NULL;
+    if (simulated && j.ranks.rank == 0)
+        printf("THIS IS THE SIMULATOR: the sizes are tiny, and the figures mean nothing.\n");
+    llama_open(&j.llama, &llama_shapes[model]);
+    memset(&desc, 0, sizeof desc);
+    desc.shard = (ignis_shard)kind;
+    if (argc > 3)
+        desc.bucket_bytes = atoll(argv[3]) << 20;
+    else if (desc.shard == IGNIS_SHARD_PARAMETERS)
+        desc.bucket_bytes = desc.first_bucket_bytes = layer_bytes(&j.llama);
+    parallel = ignis_parallel_create(j.comm, j.llama.all, j.llama.count, &desc);
+    require(parallel.id != 0, "ignis_parallel_create");
+    llama_optimize(&j.llama);
+    measure(&j, "called one by one");
+    wait_for_all(&j);
+    require(ignis_memory_trim(j.ranks.device) >= 0, "ignis_memory_trim"); /* a graph has memory of its own */
+    REQUIRE(ignis_graph_begin());
+    llama_step(&j.llama);
+    j.graph = ignis_graph_end();
+    require(j.graph.id != 0, "the capture");
+    measure(&j, "CUDA graph");
+    REQUIRE(ignis_graph_free(j.graph));
+    REQUIRE(ignis_parallel_free(parallel));
+    llama_close(&j.llama);
+    REQUIRE(ignis_comm_destroy(j.comm));
+    REQUIRE(ignis_shutdown());
+    return 0;
+}
