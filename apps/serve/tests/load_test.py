@@ -74,7 +74,7 @@ def percentiles(times):
     return ", ".join("%d %%: %.3f s" % (p, times[min(len(times) - 1, int(len(times) * p / 100))]) for p in (50, 90, 99)) if times else "none"
 
 
-def load(server, seconds, patience=120):
+def load(server, seconds, patience=600):
     clients = [Client(server, i, time.time() + seconds, patience) for i in range(CLIENTS)]
     for c in clients:
         c.start()
