@@ -27,8 +27,9 @@
     - trace=PATH: a profile of some steps of each number of sequences, PATH/MODEL-SEQUENCES.json, and of a prompt.
 
     Mixtures of experts are measured if they are named: gpt-oss-20b, with experts in MXFP4, qwen3-30b-a3b, which takes
-    61 GB, and deepseek-v2-lite, with latent attention, which takes 31 GB. Of their experts a share counts those that
-    the tokens of a step choose on average: choices are random.
+    61 GB, deepseek-v2-lite, with latent attention, which takes 31 GB, and qwen3-next, 12 of the 48 layers of
+    Qwen3-Next-80B-A3B, which takes 41 GB. Of their experts a share counts those that the tokens of a step choose on
+    average: choices are random. Of recurrent layers it counts the state that a step reads, and the one that it writes.
 
     On several GPUs each has its part of the model: sh examples/launch.sh 2 ./bench_generate llama-8b. Weights, and
     shares, are those of one then.
@@ -60,7 +61,11 @@ typedef struct shape {
     int latent, shared, dense; /* latent: of DeepSeek-V2's attention, or 0; shared: experts of all tokens; dense: the
                                   inner size of the first layer, which has no experts */
     bool repeats;              /* made by open_repeating */
+    /* three layers of four are gated DeltaNets, attention has gates, and an expert is for all tokens: heads of keys and
+       of values, elements of each; 0: none */
+    int delta_heads, delta_v_heads, delta_dim;
 } shape;
+enum { DELTA_WINDOW = 4 };
 
 static const shape shapes[] = {
     {"llama-135m", 30, 576, 9, 3, 64, 1536, 49152, false, true, false},
@@ -71,11 +76,14 @@ static const shape shapes[] = {
     {"gpt-oss-20b", 24, 2880, 64, 8, 64, 2880, 201088, false, false, false, 32, 4, true},
     {"qwen3-30b-a3b", 48, 2048, 32, 4, 128, 768, 151936, false, false, true, 128, 8},
     {"deepseek-v2-lite", 27, 2048, 16, 16, 128, 1408, 102400, false, false, false, 64, 6, false, 512, 2, 10944},
+    {"qwen3-next", 12, 2048, 16, 2, 256, 512, 151936, false, false, true, 512, 10, false, 0, 0, 0, false, 16, 32, 128},
 };
 static const shape small = {"tiny", 2, 64, 4, 2, 16, 128, 256, false, true, true}, /* for the simulator */
-    small_mixtures[] = {{"gpt-oss-20b", 2, 64, 4, 2, 16, 32, 256, false, false, false, 4, 2, true},
-                        {"qwen3-30b-a3b", 2, 64, 4, 2, 16, 32, 256, false, false, true, 8, 2},
-                        {"deepseek-v2-lite", 2, 64, 4, 4, 16, 32, 256, false, false, false, 8, 2, false, 32, 2, 96}};
+    small_mixtures[] = {
+        {"gpt-oss-20b", 2, 64, 4, 2, 16, 32, 256, false, false, false, 4, 2, true},
+        {"qwen3-30b-a3b", 2, 64, 4, 2, 16, 32, 256, false, false, true, 8, 2},
+        {"deepseek-v2-lite", 2, 64, 4, 4, 16, 32, 256, false, false, false, 8, 2, false, 32, 2, 96},
+        {"qwen3-next", 4, 64, 4, 2, 16, 32, 256, false, false, true, 8, 2, false, 0, 0, 0, false, 2, 4, 16}};
 
 /* the folder ------------------------------------------------------------------------------------------------------- */
 
@@ -106,7 +114,8 @@ static void put(FILE *file, bool header, int64_t *at, const char *name, int laye
     if (header) {
         char full[96];
         snprintf(full, sizeof full, name, layer);
-        fprintf(file, "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":[%d", *at ? "," : "{", full, rows);
+        fprintf(file, "%s\"%s\":{\"dtype\":\"BF16\",\"shape\":[%d%s", *at ? "," : "{", full, rows,
+                strstr(name, "conv1d") ? ",1" : "");
         if (columns)
             fprintf(file, ",%d", columns);
         fprintf(file, "],\"data_offsets\":[%lld,%lld]}", (long long)*at, (long long)(*at + 2 * count));
@@ -202,6 +211,33 @@ static void put_gated(FILE *file, bool header, int64_t *at, const char *where, i
     put(file, header, at, name, l, h, inner, -1);
 }
 
+/*  Writes what a layer of Qwen3-Next has besides its router and experts. Norms multiply by 1 + w. */
+static void put_next(const shape *s, FILE *file, bool header, int64_t *at, int l)
+{
+    const int h = s->hidden, q = s->heads * s->head_dim, k = s->kv_heads * s->head_dim,
+              keys = s->delta_heads * s->delta_dim, width = s->delta_v_heads * s->delta_dim;
+    put(file, header, at, "model.layers.%d.input_layernorm.weight", l, h, 0, 0);
+    put(file, header, at, "model.layers.%d.post_attention_layernorm.weight", l, h, 0, 0);
+    put_gated(file, header, at, "mlp.shared_expert", l, s->inner, h);
+    put(file, header, at, "model.layers.%d.mlp.shared_expert_gate.weight", l, 1, h, -1);
+    if (l % 4 == 3) {
+        put(file, header, at, "model.layers.%d.self_attn.q_proj.weight", l, 2 * q, h, -1);
+        put(file, header, at, "model.layers.%d.self_attn.k_proj.weight", l, k, h, -1);
+        put(file, header, at, "model.layers.%d.self_attn.v_proj.weight", l, k, h, -1);
+        put(file, header, at, "model.layers.%d.self_attn.o_proj.weight", l, h, q, -1);
+        put(file, header, at, "model.layers.%d.self_attn.q_norm.weight", l, s->head_dim, 0, 0);
+        put(file, header, at, "model.layers.%d.self_attn.k_norm.weight", l, s->head_dim, 0, 0);
+        return;
+    }
+    put(file, header, at, "model.layers.%d.linear_attn.in_proj_qkvz.weight", l, 2 * keys + 2 * width, h, -1);
+    put(file, header, at, "model.layers.%d.linear_attn.in_proj_ba.weight", l, 2 * s->delta_v_heads, h, -1);
+    put(file, header, at, "model.layers.%d.linear_attn.conv1d.weight", l, 2 * keys + width, DELTA_WINDOW, -1);
+    put(file, header, at, "model.layers.%d.linear_attn.A_log", l, s->delta_v_heads, 0, -1);
+    put(file, header, at, "model.layers.%d.linear_attn.dt_bias", l, s->delta_v_heads, 0, -1);
+    put(file, header, at, "model.layers.%d.linear_attn.norm.weight", l, s->delta_dim, 0, 1);
+    put(file, header, at, "model.layers.%d.linear_attn.out_proj.weight", l, h, width, -1);
+}
+
 static void put_all(const shape *s, FILE *file, bool header)
 {
     int64_t at = 0;
@@ -214,7 +250,7 @@ static void put_all(const shape *s, FILE *file, bool header)
         put(file, header, &at, "transformer.ln_f.bias", 0, h, 0, 0);
     } else {
         put(file, header, &at, "model.embed_tokens.weight", 0, s->vocab, h, s->repeats ? PUT_NEXT : -1);
-        put(file, header, &at, "model.norm.weight", 0, h, 0, 1);
+        put(file, header, &at, "model.norm.weight", 0, h, 0, s->delta_heads ? 0 : 1);
         if (!s->tied)
             put(file, header, &at, "lm_head.weight", 0, s->vocab, h, s->repeats ? PUT_SAME : -1);
     }
@@ -232,6 +268,11 @@ static void put_all(const shape *s, FILE *file, bool header)
             put(file, header, &at, "transformer.h.%d.mlp.c_fc.bias", l, s->inner, 0, -1);
             put(file, header, &at, "transformer.h.%d.mlp.c_proj.weight", l, s->inner, h, -1);
             put(file, header, &at, "transformer.h.%d.mlp.c_proj.bias", l, h, 0, -1);
+            continue;
+        }
+        if (s->delta_heads) {
+            put_next(s, file, header, &at, l);
+            put_experts(s, file, header, &at, l);
             continue;
         }
         put(file, header, &at, "model.layers.%d.input_layernorm.weight", l, h, 0, scale);
@@ -332,6 +373,20 @@ static bool write_folder(const shape *s, const char *folder)
             "\"bfloat16\"}\n",
             s->hidden, s->layers, s->heads, s->kv_heads, s->head_dim, s->head_dim / 2, s->head_dim, s->latent, s->dense,
             s->inner, s->vocab, s->experts, s->chosen, s->shared);
+    else if (s->delta_heads)
+        fprintf(
+            file,
+            "{\"architectures\": [\"Qwen3NextForCausalLM\"], \"model_type\": \"qwen3_next\", \"hidden_size\": %d, "
+            "\"num_hidden_layers\": %d, \"num_attention_heads\": %d, \"num_key_value_heads\": %d, \"head_dim\": %d, "
+            "\"intermediate_size\": %d, \"moe_intermediate_size\": %d, \"shared_expert_intermediate_size\": %d, "
+            "\"vocab_size\": %d, \"num_experts\": %d, \"num_experts_per_tok\": %d, \"norm_topk_prob\": true, "
+            "\"decoder_sparse_step\": 1, \"mlp_only_layers\": [], \"full_attention_interval\": 4, "
+            "\"linear_num_key_heads\": %d, \"linear_num_value_heads\": %d, \"linear_key_head_dim\": %d, "
+            "\"linear_value_head_dim\": %d, \"linear_conv_kernel_dim\": %d, \"max_position_embeddings\": 262144, "
+            "\"rms_norm_eps\": 1e-6, \"hidden_act\": \"silu\", \"rope_theta\": 10000000.0, "
+            "\"partial_rotary_factor\": 0.25, \"tie_word_embeddings\": false, \"dtype\": \"bfloat16\"}\n",
+            s->hidden, s->layers, s->heads, s->kv_heads, s->head_dim, 2 * s->hidden, s->inner, s->inner, s->vocab,
+            s->experts, s->chosen, s->delta_heads, s->delta_v_heads, s->delta_dim, s->delta_dim, DELTA_WINDOW);
     else if (s->experts)
         fprintf(
             file,
@@ -817,7 +872,7 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
         return false;
     if (!make_adapters(model))
         return false;
-    token = (double)info.cache_bytes_of_token * (prompt + steps / 2);
+    token = (double)info.cache_bytes_of_token * (prompt + steps / 2) + (double)info.state_bytes;
     if (type)
         printf("%s: %s, %.2f GB of weights on the device\n", s->name, type->name, (double)info.weight_bytes / 1e9);
     fprintf(stderr, "%s: opened in %.1f s\n", s->name, now() - seconds);

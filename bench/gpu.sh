@@ -15,8 +15,8 @@
 #   peers       PyTorch and CuPy beside some of those
 #   generate    tokens a second beside transformers with torch.compile, then of quantised weights. MODELS='gpt2 llama-1b llama-8b' BATCH=1,16,64
 #   drafts      ignis_generate of a model of 8B that checks guesses of a model of 1B, and of its own text. GUESSES='7 15'. Takes 20 GB of memory as files
-#   mixtures    gpt-oss-20b, Qwen3-30B-A3B and DeepSeek-V2-Lite in shape: 1 and 64 sequences, prompts of 512 and 2,048 tokens, beside transformers. They
-#               take 14, 61 and 31 GB of memory as files, one after the other. MODELS='deepseek-v2-lite' BATCH=1,64
+#   mixtures    gpt-oss-20b, Qwen3-30B-A3B, DeepSeek-V2-Lite and a quarter of Qwen3-Next-80B-A3B in shape: 1 and 64 sequences, prompts of 512 and
+#               2,048 tokens, beside transformers. They take 14, 61, 31 and 41 GB of memory as files, one after the other. MODELS='qwen3-next' BATCH=1,64
 #   batches     tokens a second of 1 to 256 sequences of a Llama of 8B, with weights of bf16 and Q4_0. MODELS='llama-1b llama-8b' BATCH=1,64,512
 #               WEIGHTS=q4_0,q4_k,q8_0
 #   training    training steps beside PyTorch, eager and torch.compile. SECTIONS='mlp memory gpt llama', as bench_training has them
@@ -106,7 +106,7 @@ part() {
         done ;;
     mixtures)
         build bench_generate || exit 1
-        for model in ${MODELS:-gpt-oss-20b qwen3-30b-a3b deepseek-v2-lite}; do
+        for model in ${MODELS:-gpt-oss-20b qwen3-30b-a3b deepseek-v2-lite qwen3-next}; do
             room_for_models
             $out/bench_generate "folder=$folder" batch=${BATCH:-1,64} long=2048 "$model" &&
                 $python bench/peer_generate.py "folder=$folder" batch=${BATCH:-1,64} long=2048 "$model" || exit 1

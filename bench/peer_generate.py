@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What bench_generate measures, by transformers: python3 bench/peer_generate.py [compile] [folder=/dev/shm] [batch=1,8,64] [gpt2] [qwen3-0.6b] [llama-1b] [llama-8b]
-[gpt-oss-20b] [qwen3-30b-a3b] [deepseek-v2-lite] [long=2048]
+[gpt-oss-20b] [qwen3-30b-a3b] [deepseek-v2-lite] [qwen3-next] [long=2048]
 
 Opens the folders that bench_generate has written. Decoding has a static cache of 1024 tokens and takes the likeliest token on the device; the whole
 step is a CUDA graph, or, with compile, torch.compile of the model in its mode reduce-overhead. Nothing is copied to the host between tokens. Mixtures
@@ -24,7 +24,7 @@ PROMPT, STEPS, ROUNDS, ROOM = (512, 48, 5, 1024) if DEVICE == "cuda" else (20, 2
 compiled = "compile" in sys.argv
 options = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
 folder, batches = options.get("folder", "/dev/shm"), [int(b) for b in options.get("batch", "1,8,64").split(",")]
-MIXTURES = ("gpt-oss-20b", "qwen3-30b-a3b", "deepseek-v2-lite")
+MIXTURES = ("gpt-oss-20b", "qwen3-30b-a3b", "deepseek-v2-lite", "qwen3-next")
 names = [word for word in sys.argv[1:] if "=" not in word and word != "compile"] or ["gpt2", "llama-1b"]
 long_prompt = int(options.get("long", 0))
 if DEVICE == "cpu":
@@ -79,7 +79,8 @@ def decode(model, batch, captured):
     def steps():
         at.fill_(PROMPT)
         for layer in cache.layers:
-            layer.cumulative_length.fill_(PROMPT)
+            if hasattr(layer, "cumulative_length"):  # not of recurrent layers, whose state goes on
+                layer.cumulative_length.fill_(PROMPT)
         for _ in range(STEPS):
             run()
 
