@@ -3,8 +3,7 @@
     double; sequences that are truncated and forked
 
     The forward here computes the delta rule token by token, as torch_recurrent_gated_delta_rule of transformers. */
-#include "fault.h"
-#include "tensor.h"
+#include "sequence_faults.h"
 
 #include "own_forward.h"
 
@@ -1007,5 +1006,20 @@ TEST(what_these_models_lack_is_refused)
     ignis_status_clear();
     ck_free(&m);
 }
+
+/* --- failures ----------------------------------------------------------------------------------------------------- */
+
+static void check_faults(const char *prefix, int stride)
+{
+    ck_model m;
+    make_tensors(&families[0], &m);
+    write_folder(&families[0], &m);
+    ck_free(&m);
+    check_sequence_faults(test_path("f"), prefix, stride, V);
+}
+
+TEST(each_host_allocation_fails_once) { check_faults(NULL, 13); }
+TEST(each_allocation_fails_once) { check_faults("cuMemAlloc", 19); }
+TEST(each_launch_fails_once) { check_faults("cuLaunchKernel", 223); }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }

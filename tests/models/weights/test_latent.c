@@ -4,8 +4,7 @@
 
     The forward here follows the layouts and formulas of transformers: keys and values of each head, rotated in adjacent
     pairs. It knows nothing of the library's tables, and nothing of latents that are attended to. */
-#include "fault.h"
-#include "tensor.h"
+#include "sequence_faults.h"
 
 #include "own_forward.h"
 
@@ -741,5 +740,19 @@ TEST(adapters_have_the_values_of_merged_weights)
     CHECK_OK(ignis_model_free(model));
     ck_free(&m);
 }
+
+/* --- failures ----------------------------------------------------------------------------------------------------- */
+
+static void check_faults(const char *prefix, int stride)
+{
+    ck_model m;
+    make_tensors(&models[V3], &m);
+    write_folder(&models[V3], &m, IGNIS_F32);
+    ck_free(&m);
+    check_sequence_faults(test_path("f"), prefix, stride, V);
+}
+
+TEST(each_host_allocation_fails_once) { check_faults(NULL, 13); }
+TEST(each_allocation_fails_once) { check_faults("cuMemAlloc", 19); }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }
