@@ -129,6 +129,24 @@
             ignis_generate_desc fast = {.max_tokens = 200, .draft_tokens = 7, .info = &info};      // and .draft = small
             ignis_generate(sequence, &fast);                           // info.tokens / info.steps tokens a step
 
+        A loop that must not wait, such as that of an engine, polls a text. Each call passes on the tokens that are
+        done, queues steps for the next ones, and returns. The text is the same, bit for bit. examples/character.c has a
+        renderer beside it.
+
+            ignis_model_warmup(model, NULL);                           // before the loop: it compiles and captures
+            ignis_generate_desc spoken = {.max_tokens = 200, .text_fn = show, .info = &info};
+            ignis_generate_begin(sequence, &spoken);
+            while (frame_begins())
+                if (!info.ending)
+                    ignis_generate_poll(sequence, 2);                  // two tokens a frame
+            ignis_generate_end(sequence);                              // or earlier
+
+        A sequence can be kept in a file, and continues from there with the same bits, without computing its tokens
+        again. A file that is damaged, of another version or of another model is refused.
+
+            ignis_sequence_save(sequence, "talk.sequence");
+            ignis_sequence later = ignis_sequence_load(model, "talk.sequence");
+
         A sequence with a grammar follows a given form: only tokens that can continue its text are sampled, and end
         tokens only where the text may end. The grammar is GBNF, as in llama.cpp, or a JSON schema; >>grammar lists
         the supported keywords.
@@ -964,6 +982,30 @@ IGNIS_API ignis_status ignis_sequence_truncate(ignis_sequence sequence, int leng
     Threads: any. */
 IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence sequence);
 
+/*  ignis_sequence_save - write a sequence to a file
+    The file has the tokens and the contents of the cache, so that ignis_sequence_load need not compute them: those of
+    latent attention, of windows and of recurrent layers, too. It is as large as the pages in use. A file at `path` is
+    replaced when the new one is complete. The grammar, the boundary of the prefix and a text of
+    ignis_generate_begin are not saved.
+    Returns: IGNIS_OK, or the reason; then `path` is as it was.
+    Errors: FREED, ARGUMENT (null; the sequence has adapters), IO, UNSUPPORTED (this thread captures a graph), MEMORY,
+    CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_save(ignis_sequence sequence, const char *path);
+
+/*  ignis_sequence_load - make a sequence from a file of ignis_sequence_save
+    It continues with the same bits as the sequence that was saved. The model has the same weights, dtype and part of
+    the ranks: its shapes, and the shapes, types and first bytes of all its weights are compared. On several ranks each
+    has a file of its own. The context and the number of sequences may differ.
+    Returns: the sequence, or no handle.
+    Errors: FREED, ARGUMENT (null; more tokens than the context; the model has adapters), IO, FORMAT (another version;
+    a file that is cut off or changed), MISMATCH (another model), MEMORY (the KV cache is full), UNSUPPORTED (this
+    thread captures a graph), LIBRARY, COMPILE, CUDA. The message has what was expected and what came.
+    Ownership: the caller frees it with ignis_sequence_free.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_sequence ignis_sequence_load(ignis_model model, const char *path);
+
 /*  ignis_sequence_grammar - constrain the text from here on by a grammar; null: no grammar any more
     Only tokens after which the text can still match the grammar can be sampled. Other tokens are excluded before the
     temperature and all that follows, whatever the biases. Tokens that end texts (ignis_model_info.ends, the
@@ -1074,6 +1116,45 @@ IGNIS_API ignis_status ignis_sequence_text(ignis_sequence sequence, const char *
     Threads: any; text_fn is called on the caller's, and may call Ignis. Streams: works on the current stream of the
     model's device, and waits for it. */
 IGNIS_API ignis_status ignis_generate(ignis_sequence sequence, const ignis_generate_desc *desc);
+
+/*  ignis_generate_begin - begin a text that ignis_generate_poll generates
+    The text is that of ignis_generate with the same description, bit for bit. It belongs to the sequence, which has one
+    such text at a time. desc may be null. desc->info shows the text so far after each poll; its `ending` is
+    IGNIS_ENDING_NONE until the text has ended. Nothing is queued yet.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED; ARGUMENT (as ignis_generate; draft_tokens other than 0; a text of the sequence has not ended),
+    UNSUPPORTED (ranks share the model; this thread captures a graph), MEMORY, and those of ignis_model_tokenizer if
+    there is a text_fn or a stop.
+    Ownership: desc may be reused when the call returns. All that it points to, the strings of stops and the biases of
+    sampling too, stays as it is until ignis_generate_end or the next ignis_generate_begin. Both free the text, and so
+    does ignis_sequence_free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_generate_begin(ignis_sequence sequence, const ignis_generate_desc *desc);
+
+/*  ignis_generate_poll - pass on the tokens that the device has sampled, and queue decode steps for the next ones
+    For a loop that must not wait, such as that of an engine: it passes on up to `tokens` tokens that are done, then
+    queues steps until that number is on the device, and returns. tokens: 1 to 8; more count as 8, 0 counts as 1. One
+    step at a time is queued with a grammar or biases, two with recurrent layers. Texts of several sequences take turns
+    on the device. If another thread works on the model, this call does nothing. Other calls for sequences of the model
+    first wait for the steps on the device, and discard their tokens; the next poll queues them again, with the same
+    bits. ignis_model_warmup comes before the loop: without it the first steps compile kernels, and wait for it.
+    Returns: IGNIS_OK, also if no token was done, or after the text has ended; or the reason of a failure. Then the
+    tokens so far stay, and it may be polled again.
+    Errors: those of ignis_sequence_next; ARGUMENT (no text has begun; tokens below 0; called by text_fn).
+    Ownership: text is valid inside text_fn alone.
+    Threads: any; text_fn is called on the caller's, and may call Ignis. Streams: queued on the current stream of the
+    model's device. */
+IGNIS_API ignis_status ignis_generate_poll(ignis_sequence sequence, int tokens);
+
+/*  ignis_generate_end - end a text of ignis_generate_begin, whether it is complete or not
+    Waits for its steps on the device. The tokens that were passed on stay in the sequence, others do not. Nothing
+    happens if there is no text.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (called by text_fn, which returns false instead), UNSUPPORTED (this thread captures a
+    graph).
+    Ownership: the description's pointers are not used any more.
+    Threads: any. */
+IGNIS_API ignis_status ignis_generate_end(ignis_sequence sequence);
 
 /*  The work that a model is prepared for. */
 typedef struct ignis_model_warmup_desc {
@@ -1196,6 +1277,10 @@ static inline int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_s
 static inline ignis_status ignis_generate(ignis_sequence sequence, const ignis_generate_desc &desc)
 {
     return ignis_generate(sequence, &desc);
+}
+static inline ignis_status ignis_generate_begin(ignis_sequence sequence, const ignis_generate_desc &desc)
+{
+    return ignis_generate_begin(sequence, &desc);
 }
 static inline ignis_status ignis_model_warmup(ignis_model model, const ignis_model_warmup_desc &desc)
 {
@@ -1514,7 +1599,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xd13e9abd38c4afb8ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x15b3ce44423026f1ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -6127,7 +6212,7 @@ static const char ignis__text_generate_draw_cu_1[] =
     "const bool none = !(whole.greatest.value > -ignis_infinity<float>());\n"
     "id = none ? 0 : id;\n"
     "const float x = number_of(p.logits[blockIdx.y * p.stride + id]);\n"
-    "ignis__generate_draw &draw = row.draws[position % 2];\n"
+    "ignis__generate_draw &draw = row.draws[position % IGNIS__DRAWS];\n"
     "draw.id = !none ? id : whole.most > -ignis_infinity<float>() ? IGNIS__DRAW_NO_TOKEN : IGNIS__DRAW_NO_LOGITS;\n"
     "draw.kept = kept;\n"
     "draw.log_prob = (x == whole.most ? 0.0f : x - whole.most) - logf(whole.sum);\n"
@@ -6154,9 +6239,9 @@ static const char ignis__text_generate_draw_cu_1[] =
     "if (row.position < 0)\n"
     "return;\n"
     "for (int base = from + thread; base < to; base += batch * PART_THREADS) {\n"
-    "float x[batch], most = own.most;\n"
-    "#pragma unroll\n";
+    "float x[batch], most = own.most;\n";
 static const char ignis__text_generate_draw_cu_2[] =
+    "#pragma unroll\n"
     "for (int j = 0; j < batch; j++) {\n"
     "const int i = base + j * PART_THREADS;\n"
     "x[j] = i < to ? number_of(logits[i]) : -ignis_infinity<float>();\n"
@@ -6296,10 +6381,10 @@ static const char ignis__text_generate_draw_cu_2[] =
     "const int middle = (low + high) / 2;\n"
     "if (upto[middle] < target)\n"
     "low = middle + 1;\n"
-    "else\n"
-    "high = middle;\n"
-    "}\n";
+    "else\n";
 static const char ignis__text_generate_draw_cu_3[] =
+    "high = middle;\n"
+    "}\n"
     "return low;\n"
     "}\n\n\n"
     "__device__ inline draw_sum draw_scan_warp(draw_sum x)\n"
@@ -6435,9 +6520,9 @@ static const char ignis__text_generate_draw_cu_3[] =
     "}\n"
     "__syncthreads();\n"
     "each_here([&](const draw_token &token, uint32_t key) {\n"
-    "const uint32_t digit = (key - least) >> shift;\n"
-    "atomicAdd(&memory.digit.weight[digit], token.weight);\n";
+    "const uint32_t digit = (key - least) >> shift;\n";
 static const char ignis__text_generate_draw_cu_4[] =
+    "atomicAdd(&memory.digit.weight[digit], token.weight);\n"
     "atomicAdd(&memory.digit.count[digit], 1u);\n"
     "});\n"
     "__syncthreads();\n"
@@ -6554,10 +6639,10 @@ static const char ignis__text_generate_draw_cu_4[] =
     "bool lists[4];\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 4; j++) {\n"
-    "const float distance = row.distance(score[j]);\n"
-    "const weight_t w = j < count ? row.weight(distance) : 0;\n"
-    "const int bin = row.bin(distance);\n";
+    "const float distance = row.distance(score[j]);\n";
 static const char ignis__text_generate_draw_cu_5[] =
+    "const weight_t w = j < count ? row.weight(distance) : 0;\n"
+    "const int bin = row.bin(distance);\n"
     "if (w >= least && bin < cut) {\n"
     "best.take(row.noise(draw_word(words, j)) - distance, first + j);\n"
     "left++;\n"
@@ -8327,6 +8412,7 @@ static const char ignis__text_shared_models_generate_h_0[] =
     "#pragma once\n\n\n"
     "enum {\n"
     "IGNIS__PAGE = 16,\n"
+    "IGNIS__DRAWS = 8,\n"
     "IGNIS__UPLOAD_I32S = 960,\n"
     "IGNIS__UPLOAD_ROWS = 32,\n"
     "IGNIS__DRAW_NO_TOKEN = -1,\n"
@@ -8970,7 +9056,7 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0x0317de975383910dULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 37};
+    "shared/models/generate.h", 0x7381d8c4efd2299fULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 37};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
@@ -9347,7 +9433,7 @@ static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_shared_models_sampling_h,
     NULL};
 static const ignis__source ignis__source_generate_draw_cu = {
-    "generate_draw.cu", 0x109d20040d900739ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 24};
+    "generate_draw.cu", 0x7b016c8ac8f93810ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 24};
 
 static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
     NULL};
@@ -33082,6 +33168,7 @@ enum {
 
 enum {
     IGNIS__PAGE = 16,          /* tokens of a page of the KV cache */
+    IGNIS__DRAWS = 8,          /* draws of a row: steps of a sequence that can be queued */
     IGNIS__UPLOAD_I32S = 960,  /* i32 values that one launch uploads */
     IGNIS__UPLOAD_ROWS = 32,   /* rows that one launch uploads */
     IGNIS__DRAW_NO_TOKEN = -1, /* in place of an id: all tokens are forbidden */
@@ -33113,7 +33200,7 @@ typedef struct ignis__generate_row {
     int32_t turn;   /* of recurrent layers: see `states` */
     int32_t masked; /* the number, from 1 on, of the mask of allowed tokens; 0: all are allowed */
     int32_t checks; /* other than 0: ids stay as they are, as rows of the same step read them */
-    IGNIS__POINTER(ignis__generate_draw) draws;             /* two, in host memory: of even and of odd positions */
+    IGNIS__POINTER(ignis__generate_draw) draws;             /* [IGNIS__DRAWS], in host memory, by position */
     IGNIS__POINTER(const struct ignis__lora_pair) adapters; /* the table of the sequence's adapters, or null */
     /* of recurrent layers: [2, elements of a state], in the wide type, or null. The state before the row is the
        ((position + turn) % 2)-th one, that after it becomes the other one */
@@ -33616,17 +33703,10 @@ typedef struct ignis__engine {
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
     ignis__kept *kept;                       /* NULL until a sequence shares its prefix */
     double frequencies[2][IGNIS__ROPE_HALF]; /* common ones, and those of windowed layers */
-    struct {
-        /* the sequence whose next token is sampled ahead, while the caller has the last one; or NULL */
-        ignis__sequence *sequence;
-        ignis__pooled_event *drawn; /* recorded after that step */
-        /* of the ignis_generate that queued it, which settles it before it returns */
-        const ignis_sampling_desc *sampling;
-        void *stream;
-        int length; /* of the sequence, without the token ahead */
-    } ahead;
+    /* generations with steps on the device, by `place`; row_of: the one whose next row is in rows[0], or NULL */
+    struct ignis__generation *ahead[IGNIS__STEP_ROWS], *row_of;
     ignis__generate_row *row;    /* [step_rows]: of the step that is being prepared */
-    ignis__generate_draw *draws; /* [step_rows][2]: tokens after even and after odd positions */
+    ignis__generate_draw *draws; /* [step_rows][IGNIS__DRAWS]: tokens by position */
     ignis__pinned *draws_memory; /* the pinned memory of draws */
     /* by products with adapters as bits, by ignis__sampling_kind, by one_sequence, by ignis__step_width */
     ignis__engine_step steps[1 << IGNIS__LORA_PRODUCTS][3][2][IGNIS__STEP_WIDTHS];
@@ -33657,6 +33737,7 @@ struct ignis__sequence {
     /* tokens after its end, of a step with several rows of this sequence; their log_probs by position */
     int waiting;
     float waiting_log_probs[IGNIS__STEP_ROWS];
+    struct ignis__polled *polled; /* of ignis_generate_poll; or NULL */
     /* log_prob: of the last token; next_log_prob: of one that is sampled but not appended yet */
     float log_prob, next_log_prob;
     ignis__grammar *grammar; /* the engine's; or NULL */
@@ -33672,6 +33753,54 @@ struct ignis__sequence {
     ignis__array *last_hidden;
     int last_hidden_length; /* tokens up to that one; 0 if it is stale */
 };
+
+/*  The header of a file of a sequence. checksum: of the header, with the hash of the rest in its place. stale, hidden:
+    0 or 1; hidden: the hidden state of the last token follows. first, pages: as in ignis__page_table. */
+enum { IGNIS__SEQUENCE_VERSION = 1 };
+typedef struct ignis__sequence_header {
+    char magic[8];
+    uint64_t checksum, model; /* model: a hash */
+    int64_t bytes;            /* of the file */
+    uint32_t version;
+    int32_t layers, hidden_elements, vocab; /* of the model, for messages */
+    int32_t length, cached, stale, hidden;
+    int32_t state_tokens[2], first[IGNIS__PAGE_GROUPS], pages[IGNIS__PAGE_GROUPS];
+    float log_prob;
+    int32_t unused;
+} ignis__sequence_header;
+
+/*  A step of some sequences of an engine. */
+typedef struct ignis__batch {
+    ignis__sequence *const *sequences;
+    const int *of;                       /* numbers of those that take part */
+    const ignis_sampling_desc *sampling; /* by number; NULL: the likeliest tokens */
+    int count;
+    int place; /* the row of engine->draws that gets the tokens of the first one */
+    int ahead; /* tokens between the last one of the sequences and those of the step */
+    /* ready: the hidden states are known, so the layers are left out; samples: a token for each; keeps_row: the step
+       before has left the row as this one needs it */
+    bool ready, samples, keeps_row;
+} ignis__batch;
+
+/*  The tokens in place of ids. */
+enum {
+    IGNIS__TOKEN_NO_ROOM = -1,  /* the context is full */
+    IGNIS__TOKEN_FAILED = -2,   /* reported */
+    IGNIS__TOKEN_NO_OTHER = -3, /* the grammar is complete */
+    IGNIS__TOKEN_ENOUGH = -4,   /* there are desc.max_tokens */
+    IGNIS__TOKEN_NOT_YET = -5   /* the device has not sampled it */
+};
+
+/*  A text that is being generated, see generation.c. */
+typedef struct ignis__generation {
+    ignis__sequence *sequence;
+    const ignis_sampling_desc *sampling;
+    void *stream;                             /* of the steps */
+    int place;                                /* in engine->ahead */
+    int queued;                               /* steps whose tokens are not taken */
+    int first;                                /* the position of the first one: that of the sequence's last token */
+    ignis__pooled_event *drawn[IGNIS__DRAWS]; /* recorded after the steps, by position */
+} ignis__generation;
 
 /*  The arrays that generate_step.cu reads of a layer, in its order, or of the logits after the last layer. NULL if
     the model has no such array. */
@@ -33690,6 +33819,16 @@ typedef struct ignis__text_output {
     int stop; /* the stop string that was found, or -1 */
     bool cancelled;
 } ignis__text_output;
+
+/*  The text of ignis_generate_poll. */
+typedef struct ignis__polled {
+    ignis__generation generation;
+    ignis_generate_desc desc;
+    ignis__text_output output; /* of desc */
+    ignis_generate_info info;
+    int64_t began; /* by the monotonic clock */
+    bool busy;     /* a call works on it */
+} ignis__polled;
 
 
 /*  models/generate/latent_forward.c - latent attention (DeepSeek-V2, 2024, section 2.1) of whole texts, by public
@@ -37869,8 +38008,8 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
         }
         ignis__op_zero(&op, engine->block_counts);
         ignis__op_zero(&op, engine->bins);
-        engine->draws_memory =
-            ignis__pinned_chunk_take(call, engine->device, 2 * engine->step_rows * (int64_t)sizeof *engine->draws);
+        engine->draws_memory = ignis__pinned_chunk_take(
+            call, engine->device, IGNIS__DRAWS * engine->step_rows * (int64_t)sizeof *engine->draws);
         engine->draws = engine->draws_memory ? (ignis__generate_draw *)engine->draws_memory->memory : NULL;
         op.ok = op.ok && engine->draws;
         ok = ignis__op_leave(&op) == IGNIS_OK && ignis__engine_single_launch(call, engine);
@@ -38620,12 +38759,20 @@ IGNIS__PRIVATE int ignis__sequence_upload_mask(ignis__op *op, ignis__sequence *s
 
     A sequence holds its model, and by that the engine. One lock per engine guards all of its sequences, because
     they share the cache and the buffers of a step.
-    Locks: ignis__sequence_enter takes the engine's lock, after a token ahead is settled; _leave releases it. */
+    Locks: ignis__sequence_enter takes the engine's lock, after steps ahead are settled; _leave releases it. */
 
 /*  Lets one more sequence, or an entry of the kept pages, use a page. */
 IGNIS__PRIVATE void ignis__page_hold(ignis__page_group *group, int page)
 {
     group->spare -= group->uses[page]++ == 1 && group->kept && group->kept[page] >= 0;
+}
+
+/*  Takes a free page for a sequence. */
+IGNIS__PRIVATE int ignis__page_take(ignis__page_group *group)
+{
+    const int page = group->free_pages[--group->free_count];
+    group->uses[page] = 1;
+    return page;
 }
 
 /*  Gives up a page of a sequence. */
@@ -38663,10 +38810,50 @@ IGNIS__PRIVATE void ignis__sequence_drop_pages(ignis__sequence *sequence)
     }
 }
 
+/*  Returns the event after the last step of a generation. */
+IGNIS__PRIVATE void *ignis__generation_last(const ignis__generation *g)
+{
+    return g->drawn[(g->first + g->queued - 1) % IGNIS__DRAWS]->event;
+}
+
+/*  Waits for the steps of a generation, and discards their tokens. */
+IGNIS__PRIVATE void ignis__generation_settle(const char *call, ignis__generation *g)
+{
+    ignis__engine *engine = g->sequence->engine;
+    ignis__binding binding;
+    int i;
+    if (g->queued == 0)
+        return;
+    if (ignis__device_enter(call, engine->device, &binding)) {
+        if (IGNIS__CUDA_FAILED(call, engine->device, cuEventSynchronize, (ignis__generation_last(g))))
+            (void)IGNIS__CUDA(cuStreamSynchronize, (g->stream)); /* others use the buffers next */
+        ignis__device_leave(&binding);
+    }
+    for (i = 0; i < IGNIS__DRAWS; i++) {
+        if (g->drawn[i])
+            ignis__event_recycle(engine->device, g->drawn[i]);
+        g->drawn[i] = NULL;
+    }
+    g->queued = 0;
+    engine->ahead[g->place] = NULL;
+    engine->row_of = engine->row_of == g ? NULL : engine->row_of;
+}
+
+/*  Frees the polled text of a sequence of a locked engine. */
+IGNIS__PRIVATE void ignis__polled_free(const char *call, ignis__sequence *sequence)
+{
+    ignis__generation_settle(call, &sequence->polled->generation);
+    ignis__free(sequence->polled->output.text);
+    ignis__free(sequence->polled);
+    sequence->polled = NULL;
+}
+
 /*  Frees what a sequence owns, returns its pages, and recycles the slot. */
 IGNIS__PRIVATE void ignis__sequence_clear(const char *call, ignis__sequence *sequence)
 {
     ignis__mutex_lock(&sequence->engine->lock);
+    if (sequence->polled)
+        ignis__polled_free(call, sequence);
     if (sequence->grammar)
         sequence->grammar->uses--;
     ignis__sequence_drop_pages(sequence);
@@ -38707,21 +38894,16 @@ IGNIS__PRIVATE void ignis__sequences_close(const char *call)
     }
 }
 
-/*  Waits for a token that is sampled ahead, and discards it. The caller holds the engine's lock. */
+/*  Waits for all steps that are ahead, and discards their tokens. The caller holds the engine's lock. */
 IGNIS__PRIVATE void ignis__engine_settle(const char *call, ignis__engine *engine)
 {
-    ignis__binding binding;
-    if (!engine->ahead.sequence)
-        return;
-    if (ignis__device_enter(call, engine->device, &binding)) {
-        (void)IGNIS__CUDA_FAILED(call, engine->device, cuEventSynchronize, (engine->ahead.drawn->event));
-        ignis__device_leave(&binding);
-    }
-    ignis__event_recycle(engine->device, engine->ahead.drawn);
-    engine->ahead.sequence = NULL;
+    int i;
+    for (i = 0; i < engine->step_rows; i++)
+        if (engine->ahead[i])
+            ignis__generation_settle(call, engine->ahead[i]);
 }
 
-/*  Locks an engine for work on it or on its sequences. No token is ahead afterwards. */
+/*  Locks an engine for work on it or on its sequences. No step is ahead afterwards. */
 IGNIS__PRIVATE void ignis__engine_lock(const char *call, ignis__engine *engine)
 {
     ignis__mutex_lock(&engine->lock);
@@ -39270,6 +39452,22 @@ static int ignis__sequence_needs_pages(const ignis__sequence *sequence, int g, i
     return needed;
 }
 
+/*  Checks that a group has `needed` free pages. Kept pages make room. False, and reported unless call is NULL, if
+    not. */
+IGNIS__PRIVATE bool ignis__engine_has_pages(const char *call, ignis__engine *engine, int g, int needed)
+{
+    const ignis__page_group *group = &engine->groups[g];
+    if (needed > group->free_count)
+        ignis__kept_make_room(engine, g, needed);
+    if (needed > group->free_count && call)
+        ignis__fail(IGNIS_DIAG_CACHE_FULL, call,
+                    "the cache%s has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate "
+                    "sequences, or open the model with a larger desc.sequences (%d sequences of %d tokens)",
+                    g == IGNIS__PAGES_OF_WINDOWS ? " of layers with a window" : "", group->pages, (int)IGNIS__PAGE,
+                    group->free_count, needed, engine->model->sequences, engine->context);
+    return needed <= group->free_count;
+}
+
 /*  Checks that the cache has the pages that a sequence needs before it can write positions [from, to) to pages of its
     own; of windows those of one chunk. Kept pages make room. False, and reported unless call is NULL, if not. */
 IGNIS__PRIVATE bool ignis__sequence_has_pages(const char *call, ignis__sequence *sequence, int from, int to)
@@ -39287,15 +39485,8 @@ IGNIS__PRIVATE bool ignis__sequence_has_pages(const char *call, ignis__sequence 
         for (page = from / IGNIS__PAGE; needed > group->free_count && page < table->count; page++)
             ignis__kept_release(engine, g, table->page[page]);
         needed = needed > group->free_count ? ignis__sequence_needs_pages(sequence, g, from, end) : needed;
-        if (needed <= group->free_count)
-            continue;
-        if (call)
-            ignis__fail(IGNIS_DIAG_CACHE_FULL, call,
-                        "the cache%s has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate "
-                        "sequences, or open the model with a larger desc.sequences (%d sequences of %d tokens)",
-                        g == IGNIS__PAGES_OF_WINDOWS ? " of layers with a window" : "", group->pages, (int)IGNIS__PAGE,
-                        group->free_count, needed, engine->model->sequences, engine->context);
-        return false;
+        if (!ignis__engine_has_pages(call, engine, g, needed))
+            return false;
     }
     return true;
 }
@@ -39589,11 +39780,27 @@ IGNIS__PRIVATE bool ignis__sampling_filters(const ignis_sampling_desc *desc)
     return desc->temperature != 0 && (desc->top_k > 0 || (desc->top_p > 0 && desc->top_p < 1) || desc->min_p > 0);
 }
 
+/*  Returns where the token after `position` of a row is. number: of the row in its step. */
+IGNIS__PRIVATE const ignis__generate_draw *ignis__sampling_draw(const ignis__engine *engine, int number, int position)
+{
+    return &engine->draws[number * IGNIS__DRAWS + position % IGNIS__DRAWS];
+}
+
+/*  Uploads the biases of a row, without waiting. */
+IGNIS__PRIVATE void ignis__sampling_upload_biases(ignis__op *op, const ignis__engine *engine, int number,
+                                                  const ignis_sampling_desc *desc)
+{
+    const int64_t words = (int64_t)(sizeof *desc->biases / sizeof(int32_t));
+    if (desc->bias_count)
+        ignis__upload_i32(op, engine->model->dtype, engine->biases, number * words * IGNIS__BIASES,
+                          (const int32_t *)(const void *)desc->biases, desc->bias_count * words);
+}
+
 /*  Sets how the next token of a row is sampled, and where the host reads it. number: of the row in its step. */
 IGNIS__PRIVATE void ignis__sampling_fill_row(const ignis__engine *engine, int number, const ignis_sampling_desc *desc,
                                              ignis__generate_row *row)
 {
-    row->draws = (ignis__address)(uintptr_t)(engine->draws + 2 * number);
+    row->draws = (ignis__address)(uintptr_t)ignis__sampling_draw(engine, number, 0);
     row->temperature = desc->temperature;
     row->top_k = desc->top_k;
     row->top_p = desc->top_p;
@@ -39981,11 +40188,9 @@ static uint32_t ignis__agreement_hash_add(uint32_t hash, const void *bytes, size
     return hash;
 }
 
-/*  Returns a hash of what this rank is about to compute: model, sequences, sampling. `of` has the numbers of the
-    step's sequences. All ranks must have the same hash. */
-IGNIS__PRIVATE uint32_t ignis__engine_agreement_hash(const ignis__engine *engine, ignis__sequence *const *sequences,
-                                                     const int *of, int count, const ignis_sampling_desc *sampling,
-                                                     bool samples)
+/*  Returns a hash of what this rank is about to compute: model, sequences, sampling. All ranks must have the same
+    hash. */
+IGNIS__PRIVATE uint32_t ignis__engine_agreement_hash(const ignis__engine *engine, const ignis__batch *batch)
 {
     const ignis__model *model = engine->model;
     int numbers[12], i;
@@ -39995,11 +40200,11 @@ IGNIS__PRIVATE uint32_t ignis__engine_agreement_hash(const ignis__engine *engine
     numbers[4] = model->inner;
     numbers[5] = model->vocab, numbers[6] = (int)model->family, numbers[7] = (int)model->dtype,
     numbers[8] = model->max_tokens, numbers[9] = model->sequences;
-    numbers[10] = count, numbers[11] = samples;
+    numbers[10] = batch->count, numbers[11] = batch->samples;
     hash = ignis__agreement_hash_add(hash, numbers, sizeof numbers);
-    for (i = 0; i < count; i++) {
-        ignis__sequence *sequence = sequences[of[i]];
-        const ignis_sampling_desc *desc = samples && sampling ? &sampling[of[i]] : NULL;
+    for (i = 0; i < batch->count; i++) {
+        ignis__sequence *sequence = batch->sequences[batch->of[i]];
+        const ignis_sampling_desc *desc = batch->samples && batch->sampling ? &batch->sampling[batch->of[i]] : NULL;
         for (; sequence->hashed_length < sequence->length; sequence->hashed_length++)
             sequence->tokens_hash =
                 ignis__agreement_hash_add(sequence->hashed_length ? sequence->tokens_hash : 2166136261u,
@@ -40086,73 +40291,78 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__sampling_fail(const char *call, int32_t s
                     "%sno token can be drawn: sampling->biases and the sequence's grammar forbid all of them", which);
 }
 
-/*  Runs one batch. of: numbers of its sequences. draws: also samples a token for each, after its last one. ready: the
-    hidden states are known, so the layers are left out. logits: receives those of the first sequence, or NULL. */
-static void ignis__engine_decode_batch(ignis__op *op, ignis__sequence *const *sequences, const int *of, int batch,
-                                       bool ready, const ignis_sampling_desc *sampling, bool samples, float *logits)
+/*  Queues the step of a batch. Returns the hash that ranks compare. */
+IGNIS__PRIVATE uint32_t ignis__engine_queue_batch(ignis__op *op, const ignis__batch *batch)
 {
     static const ignis_sampling_desc greedy = IGNIS__ZERO;
-    const char *call = op->work.call;
-    ignis__engine *engine = sequences[0]->engine;
+    ignis__engine *engine = batch->sequences[0]->engine;
+    const ignis_dtype dtype = engine->model->dtype;
     ignis__generate_row *rows = engine->row;
-    const ignis__generate_draw *draw;
-    ignis__address biases = ignis__op_write(op, engine->biases), sum = ignis__op_write(op, engine->sum), address;
+    const ignis__address sum = ignis__op_write(op, engine->sum);
     const int64_t row = engine->sum->shape.dim[1] * ignis__dtypes[engine->sum->dtype].size;
-    ignis__sampling_kind kind = samples ? IGNIS__SAMPLING_UNFILTERED : IGNIS__SAMPLING_NONE;
+    ignis__sampling_kind kind = batch->samples ? IGNIS__SAMPLING_UNFILTERED : IGNIS__SAMPLING_NONE;
     uint32_t hash = 0;
-    const int width = ready ? batch : ignis__step_width(batch);
+    const int width = batch->ready ? batch->count : ignis__step_width(batch->count);
     int adapted = 0, i;
     memset(rows, 0, sizeof *rows * (size_t)width);
     for (i = 0; i < width; i++) {
-        const ignis_sampling_desc *desc = sampling && i < batch ? &sampling[of[i]] : &greedy;
-        ignis__sequence *sequence = i < batch ? sequences[of[i]] : NULL;
+        const int number = i < batch->count ? batch->of[i] : 0;
+        const ignis_sampling_desc *desc = batch->sampling ? &batch->sampling[number] : &greedy;
+        ignis__sequence *sequence = batch->sequences[number];
         rows[i].position = -1;
-        if (!sequence)
+        if (i >= batch->count)
             continue;
-        if (samples && ignis__sampling_filters(desc))
+        if (batch->samples && ignis__sampling_filters(desc))
             kind = IGNIS__SAMPLING_FILTERED;
-        ignis__sequence_fill_row(op, sequence, sequence->length - 1, &rows[i]);
-        if (!ready)
-            ignis__sequence_advance_state(sequence, sequence->length - 1, 1);
-        ignis__sampling_fill_row(engine, i, desc, &rows[i]);
-        if (i == 0 || sequence->lora != sequences[of[i - 1]]->lora)
+        ignis__sequence_fill_row(op, sequence, sequence->length - 1 + batch->ahead, &rows[i]);
+        if (!batch->ready)
+            ignis__sequence_advance_state(sequence, sequence->length - 1 + batch->ahead, 1);
+        ignis__sampling_fill_row(engine, batch->place + i, desc, &rows[i]);
+        if (i == 0 || sequence->lora != batch->sequences[batch->of[i - 1]]->lora)
             ignis__sequence_read_lora(op, sequence);
         adapted |= sequence->lora ? sequence->lora->products : 0;
-        if (samples && desc->bias_count)
-            op->ok = op->ok && ignis__copy_from_host(
-                                   &op->work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *desc->biases,
-                                   desc->biases, desc->bias_count * (int64_t)sizeof *desc->biases);
-        if (samples && sequence->grammar) {
+        if (batch->samples)
+            ignis__sampling_upload_biases(op, engine, i, desc);
+        if (batch->samples && sequence->grammar) {
             rows[i].masked = ignis__sequence_upload_mask(op, sequence);
             op->ok = op->ok && rows[i].masked;
         }
-        if (ready)
+        if (batch->ready)
             op->ok = op->ok && ignis__copy_on_device(&op->work, sum + (ignis__address)(i * row),
                                                      ignis__op_read(op, sequence->last_hidden), row);
     }
-    ignis__upload_rows(op, engine->model->dtype, engine->rows, rows, width);
+    if (!batch->keeps_row)
+        ignis__upload_rows(op, dtype, engine->rows, rows, width);
     if (engine->model->parallel.size > 1)
-        ignis__engine_upload_agreement(
-            op, engine, hash = ignis__engine_agreement_hash(engine, sequences, of, batch, sampling, samples));
-    if (ready)
-        ignis__engine_launch_step(op, engine, batch, kind, true, 0);
+        ignis__engine_upload_agreement(op, engine, hash = ignis__engine_agreement_hash(engine, batch));
+    if (batch->ready)
+        ignis__engine_launch_step(op, engine, batch->count, kind, true, 0);
     else
         ignis__engine_run_step(op, engine, width, kind, adapted);
+    return hash;
+}
+
+/*  Runs the step of a batch, and waits if it samples. The tokens are after the last ones. logits: receives those of the
+    first sequence, or NULL. */
+static void ignis__engine_decode_batch(ignis__op *op, const ignis__batch *batch, float *logits)
+{
+    const char *call = op->work.call;
+    ignis__engine *engine = batch->sequences[0]->engine;
+    const uint32_t hash = ignis__engine_queue_batch(op, batch);
+    int i;
     if (engine->model->parallel.size > 1)
         op->ok = ignis__engine_check_agreement(op, engine, hash);
-    if (samples)
+    if (batch->samples)
         op->ok = op->ok && !IGNIS__CUDA_FAILED(call, engine->device, cuStreamSynchronize, (op->work.stream));
-    if (logits) {
-        address = ignis__op_write(op, engine->logits);
-        op->ok =
-            op->ok && ignis__copy_to_host(&op->work, logits, address, engine->model->vocab * (int64_t)sizeof *logits);
-    }
-    for (i = 0; op->ok && i < batch; i++) {
-        ignis__sequence *sequence = sequences[of[i]];
+    if (logits)
+        op->ok = op->ok && ignis__copy_to_host(&op->work, logits, ignis__op_write(op, engine->logits),
+                                               engine->model->vocab * (int64_t)sizeof *logits);
+    for (i = 0; op->ok && i < batch->count; i++) {
+        ignis__sequence *sequence = batch->sequences[batch->of[i]];
+        const ignis__generate_draw *draw = ignis__sampling_draw(engine, i, sequence->length - 1);
         sequence->cached = sequence->length;
-        if (!samples)
+        if (!batch->samples)
             continue;
-        draw = &engine->draws[2 * i + (sequence->length - 1) % 2];
         sequence->ids[sequence->length] = draw->id;
         sequence->next_log_prob = draw->log_prob;
     }
@@ -40167,6 +40377,37 @@ static void ignis__engine_add_row(ignis__sequence *const *sequences, int *of, in
     of[batch] = number;
 }
 
+/*  Checks that a sequence of a locked engine can take part in a step. Forgets the tokens that wait. False, and
+    reported, if it cannot. */
+IGNIS__PRIVATE bool ignis__sequence_check_step(const char *call, ignis__sequence *sequence,
+                                               const ignis_sampling_desc *sampling, bool samples)
+{
+    sequence->waiting = 0;
+    if (sequence->length == 0)
+        return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call,
+                                 "the sequence has no token yet; ignis_sequence_feed gives it some");
+    if (samples && sequence->length == sequence->engine->context)
+        return ignis__fail_false(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, as many as the context",
+                                 sequence->length);
+    return !samples || ((!sampling || ignis__sampling_check(call, sampling, sequence->model->vocab)) &&
+                        (!sequence->grammar || ignis__sequence_check_grammar(call, sequence)));
+}
+
+/*  Gives a sequence of a locked engine all that its next step needs: a page, the tokens before, the hidden state of a
+    last token that is in a chunk. */
+IGNIS__PRIVATE void ignis__sequence_prepare_step(ignis__op *op, ignis__sequence *sequence)
+{
+    const bool known = ignis__sequence_ends_in_chunk(sequence) && sequence->last_hidden_length == sequence->length;
+    if (!known || sequence->stale)
+        ignis__sequence_refill(op, sequence, known ? sequence->cached : sequence->length - 1);
+    op->ok = op->ok && ignis__sequence_has_pages(op->work.call, sequence, sequence->length - 1, sequence->length);
+    ignis__sequence_take_pages(op, sequence, sequence->length - 1, sequence->length);
+    if (!op->ok || !ignis__sequence_ends_in_chunk(sequence) || known)
+        return;
+    ignis__sequence_run_chunk(op, sequence, sequence->length - 1, 1);
+    ignis__sequence_keep_hidden(op, sequence, 1);
+}
+
 /*  Runs one decode step of sequences of one locked engine. draws: also samples and appends a token for each. logits:
     receives those of the first sequence, or NULL. drawn: receives the tokens, or NULL; the entries of sequences
     without a token are not written. Checks everything before anything changes. */
@@ -40175,43 +40416,30 @@ IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *cons
                                          int32_t *sampled)
 {
     ignis__engine *engine = sequences[0]->engine;
+    ignis__batch batch;
     ignis__op op;
-    int of[IGNIS__STEP_ROWS], pass, next, batch, i;
+    int of[IGNIS__STEP_ROWS], pass, next, i;
     bool all = true;
-    for (i = 0; i < count; i++) {
-        ignis__sequence *sequence = sequences[i];
-        sequence->waiting = 0;
-        if (sequence->length == 0)
-            return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
-                               "the sequence has no token yet; ignis_sequence_feed gives it some") == IGNIS_OK;
-        if (samples && sequence->length == engine->context)
-            return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, as many as the context",
-                               sequence->length) == IGNIS_OK;
-        if ((samples && sampling && !ignis__sampling_check(call, &sampling[i], engine->model->vocab)) ||
-            (samples && sequence->grammar && !ignis__sequence_check_grammar(call, sequence)))
+    for (i = 0; i < count; i++)
+        if (!ignis__sequence_check_step(call, sequences[i], sampling ? &sampling[i] : NULL, samples))
             return false;
-    }
     if (!ignis__op_begin_on_device(&op, call, engine->device))
         return false;
-    for (i = 0; op.ok && i < count; i++) { /* in order: the last sequence of a shared page needs no copy */
-        ignis__sequence *sequence = sequences[i];
-        const bool known = ignis__sequence_ends_in_chunk(sequence) && sequence->last_hidden_length == sequence->length;
-        if (!known || sequence->stale)
-            ignis__sequence_refill(&op, sequence, known ? sequence->cached : sequence->length - 1);
-        op.ok = op.ok && ignis__sequence_has_pages(call, sequence, sequence->length - 1, sequence->length);
-        ignis__sequence_take_pages(&op, sequence, sequence->length - 1, sequence->length);
-        if (!op.ok || !ignis__sequence_ends_in_chunk(sequence) || known)
-            continue;
-        ignis__sequence_run_chunk(&op, sequence, sequence->length - 1, 1);
-        ignis__sequence_keep_hidden(&op, sequence, 1);
-    }
+    for (i = 0; op.ok && i < count; i++) /* in order: the last sequence of a shared page needs no copy */
+        ignis__sequence_prepare_step(&op, sequences[i]);
+    memset(&batch, 0, sizeof batch);
+    batch.sequences = sequences;
+    batch.of = of;
+    batch.sampling = sampling;
+    batch.samples = samples;
     for (pass = 0; pass < 2; pass++)
         for (next = 0; op.ok && next < count;) {
-            for (batch = 0; next < count && batch < engine->step_rows; next++)
+            for (batch.count = 0; next < count && batch.count < engine->step_rows; next++)
                 if (ignis__sequence_ends_in_chunk(sequences[next]) == (pass == 0))
-                    ignis__engine_add_row(sequences, of, batch++, next);
-            if (batch > 0)
-                ignis__engine_decode_batch(&op, sequences, of, batch, pass == 0, sampling, samples, logits);
+                    ignis__engine_add_row(sequences, of, batch.count++, next);
+            batch.ready = pass == 0;
+            if (batch.count > 0)
+                ignis__engine_decode_batch(&op, &batch, logits);
         }
     for (i = 0; op.ok && samples && i < count; i++) {
         ignis__sequence *sequence = sequences[i];
@@ -40403,6 +40631,399 @@ IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence handle, float *logit
         ok = ignis__engine_decode(call, &sequence, 1, NULL, false, logits, NULL);
     ignis__sequence_leave(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  models/generate/sequence_file.c - sequences in files
+
+    A file has a header, then the tokens, which of them were computed in chunks, the hidden state after the last chunk,
+    the states of recurrent layers, and the pages of the cache by layer. It is read and written by the same code. It is
+    for one model: the header has a hash of its shapes, and of the shapes, the types and the first bytes of its weights.
+    Everything is untrusted until the checksum matches; the header is checked before anything is taken by it. A damaged
+    body is found when all of it is read, and then the sequence is freed.
+    May use: kv_cache.c, sequence_next.c, the room `file`. Locks: the engine's lock. */
+
+IGNIS__PRIVATE const char ignis__sequence_magic[8] = {'I', 'G', 'N', 'I', 'S', 'S', 'E', 'Q'};
+
+/*  A file of a sequence that is read or written. */
+typedef struct ignis__sequence_file {
+    const char *path;
+    ignis__op op;
+    FILE *to;         /* NULL if it is read */
+    ignis__load from; /* if it is read */
+    int64_t at;       /* the next byte that is read */
+    uint64_t hash;    /* of all bytes so far */
+    char *page;       /* the bytes of a piece of device memory */
+} ignis__sequence_file;
+
+/*  Moves host memory to or from a file. */
+static void ignis__sequence_file_host(ignis__sequence_file *f, void *data, int64_t size)
+{
+    const char *call = f->op.work.call;
+    if (f->op.ok && f->to)
+        f->op.ok = ignis__save_write(call, f->path, f->to, data, size);
+    else if (f->op.ok)
+        f->op.ok = ignis__load_read(call, &f->from, f->at, data, size);
+    f->at += size;
+    if (f->op.ok)
+        f->hash = ignis__hash(f->hash, data, (size_t)size);
+}
+
+/*  Moves device memory to or from a file, at most a page at a time. Of each of `groups` parts of it, the rows from
+    `used` on of IGNIS__PAGE are written as zeros: no text has computed them. */
+static void ignis__sequence_file_device(ignis__sequence_file *f, ignis__address address, int64_t size, int groups,
+                                        int used)
+{
+    const int64_t row = size / groups / IGNIS__PAGE;
+    int i;
+    if (f->op.ok && f->to)
+        f->op.ok = ignis__copy_to_host(&f->op.work, f->page, address, size);
+    for (i = 0; f->op.ok && f->to && used < IGNIS__PAGE && i < groups; i++)
+        memset(f->page + (i * IGNIS__PAGE + used) * row, 0, (size_t)((IGNIS__PAGE - used) * row));
+    ignis__sequence_file_host(f, f->page, size);
+    if (f->op.ok && !f->to)
+        f->op.ok = ignis__copy_from_host(&f->op.work, address, f->page, size);
+}
+
+/*  Moves a whole array to or from a file, in pieces of `piece` bytes. */
+static void ignis__sequence_file_array(ignis__sequence_file *f, ignis__array *array, int64_t piece)
+{
+    const int64_t bytes = ignis__array_bytes(array);
+    const ignis__address address = ignis__op_write(&f->op, array);
+    int64_t done, size;
+    for (done = 0; f->op.ok && done < bytes; done += size) {
+        size = bytes - done < piece ? bytes - done : piece;
+        ignis__sequence_file_device(f, address + (ignis__address)done, size, 1, IGNIS__PAGE);
+    }
+}
+
+/*  Returns the bytes of a page in a slab. */
+static int64_t ignis__sequence_page_bytes(const ignis__engine *engine)
+{
+    return ignis__engine_page_elements(engine) * ignis__dtypes[engine->model->dtype].size;
+}
+
+/*  Moves all after the header to or from a file. The sequence has the pages. */
+static void ignis__sequence_file_body(ignis__sequence_file *f, ignis__sequence *sequence,
+                                      const ignis__sequence_header *header)
+{
+    ignis__engine *engine = sequence->engine;
+    const int64_t bytes = ignis__sequence_page_bytes(engine);
+    int g, slab, i;
+    ignis__sequence_file_host(f, sequence->ids, header->length * (int64_t)sizeof *sequence->ids);
+    ignis__sequence_file_host(f, sequence->in_chunk, header->length * (int64_t)sizeof *sequence->in_chunk);
+    if (header->hidden)
+        ignis__sequence_file_array(f, sequence->last_hidden, bytes);
+    if (sequence->states)
+        ignis__sequence_file_array(f, sequence->states, bytes);
+    for (g = 0; f->op.ok && g < IGNIS__PAGE_GROUPS; g++) {
+        const ignis__page_group *group = &engine->groups[g];
+        const int slabs = group->layers * ignis__engine_slabs(engine);
+        const ignis__address cache = group->layers ? ignis__op_write(&f->op, engine->caches[g]) : 0;
+        for (slab = 0; f->op.ok && slab < slabs; slab++)
+            for (i = header->first[g]; f->op.ok && i < header->pages[g]; i++) {
+                const int64_t page = (int64_t)slab * group->pages + sequence->tables[g].page[i];
+                ignis__sequence_file_device(f, cache + (ignis__address)(page * bytes), bytes, engine->model->kv_heads,
+                                            header->cached - i * IGNIS__PAGE < IGNIS__PAGE
+                                                ? header->cached - i * IGNIS__PAGE
+                                                : (int)IGNIS__PAGE);
+            }
+    }
+}
+
+/*  Returns the bytes of a file with this header, whose values are in their ranges. */
+static int64_t ignis__sequence_file_bytes(const ignis__sequence *sequence, const ignis__sequence_header *header)
+{
+    const ignis__engine *engine = sequence->engine;
+    int64_t bytes =
+        (int64_t)sizeof *header + header->length * (int64_t)(sizeof *sequence->ids + sizeof *sequence->in_chunk);
+    int g;
+    if (header->hidden)
+        bytes += engine->sum->shape.dim[1] * ignis__dtypes[engine->sum->dtype].size;
+    if (sequence->states)
+        bytes += ignis__array_bytes(sequence->states);
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++)
+        bytes += (int64_t)engine->groups[g].layers * ignis__engine_slabs(engine) *
+                 (header->pages[g] - header->first[g]) * ignis__sequence_page_bytes(engine);
+    return bytes;
+}
+
+/*  Adds an array of weights to a hash: its shape, its type, and its first bytes. */
+static uint64_t ignis__identity_add(ignis__op *op, uint64_t hash, ignis__array *array)
+{
+    char bytes[512];
+    int64_t size = ignis__array_bytes(array), numbers[2 + IGNIS_MAX_DIMS], i;
+    size = size < (int64_t)sizeof bytes ? size : (int64_t)sizeof bytes;
+    memset(bytes, 0, sizeof bytes);
+    memset(numbers, 0, sizeof numbers);
+    numbers[0] = array->dtype;
+    for (i = 0; i < array->blocks.count; i++)
+        numbers[1] = numbers[1] * 64 + array->blocks.part[i].type + 1;
+    for (i = 0; i < array->shape.ndim; i++)
+        numbers[2 + i] = array->shape.dim[i];
+    op->ok = op->ok && ignis__copy_to_host(&op->work, bytes, ignis__op_read(op, array), size);
+    return ignis__hash(ignis__hash(hash, numbers, sizeof numbers), bytes, sizeof bytes);
+}
+
+/*  Returns a hash of an engine's model: what the keys and values of a token depend on. */
+static uint64_t ignis__engine_identity(ignis__op *op, ignis__engine *engine)
+{
+    const ignis__model *m = engine->model;
+    ignis__array **array, **end = (ignis__array **)(void *)(engine->layer + m->layers);
+    int32_t numbers[20];
+    double reals[4];
+    uint64_t hash = IGNIS__HASH_START;
+    int i;
+    numbers[0] = (int32_t)m->family, numbers[1] = m->layers, numbers[2] = m->heads, numbers[3] = m->kv_heads;
+    numbers[4] = m->head_dim, numbers[5] = m->hidden, numbers[6] = m->inner, numbers[7] = m->vocab;
+    numbers[8] = m->experts, numbers[9] = m->chosen, numbers[10] = m->latent, numbers[11] = m->rotary;
+    numbers[12] = m->value_dim, numbers[13] = m->delta_heads, numbers[14] = m->delta_conv;
+    numbers[15] = (int32_t)m->dtype, numbers[16] = m->parallel.size, numbers[17] = m->parallel.rank;
+    numbers[18] = engine->groups[0].layers, numbers[19] = engine->groups[1].layers;
+    hash = ignis__hash(hash, numbers, sizeof numbers);
+    reals[0] = m->eps, reals[1] = m->attention_factor, reals[2] = m->softcap, reals[3] = m->attention_scale;
+    hash = ignis__hash(hash, reals, sizeof reals);
+    hash = ignis__hash(hash, engine->frequencies, sizeof engine->frequencies);
+    for (i = 0; i < m->layers; i++)
+        hash = ignis__hash(hash, &m->layer[i].window, sizeof m->layer[i].window);
+    for (array = &engine->embedding; array <= &engine->head; array++)
+        hash = *array ? ignis__identity_add(op, hash, *array) : hash;
+    for (array = (ignis__array **)(void *)engine->layer; array < end; array++)
+        hash = *array ? ignis__identity_add(op, hash, *array) : hash;
+    return hash;
+}
+
+/*  Returns the checksum of a file whose bytes after the header have this hash. */
+static uint64_t ignis__sequence_checksum(const ignis__sequence_header *header, uint64_t body)
+{
+    ignis__sequence_header h = *header;
+    h.checksum = body;
+    return ignis__hash(IGNIS__HASH_START, &h, sizeof h);
+}
+
+/*  Begins work on a file. False, and reported, on failure. */
+static bool ignis__sequence_file_begin(ignis__sequence_file *f, const char *call, const char *path,
+                                       const ignis__engine *engine)
+{
+    memset(f, 0, sizeof *f);
+    f->path = path;
+    f->hash = IGNIS__HASH_START;
+    f->page = (char *)ignis__alloc_for(call, (size_t)ignis__sequence_page_bytes(engine));
+    if (f->page && ignis__op_begin_on_device(&f->op, call, engine->device))
+        return true;
+    ignis__free(f->page);
+    return false;
+}
+
+/*  Describes a sequence. */
+static ignis__sequence_header ignis__sequence_describe(ignis__op *op, const ignis__sequence *sequence)
+{
+    ignis__sequence_header h;
+    int g, i;
+    memset(&h, 0, sizeof h); /* its bytes have a checksum */
+    memcpy(h.magic, ignis__sequence_magic, sizeof h.magic);
+    h.version = IGNIS__SEQUENCE_VERSION;
+    h.layers = sequence->model->layers;
+    h.hidden_elements = sequence->model->hidden;
+    h.vocab = sequence->model->vocab;
+    h.model = ignis__engine_identity(op, sequence->engine);
+    h.length = sequence->length;
+    h.cached = sequence->cached;
+    h.stale = sequence->stale || sequence->cached < sequence->length - 1;
+    if (h.stale)
+        h.cached = sequence->length - 1;
+    h.hidden = sequence->last_hidden && sequence->length > 0 && sequence->last_hidden_length == sequence->length;
+    h.log_prob = sequence->log_prob;
+    for (i = 0; i < 2; i++)
+        h.state_tokens[i] = sequence->state_tokens[i] <= h.cached && !h.stale ? sequence->state_tokens[i] : 0;
+    for (g = 0; g < IGNIS__PAGE_GROUPS && !h.stale && h.cached > 0; g++) {
+        h.first[g] = sequence->tables[g].first;
+        h.pages[g] = sequence->engine->groups[g].layers ? (int32_t)ignis__ceil_div(h.cached, IGNIS__PAGE) : 0;
+    }
+    h.bytes = ignis__sequence_file_bytes(sequence, &h);
+    return h;
+}
+
+/*  Writes a locked sequence. */
+static bool ignis__sequence_write(const char *call, ignis__sequence *sequence, const char *path)
+{
+    ignis__replacement r;
+    ignis__sequence_header header;
+    ignis__sequence_file f;
+    bool ok;
+    if (sequence->lora)
+        return ignis__fail_false(IGNIS_DIAG_LORA_STATE, call,
+                                 "the sequence is computed with adapters; a file has sequences without adapters");
+    if (!ignis__replace_begin(&r, call, path))
+        return false;
+    ok = ignis__sequence_file_begin(&f, call, path, sequence->engine);
+    if (ok) {
+        f.to = r.file;
+        header = ignis__sequence_describe(&f.op, sequence);
+        f.op.ok = f.op.ok && ignis__save_write(call, path, f.to, &header, sizeof header);
+        ignis__sequence_file_body(&f, sequence, &header);
+        header.checksum = ignis__sequence_checksum(&header, f.hash);
+        if (f.op.ok && fseek(f.to, 0, SEEK_SET) != 0)
+            f.op.ok = ignis__file_fail(call, path, "written");
+        f.op.ok = f.op.ok && ignis__save_write(call, path, f.to, &header, sizeof header);
+        ignis__free(f.page);
+        ok = ignis__engine_leave(&f.op);
+    }
+    return ignis__replace_end(&r, ok);
+}
+
+/*  Checks that a header is of a file for the model of a sequence, and that it is consistent. False, and reported, if
+    not. */
+static bool ignis__sequence_header_check(ignis__sequence_file *f, const ignis__sequence *sequence,
+                                         const ignis__sequence_header *h)
+{
+    const char *call = f->op.work.call;
+    const ignis__engine *engine = sequence->engine;
+    ignis__sequence_header own;
+    bool sound = true;
+    int g, i;
+    if (memcmp(h->magic, ignis__sequence_magic, sizeof h->magic) != 0)
+        return ignis__fail_false(IGNIS_DIAG_SEQUENCE_FILE, call, "'%s' does not begin with %.8s", f->path,
+                                 ignis__sequence_magic);
+    if (h->version != IGNIS__SEQUENCE_VERSION)
+        return ignis__fail_false(IGNIS_DIAG_SEQUENCE_FILE, call,
+                                 "'%s' has version %u; expected %d, or ignis_sequence_save "
+                                 "of this version of Ignis writes it again",
+                                 f->path, (unsigned)h->version, (int)IGNIS__SEQUENCE_VERSION);
+    own = ignis__sequence_describe(&f->op, sequence);
+    if (!f->op.ok)
+        return false;
+    if (h->model != own.model)
+        return ignis__fail_false(
+            IGNIS_DIAG_SEQUENCE_MODEL, call,
+            "'%s' is of a model of %d layers, %d elements and %d tokens with the hash %016llx; this "
+            "one has %d layers, %d elements, %d tokens and the hash %016llx",
+            f->path, h->layers, h->hidden_elements, h->vocab, (unsigned long long)h->model, own.layers,
+            own.hidden_elements, own.vocab, (unsigned long long)own.model);
+    if (h->length > engine->context)
+        return ignis__fail_false(IGNIS_DIAG_CONTEXT_FULL, call,
+                                 "'%s' has %d tokens, which do not fit the context of %d", f->path, h->length,
+                                 engine->context);
+    sound = h->length >= 0 && h->cached >= 0 && h->cached <= h->length && h->cached >= h->length - 1 &&
+            (h->hidden == 0 || (h->hidden == 1 && h->length > 0)) &&
+            (h->stale == 0 || (h->stale == 1 && h->cached > 0));
+    for (i = 0; sound && i < 2; i++)
+        sound = h->state_tokens[i] >= 0 && h->state_tokens[i] <= (sequence->states ? h->cached : 0);
+    for (g = 0; sound && g < IGNIS__PAGE_GROUPS; g++) {
+        const ignis__page_group *group = &engine->groups[g];
+        const int pages = group->layers && !h->stale ? (int)ignis__ceil_div(h->cached, IGNIS__PAGE) : 0;
+        const int first =
+            g == IGNIS__PAGES_OF_WINDOWS && pages ? ignis__window_begin(group, h->cached - 1, false) / IGNIS__PAGE : 0;
+        sound = h->pages[g] == pages && h->first[g] >= 0 && h->first[g] <= first;
+    }
+    if (!sound)
+        return ignis__fail_false(IGNIS_DIAG_SEQUENCE_FILE, call,
+                                 "'%s' is damaged: %d tokens, %d of them in %d and %d pages from page %d and %d on",
+                                 f->path, h->length, h->cached, h->pages[0], h->pages[1], h->first[0], h->first[1]);
+    if (h->bytes != f->from.size || h->bytes != ignis__sequence_file_bytes(sequence, h))
+        return ignis__fail_false(IGNIS_DIAG_SEQUENCE_FILE, call, "'%s' has %lld bytes; expected %lld for %d tokens",
+                                 f->path, (long long)f->from.size, (long long)ignis__sequence_file_bytes(sequence, h),
+                                 h->length);
+    return true;
+}
+
+/*  Gives an empty sequence what a header says, without the contents. False, and reported, if there is no memory. */
+static bool ignis__sequence_take_header(const char *call, ignis__sequence *sequence, const ignis__sequence_header *h)
+{
+    ignis__engine *engine = sequence->engine;
+    int g;
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++)
+        if (!ignis__engine_has_pages(call, engine, g, h->pages[g] - h->first[g]))
+            return false;
+    if (h->hidden &&
+        !ignis__engine_alloc(call, engine, &sequence->last_hidden, 1, engine->sum->shape.dim[1], engine->sum->dtype))
+        return false;
+    for (g = 0; g < IGNIS__PAGE_GROUPS; g++) {
+        ignis__page_table *table = &sequence->tables[g];
+        for (table->first = table->count = table->uploaded = h->first[g]; table->count < h->pages[g]; table->count++)
+            table->page[table->count] = ignis__page_take(&engine->groups[g]);
+    }
+    return true;
+}
+
+/*  Reads a file into an empty locked sequence. False, and reported, if it cannot be read; then the sequence has any
+    contents. */
+static bool ignis__sequence_read(const char *call, ignis__sequence *sequence, ignis__sequence_file *f)
+{
+    ignis__sequence_header h;
+    const unsigned char *in_chunk = (const unsigned char *)sequence->in_chunk;
+    uint64_t checksum;
+    int i;
+    bool sound = true;
+    if (f->from.size < (int64_t)sizeof h)
+        return ignis__fail_false(IGNIS_DIAG_SEQUENCE_FILE, call, "'%s' has %lld bytes; expected at least %d", f->path,
+                                 (long long)f->from.size, (int)sizeof h);
+    f->op.ok = ignis__load_read(call, &f->from, 0, &h, sizeof h);
+    f->at = sizeof h;
+    if (!f->op.ok || !ignis__sequence_header_check(f, sequence, &h) || !ignis__sequence_take_header(call, sequence, &h))
+        return false;
+    ignis__sequence_file_body(f, sequence, &h);
+    checksum = ignis__sequence_checksum(&h, f->hash);
+    if (!f->op.ok)
+        return false;
+    if (checksum != h.checksum)
+        return ignis__fail_false(IGNIS_DIAG_SEQUENCE_FILE, call,
+                                 "'%s' is damaged: it has the checksum %016llx; expected %016llx", f->path,
+                                 (unsigned long long)checksum, (unsigned long long)h.checksum);
+    for (i = 0; sound && i < h.length; i++)
+        sound = sequence->ids[i] >= 0 && sequence->ids[i] < sequence->model->vocab && in_chunk[i] <= 1;
+    if (!sound)
+        return ignis__fail_false(IGNIS_DIAG_SEQUENCE_FILE, call, "'%s' is damaged: token %d is %d, computed in way %d",
+                                 f->path, i - 1, (int)sequence->ids[i - 1], (int)in_chunk[i - 1]);
+    sequence->length = h.length;
+    sequence->cached = h.cached;
+    sequence->stale = h.stale != 0;
+    sequence->last_hidden_length = h.hidden ? h.length : 0;
+    sequence->log_prob = h.log_prob;
+    for (i = 0; i < 2; i++)
+        sequence->state_tokens[i] = h.state_tokens[i];
+    return true;
+}
+
+IGNIS_API ignis_status ignis_sequence_save(ignis_sequence handle, const char *path)
+{
+    static const char call[] = "ignis_sequence_save";
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
+    bool ok;
+    if (!sequence)
+        return ignis__failed();
+    ok = ignis__check_not_null(call, "path", path) && ignis__sequence_write(call, sequence, path);
+    ignis__sequence_leave(call, sequence);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_sequence ignis_sequence_load(ignis_model model, const char *path)
+{
+    static const char call[] = "ignis_sequence_load";
+    ignis_sequence none = IGNIS__ZERO, handle = ignis__sequence_new(call, model);
+    ignis__sequence *sequence = handle.id ? ignis__sequence_enter(call, handle) : NULL;
+    ignis__sequence_file f;
+    bool ok;
+    if (!sequence)
+        return none;
+    ok = ignis__check_not_null(call, "path", path);
+    if (ok && sequence->lora)
+        ok = ignis__fail_false(IGNIS_DIAG_LORA_STATE, call,
+                               "adapters are set on the model; a file has sequences without adapters");
+    ok = ok && ignis__sequence_file_begin(&f, call, path, sequence->engine);
+    if (ok) {
+        f.op.ok = ignis__load_open_file(call, path, &f.from);
+        if (f.op.ok) {
+            f.op.ok = ignis__sequence_read(call, sequence, &f) &&
+                      !IGNIS__CUDA_FAILED(call, sequence->engine->device, cuStreamSynchronize, (f.op.work.stream));
+            ignis__load_close(&f.from);
+        }
+        ignis__free(f.page);
+        ok = ignis__engine_leave(&f.op);
+    }
+    if (!ok)
+        ignis__handle_kill(sequence);
+    ignis__sequence_leave(call, sequence);
+    return ok ? handle : none;
 }
 
 /*  models/generate/sequence_query.c - properties of a sequence; truncation, forks, grammars, adapters
@@ -40697,6 +41318,20 @@ static void ignis__text_output_flush(ignis__text_output *output, bool ends)
     output->size -= shown;
 }
 
+/*  Begins to write text, if anything reads it. False, and reported, on failure. */
+IGNIS__PRIVATE bool ignis__text_output_begin(ignis__text_output *output, const ignis__sequence *sequence)
+{
+    ignis_tokenizer_info tokenizer;
+    if (!output->desc->text_fn && !output->desc->stop_count)
+        return true;
+    output->stream.tokenizer = ignis__model_tokenizer(sequence->model);
+    output->stream.inside = true;
+    if (!output->stream.tokenizer.id || ignis_tokenizer_query(output->stream.tokenizer, &tokenizer) != IGNIS_OK)
+        return false;
+    output->tokens = tokenizer.tokens;
+    return true;
+}
+
 /*  Adds one more token; -1: the text has ended. False, and reported, on failure. */
 IGNIS__PRIVATE bool ignis__text_output_put(ignis__text_output *output, int32_t id)
 {
@@ -40945,7 +41580,6 @@ static void ignis__sequence_run_check(ignis__op *op, ignis__sequence *sequence, 
                                       const ignis_sampling_desc *sampling)
 {
     ignis__engine *engine = sequence->engine;
-    const ignis__address biases = ignis__op_write(op, engine->biases);
     ignis__generate_row *rows = engine->row;
     const int width = ignis__step_width(count + 1);
     int i;
@@ -40957,10 +41591,7 @@ static void ignis__sequence_run_check(ignis__op *op, ignis__sequence *sequence, 
         ignis__sequence_fill_row(op, sequence, sequence->length - count - 1 + i, &rows[i]);
         ignis__sampling_fill_row(engine, i, sampling, &rows[i]);
         rows[i].checks = true;
-        if (sampling->bias_count)
-            op->ok = op->ok && ignis__copy_from_host(
-                                   &op->work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *sampling->biases,
-                                   sampling->biases, sampling->bias_count * (int64_t)sizeof *sampling->biases);
+        ignis__sampling_upload_biases(op, engine, i, sampling);
     }
     ignis__sequence_read_lora(op, sequence);
     ignis__upload_rows(op, engine->model->dtype, engine->rows, rows, width);
@@ -41009,7 +41640,7 @@ IGNIS__PRIVATE bool ignis__sequence_check(const char *call, ignis__sequence *seq
     sequence->length = length; /* the pages stay */
     sequence->uploaded = sequence->uploaded < length ? sequence->uploaded : length;
     for (i = 0; op.ok && goes_on && i <= count; i++) {
-        drawn = &engine->draws[2 * i + (length - 1 + i) % 2];
+        drawn = ignis__sampling_draw(engine, i, length - 1 + i);
         goes_on = drawn->id >= 0 && i < count && drawn->id == draft[i];
         if (drawn->id < 0)
             break;
@@ -41019,121 +41650,208 @@ IGNIS__PRIVATE bool ignis__sequence_check(const char *call, ignis__sequence *seq
     }
     sequence->waiting = n;
     if (op.ok && n == 0)
-        ignis__sampling_fail(call, engine->draws[(length - 1) % 2].id, -1);
+        ignis__sampling_fail(call, ignis__sampling_draw(engine, 0, length - 1)->id, -1);
     *checked = count;
     if (n == 0)
         ignis__sequence_truncate(sequence, length);
     return ignis__engine_leave(&op) && n > 0;
 }
 
-/*  models/generate/generate.c - ignis_generate: the loop that samples tokens and writes text
+/*  models/generate/generation.c - a text that is being generated: its steps on the device, and their tokens
 
-    While the caller handles one token, the device may compute the next one (engine->ahead). That hides the latency
-    of the host. A token ahead is only queued without biases, grammars and ranks, because those need the host
-    between the steps.
-    May use: sequence_step.c, stop_string.c. Locks: the engine's lock for each token, not while text_fn runs. */
+    A generation queues decode steps, with an event after each, and takes their tokens in order. A step ahead is queued
+    before the host has the token that it begins with: the device has it. Steps that need the host between them, with
+    biases or a grammar, are queued one at a time. A generation with steps on the device has an entry of engine->ahead,
+    and the draws of the row with that number.
+    Other work on the engine first waits for all these steps, and discards them (ignis__engine_settle). Their tokens are
+    sampled again, with the same bits.
+    May use: sequence_step.c, kv_cache.c, sampling.c, grammar_mask.c. Locks: the caller holds the engine's. */
 
-/*  Queues the decode step of a token, whose id the device may not have sampled yet. The result is in engine->draws
-    when the event is done. follows: the step of the previous token is queued, and leaves its row as this one needs
-    it. NULL, and reported, on failure. */
-static ignis__pooled_event *ignis__generate_queue_step(const char *call, ignis__sequence *sequence, int position,
-                                                       const ignis_sampling_desc *sampling, bool continues)
+/*  Queues one more step, after those of other streams. False, and reported, on failure. */
+static bool ignis__generation_queue(const char *call, ignis__generation *g)
 {
+    ignis__sequence *sequence = g->sequence;
     ignis__engine *engine = sequence->engine;
-    ignis__pooled_event *event = NULL;
-    ignis__generate_row row;
+    const int position = sequence->length - 1 + g->queued, number = 0;
+    ignis__pooled_event *drawn = NULL;
+    ignis__batch batch;
     ignis__op op;
+    int i;
     if (!ignis__op_begin_on_device(&op, call, engine->device))
-        return NULL;
-    ignis__sequence_take_pages(&op, sequence, position, position + 1);
-    if (!continues) {
-        ignis__sequence_fill_row(&op, sequence, position, &row);
-        ignis__sampling_fill_row(engine, 0, sampling, &row);
-        ignis__sequence_read_lora(&op, sequence);
-        ignis__upload_rows(&op, engine->model->dtype, engine->rows, &row, 1);
-    }
-    ignis__sequence_advance_state(sequence, position, 1);
-    ignis__engine_run_step(&op, engine, 1,
-                           ignis__sampling_filters(sampling) ? IGNIS__SAMPLING_FILTERED : IGNIS__SAMPLING_UNFILTERED,
-                           sequence->lora ? sequence->lora->products : 0);
+        return false;
+    for (i = 0; i < engine->step_rows; i++)
+        if (engine->ahead[i] && engine->ahead[i]->stream != op.work.stream)
+            op.ok = op.ok && !IGNIS__CUDA_FAILED(call, engine->device, cuStreamWaitEvent,
+                                                 (op.work.stream, ignis__generation_last(engine->ahead[i]), 0));
+    if (g->queued == 0)
+        ignis__sequence_prepare_step(&op, sequence);
+    else
+        ignis__sequence_take_pages(&op, sequence, position, position + 1);
+    memset(&batch, 0, sizeof batch);
+    batch.sequences = &sequence;
+    batch.of = &number;
+    batch.count = 1;
+    batch.place = g->place;
+    batch.ahead = g->queued;
+    batch.ready = g->queued == 0 && ignis__sequence_ends_in_chunk(sequence);
+    batch.samples = true;
+    batch.sampling = g->sampling;
+    batch.keeps_row = engine->row_of == g; /* the step before has left the row as this one needs it */
+    (void)ignis__engine_queue_batch(&op, &batch);
+    engine->row_of = NULL;
     if (op.ok)
-        event = ignis__event_record(call, engine->device, engine->ahead.stream = op.work.stream);
-    op.ok = op.ok && event;
-    (void)ignis__engine_leave(&op);
-    return event;
+        drawn = ignis__event_record(call, engine->device, op.work.stream);
+    op.ok = op.ok && drawn;
+    if (drawn) {
+        g->drawn[position % IGNIS__DRAWS] = drawn;
+        g->stream = op.work.stream;
+        g->first = g->queued++ ? g->first : position;
+        engine->ahead[g->place] = g;
+        if (!batch.ready && !g->sampling->bias_count && !sequence->grammar)
+            engine->row_of = g;
+    }
+    return ignis__engine_leave(&op);
 }
 
-/*  Samples one token. -1: the context is full; -2: failure, reported; -3: the grammar is complete. continues: one
-    more token is likely to follow, and may be sampled while the caller has this one. */
-static int32_t ignis__generate_next(const char *call, ignis__sequence *sequence, const ignis_sampling_desc *sampling,
-                                    bool continues)
+/*  Returns whether a step can be queued whose token the host does not have. */
+static bool ignis__generation_goes_ahead(const ignis__generation *g)
 {
-    ignis__engine *engine = sequence->engine;
-    ignis__pooled_event *event = NULL, *next = NULL;
-    const ignis__grammar_state *state;
-    ignis__binding binding;
-    const ignis__generate_draw *draw;
-    int32_t id = -2;
-    bool ok, alone, fails = false;
-    if (ignis__capture_refuses(call)) /* text_fn of the caller may have begun a capture */
-        return -2;
-    ignis__mutex_lock(&engine->lock);
-    if (engine->ahead.sequence == sequence && engine->ahead.length == sequence->length &&
-        engine->ahead.sampling == sampling && engine->ahead.stream == ignis__stream_current(engine->device)) {
-        event = engine->ahead.drawn;
-        engine->ahead.sequence = NULL;
-    }
-    ignis__engine_settle(call, engine);
-    /* alone: no token ahead; ranks compare their arguments in every step */
-    alone =
-        !event && (!continues || sequence->length == 0 || sequence->stale || ignis__sequence_ends_in_chunk(sequence) ||
-                   ignis__sequence_find_state(sequence, sequence->length - 1) < 0 || sampling->bias_count ||
-                   sequence->grammar || engine->model->parallel.size > 1);
-    state = sequence->grammar && sequence->length ? ignis__sequence_match_grammar(call, sequence) : NULL;
+    ignis__sequence *sequence = g->sequence;
+    const int position = sequence->length - 1 + g->queued;
+    return position + 1 < sequence->engine->context && !g->sampling->bias_count && !sequence->grammar &&
+           (!sequence->states || g->queued < 2) && /* with one step discarded, there is a state before it */
+           ignis__sequence_has_pages(NULL, sequence, position, position + 1);
+}
+
+/*  Returns IGNIS__TOKEN_NOT_YET if one more token can be sampled, which may be queued; else why none can. */
+IGNIS__PRIVATE int32_t ignis__generation_check(const char *call, const ignis__generation *g)
+{
+    ignis__sequence *sequence = g->sequence;
+    const ignis__grammar_state *state =
+        sequence->grammar && sequence->length ? ignis__sequence_match_grammar(call, sequence) : NULL;
     if (state && state->count == 0)
-        id = -3;
-    else if (sequence->length >= engine->context)
-        id = -1;
-    else if (alone && (state || !sequence->grammar || !sequence->length) &&
-             ignis__engine_decode(call, &sequence, 1, sampling, true, NULL, NULL))
-        id = sequence->ids[sequence->length - 1];
-    ok = id == -2 && !alone;
-    if (ok && !event)
-        event = ignis__sampling_check(call, sampling, engine->model->vocab) &&
-                        ignis__sequence_has_pages(call, sequence, sequence->length - 1, sequence->length)
-                    ? ignis__generate_queue_step(call, sequence, sequence->length - 1, sampling, false)
-                    : NULL;
-    if (ok && event && continues && sequence->length + 1 < engine->context && !sampling->bias_count &&
-        ignis__sequence_has_pages(NULL, sequence, sequence->length, sequence->length + 1)) {
-        next = ignis__generate_queue_step(call, sequence, sequence->length, sampling, true);
-        fails = !next; /* this token is lost as well */
-    }
-    if (event) {
-        if (ignis__device_enter(call, engine->device, &binding)) {
-            if (!IGNIS__CUDA_FAILED(call, engine->device, cuEventSynchronize, (event->event)) && !fails) {
-                draw = &engine->draws[(sequence->length - 1) % 2];
-                sequence->cached = sequence->length;
-                if (draw->id < 0) {
-                    ignis__sampling_fail(call, draw->id, -1);
-                } else {
-                    id = draw->id;
-                    sequence->log_prob = draw->log_prob;
-                    sequence->in_chunk[sequence->length] = false;
-                    sequence->ids[sequence->length++] = id;
-                    sequence->uploaded = sequence->length;
-                }
-            }
-            ignis__device_leave(&binding);
+        return IGNIS__TOKEN_NO_OTHER;
+    if (sequence->length >= sequence->engine->context)
+        return IGNIS__TOKEN_NO_ROOM;
+    return ignis__sequence_check_step(call, sequence, g->sampling, true) ? IGNIS__TOKEN_NOT_YET : IGNIS__TOKEN_FAILED;
+}
+
+/*  Discards steps that do not follow the last token of the sequence any more: another text of it has gone on. */
+static void ignis__generation_catch_up(const char *call, ignis__generation *g)
+{
+    if (g->queued && g->first != g->sequence->length - 1)
+        ignis__generation_settle(call, g);
+}
+
+/*  Queues steps until there are `most`, or no more can be ahead. Returns IGNIS__TOKEN_NOT_YET; or, if there is none,
+    why. */
+IGNIS__PRIVATE int32_t ignis__generation_fill(const char *call, ignis__generation *g, int most)
+{
+    ignis__sequence *sequence = g->sequence;
+    ignis__engine *engine = sequence->engine;
+    int32_t result = IGNIS__TOKEN_NOT_YET;
+    bool ok = true;
+    ignis__generation_catch_up(call, g);
+    if (g->queued == 0)
+        result = ignis__generation_check(call, g);
+    if (result != IGNIS__TOKEN_NOT_YET)
+        return result;
+    if (g->queued == 0) {
+        for (g->place = 0; g->place < engine->step_rows && engine->ahead[g->place];)
+            g->place++;
+        if (g->place == engine->step_rows) /* the steps of others come first */
+            return result;
+        if (!ignis__generation_queue(call, g)) {
+            ignis__generation_settle(call, g);
+            ignis__sequence_truncate(sequence, sequence->length); /* returns pages that were taken in vain */
+            return IGNIS__TOKEN_FAILED;
         }
-        ignis__event_recycle(engine->device, event);
     }
-    if (next) {
-        engine->ahead.sequence = sequence;
-        engine->ahead.drawn = next;
-        engine->ahead.sampling = sampling;
-        engine->ahead.length = sequence->length;
-        if (id < 0) /* it would follow a token that does not exist */
+    while (ok && g->queued < most && g->queued < IGNIS__DRAWS && ignis__generation_goes_ahead(g))
+        ok = ignis__generation_queue(call, g);
+    if (!ok)
+        ignis__generation_settle(call, g);
+    return ok ? result : (int32_t)IGNIS__TOKEN_FAILED;
+}
+
+/*  Appends the token of the oldest step. Returns it; IGNIS__TOKEN_NOT_YET if the device has not sampled it, or no step
+    is queued; IGNIS__TOKEN_FAILED, and reported. */
+IGNIS__PRIVATE int32_t ignis__generation_take(const char *call, ignis__generation *g, bool waits)
+{
+    ignis__sequence *sequence = g->sequence;
+    ignis__engine *engine = sequence->engine;
+    const ignis__generate_draw *draw;
+    ignis__binding binding;
+    int at, error = 0;
+    bool ok;
+    ignis__generation_catch_up(call, g);
+    if (g->queued == 0)
+        return IGNIS__TOKEN_NOT_YET;
+    at = g->first % IGNIS__DRAWS;
+    draw = ignis__sampling_draw(engine, g->place, g->first);
+    ok = ignis__device_enter(call, engine->device, &binding);
+    if (ok) {
+        error = waits ? IGNIS__CUDA(cuEventSynchronize, (g->drawn[at]->event))
+                      : IGNIS__CUDA(cuEventQuery, (g->drawn[at]->event));
+        ok = error == IGNIS__CU_NOT_READY ||
+             ignis__cuda_check(call, engine->device, waits ? "cuEventSynchronize" : "cuEventQuery", error) == IGNIS_OK;
+        ignis__device_leave(&binding);
+    }
+    if (ok && error == IGNIS__CU_NOT_READY)
+        return IGNIS__TOKEN_NOT_YET;
+    if (ok && draw->id < 0)
+        ignis__sampling_fail(call, draw->id, -1);
+    if (!ok || draw->id < 0) { /* the steps after it follow a token that does not exist */
+        ignis__generation_settle(call, g);
+        return IGNIS__TOKEN_FAILED;
+    }
+    ignis__event_recycle(engine->device, g->drawn[at]);
+    g->drawn[at] = NULL;
+    sequence->cached = sequence->length;
+    sequence->log_prob = draw->log_prob;
+    sequence->in_chunk[sequence->length] = false;
+    sequence->ids[sequence->length++] = draw->id;
+    sequence->uploaded = sequence->length;
+    g->first++;
+    if (--g->queued == 0) {
+        engine->ahead[g->place] = NULL;
+        engine->row_of = engine->row_of == g ? NULL : engine->row_of;
+    }
+    return draw->id;
+}
+
+/*  models/generate/generate.c - ignis_generate: the loop that samples tokens and writes text
+
+    While the caller handles one token, the device may compute the next one (generation.c). That hides the latency of
+    the host.
+    May use: generation.c, speculate.c, stop_string.c. Locks: the engine's lock for each token, not while text_fn
+    runs. */
+
+/*  Samples one token, or returns why there is none. continues: one more token is likely to follow, and may be sampled
+    while the caller has this one. */
+static int32_t ignis__generate_next(const char *call, ignis__generation *g, bool continues)
+{
+    ignis__sequence *sequence = g->sequence;
+    ignis__engine *engine = sequence->engine;
+    int32_t id;
+    if (ignis__capture_refuses(call)) /* text_fn of the caller may have begun a capture */
+        return IGNIS__TOKEN_FAILED;
+    ignis__mutex_lock(&engine->lock);
+    if (engine->model->parallel.size > 1) { /* ranks compare their arguments in every step */
+        ignis__engine_settle(call, engine);
+        id = ignis__generation_check(call, g);
+        if (id == IGNIS__TOKEN_NOT_YET)
+            id = ignis__engine_decode(call, &sequence, 1, g->sampling, true, NULL, NULL)
+                     ? sequence->ids[sequence->length - 1]
+                     : (int32_t)IGNIS__TOKEN_FAILED;
+    } else {
+        id = ignis__generation_fill(call, g, continues ? 2 : 1);
+        if (id == IGNIS__TOKEN_NOT_YET && g->queued == 0) { /* others have steps ahead in all places */
             ignis__engine_settle(call, engine);
+            id = ignis__generation_fill(call, g, continues ? 2 : 1);
+        }
+        if (id == IGNIS__TOKEN_NOT_YET)
+            id = ignis__generation_take(call, g, true);
     }
     ignis__mutex_unlock(&engine->lock);
     return id;
@@ -41163,15 +41881,15 @@ static int ignis__generate_guess(const char *call, ignis__sequence *sequence, ig
 }
 
 /*  As ignis__generate_next, with drafts of up to `most` tokens. */
-static int32_t ignis__generate_next_by_draft(const char *call, ignis__sequence *sequence,
-                                             const ignis_generate_desc *desc, ignis__generate_drafts *drafts, int most,
-                                             ignis_generate_info *info)
+static int32_t ignis__generate_next_by_draft(const char *call, ignis__generation *g, ignis__generate_drafts *drafts,
+                                             int most, ignis_generate_info *info)
 {
-    int32_t id = -1;
+    ignis__sequence *sequence = g->sequence;
+    int32_t id = IGNIS__TOKEN_FAILED;
     int count = 0, checked = 0;
     bool ok = true;
     if (ignis__capture_refuses(call))
-        return -2;
+        return IGNIS__TOKEN_FAILED;
     ignis__engine_lock(call, sequence->engine);
     if (sequence->waiting)
         id = ignis__sequence_take_waiting(sequence);
@@ -41180,18 +41898,18 @@ static int32_t ignis__generate_next_by_draft(const char *call, ignis__sequence *
         info->accepted++;
         return id;
     }
-    count = ignis__generate_guess(call, sequence, drafts, &desc->sampling,
+    count = ignis__generate_guess(call, sequence, drafts, g->sampling,
                                   most < sequence->engine->step_rows ? most : sequence->engine->step_rows - 1);
     if (count < 0)
-        return -2;
+        return IGNIS__TOKEN_FAILED;
     ignis__engine_lock(call, sequence->engine);
-    ok = count == 0 || ignis__sequence_check(call, sequence, drafts->guesses, count, &desc->sampling, &checked);
+    ok = count == 0 || ignis__sequence_check(call, sequence, drafts->guesses, count, g->sampling, &checked);
     if (ok && checked)
         id = ignis__sequence_take_waiting(sequence);
     ignis__mutex_unlock(&sequence->engine->lock);
     info->steps++;
     info->guessed += checked;
-    return !ok ? -2 : checked ? id : ignis__generate_next(call, sequence, &desc->sampling, false);
+    return !ok ? (int32_t)IGNIS__TOKEN_FAILED : checked ? id : ignis__generate_next(call, g, false);
 }
 
 static bool ignis__generate_is_end(const ignis__sequence *sequence, const ignis_generate_desc *desc, int32_t id)
@@ -41203,39 +41921,17 @@ static bool ignis__generate_is_end(const ignis__sequence *sequence, const ignis_
     return i < count;
 }
 
-/*  Generates tokens on a held sequence until there is a finish reason. drafts: or NULL. False, and reported, on
-    failure. */
-static bool ignis__generate_run(ignis__text_output *output, ignis__sequence *sequence, ignis__generate_drafts *drafts,
-                                ignis_generate_info *info)
+/*  Passes on one more token, or ends the text: id says why. False, and reported, on failure. */
+IGNIS__PRIVATE bool ignis__generate_put(ignis__text_output *output, const ignis__sequence *sequence,
+                                        ignis_generate_info *info, int32_t id)
 {
-    const ignis_generate_desc *desc = output->desc;
-    int64_t begin = ignis__monotonic_ns();
-    int32_t id;
-    int most;
-    while (!info->ending) {
-        if (desc->max_tokens && info->tokens == desc->max_tokens) {
-            info->ending = IGNIS_ENDING_LENGTH;
-            break;
-        }
-        most = desc->draft_tokens;
-        if (desc->max_tokens && most > desc->max_tokens - info->tokens - 1)
-            most = desc->max_tokens - info->tokens - 1;
-        if (drafts) {
-            id = ignis__generate_next_by_draft(output->call, sequence, desc, drafts, most, info);
-        } else {
-            info->steps++;
-            id = ignis__generate_next(output->call, sequence, &desc->sampling,
-                                      desc->max_tokens == 0 || info->tokens + 1 < desc->max_tokens);
-        }
-        info->seconds = (double)(ignis__monotonic_ns() - begin) * 1e-9;
-        if (id == -2)
-            return false;
-        if (id < 0) {
-            info->ending = id == -1 ? IGNIS_ENDING_CONTEXT : IGNIS_ENDING_GRAMMAR;
-            break;
-        }
+    if (id < 0) {
+        info->ending = id == IGNIS__TOKEN_ENOUGH    ? IGNIS_ENDING_LENGTH
+                       : id == IGNIS__TOKEN_NO_ROOM ? IGNIS_ENDING_CONTEXT
+                                                    : IGNIS_ENDING_GRAMMAR;
+    } else {
         info->first = info->tokens++ ? info->first : info->seconds;
-        if (ignis__generate_is_end(sequence, desc, id))
+        if (ignis__generate_is_end(sequence, output->desc, id))
             info->ending = IGNIS_ENDING_TOKEN;
         else if (!ignis__text_output_put(output, id))
             return false;
@@ -41244,11 +41940,36 @@ static bool ignis__generate_run(ignis__text_output *output, ignis__sequence *seq
         else if (output->stop >= 0)
             info->ending = IGNIS_ENDING_STOP;
     }
-    if (output->cancelled || output->stop >= 0)
-        return true;
-    if (!ignis__text_output_put(output, -1))
-        return false;
-    info->ending = output->stop >= 0 ? IGNIS_ENDING_STOP : info->ending;
+    if (info->ending && !output->cancelled && output->stop < 0) {
+        if (!ignis__text_output_put(output, -1))
+            return false;
+        info->ending = output->stop >= 0 ? IGNIS_ENDING_STOP : info->ending;
+    }
+    info->stop = output->stop;
+    return true;
+}
+
+/*  Generates tokens on a held sequence until there is a finish reason. drafts: or NULL. False, and reported, on
+    failure. */
+static bool ignis__generate_run(ignis__text_output *output, ignis__generation *g, ignis__generate_drafts *drafts,
+                                ignis_generate_info *info)
+{
+    const ignis_generate_desc *desc = output->desc;
+    const int64_t begin = ignis__monotonic_ns();
+    while (!info->ending) {
+        int32_t id = IGNIS__TOKEN_ENOUGH;
+        int more = desc->max_tokens ? desc->max_tokens - info->tokens - 1 : INT32_MAX; /* after this one */
+        if (more >= 0 && drafts) {
+            id = ignis__generate_next_by_draft(output->call, g, drafts,
+                                               desc->draft_tokens < more ? desc->draft_tokens : more, info);
+        } else if (more >= 0) {
+            info->steps++;
+            id = ignis__generate_next(output->call, g, more > 0);
+        }
+        info->seconds = (double)(ignis__monotonic_ns() - begin) * 1e-9;
+        if (id == IGNIS__TOKEN_FAILED || !ignis__generate_put(output, g->sequence, info, id))
+            return false;
+    }
     return true;
 }
 
@@ -41279,8 +42000,8 @@ IGNIS_API ignis_status ignis_generate(ignis_sequence handle, const ignis_generat
     static const ignis_generate_desc defaults = IGNIS__ZERO;
     ignis__sequence *sequence;
     ignis_generate_info info = IGNIS__ZERO;
-    ignis_tokenizer_info tokenizer;
     ignis__text_output output;
+    ignis__generation generation;
     ignis__generate_drafts drafts;
     bool ok;
     info.stop = -1;
@@ -41294,24 +42015,23 @@ IGNIS_API ignis_status ignis_generate(ignis_sequence handle, const ignis_generat
     output.desc = desc ? desc : &defaults;
     output.stop = -1;
     memset(&drafts, 0, sizeof drafts);
-    ok = ignis__generate_check(call, output.desc) && ignis__generate_begin_drafts(call, sequence, output.desc, &drafts);
-    if (ok && (output.desc->text_fn || output.desc->stop_count)) {
-        output.stream.tokenizer = ignis__model_tokenizer(sequence->model);
-        output.stream.inside = true;
-        ok = output.stream.tokenizer.id && ignis_tokenizer_query(output.stream.tokenizer, &tokenizer) == IGNIS_OK;
-        output.tokens = ok ? tokenizer.tokens : 0;
-    }
+    memset(&generation, 0, sizeof generation);
+    generation.sequence = sequence;
+    generation.sampling = &output.desc->sampling;
+    ok = ignis__generate_check(call, output.desc) &&
+         ignis__generate_begin_drafts(call, sequence, output.desc, &drafts) &&
+         ignis__text_output_begin(&output, sequence);
     if (ok) {
         ignis__engine_lock(call, sequence->engine);
         sequence->waiting = 0; /* of another call, which text_fn belongs to */
         ignis__mutex_unlock(&sequence->engine->lock);
-        ok = ignis__generate_run(&output, sequence, output.desc->draft_tokens ? &drafts : NULL, &info);
-        ignis__engine_lock(call, sequence->engine);
+        ok = ignis__generate_run(&output, &generation, output.desc->draft_tokens ? &drafts : NULL, &info);
+        ignis__mutex_lock(&sequence->engine->lock);
+        ignis__generation_settle(call, &generation);
         if (output.desc->draft_tokens) /* returns the pages of guesses */
             ignis__sequence_truncate(sequence, sequence->length);
         ignis__mutex_unlock(&sequence->engine->lock);
     }
-    info.stop = output.stop;
     info.ending = ok ? info.ending : IGNIS_ENDING_NONE;
     if (desc && desc->info)
         *desc->info = info;
@@ -41320,6 +42040,158 @@ IGNIS_API ignis_status ignis_generate(ignis_sequence handle, const ignis_generat
     if (drafts.by)
         ignis__sequence_drop(call, drafts.by);
     ignis__sequence_drop(call, sequence);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  models/generate/poll.c - ignis_generate_poll: a text for which nothing waits for the device
+
+    The text is that of ignis_generate: the same steps, queued without waiting for them. It belongs to the sequence;
+    forks do not have it.
+    May use: generation.c, generate.c, stop_string.c. Locks: the engine's lock, not while text_fn runs; `busy` keeps
+    other calls away then. */
+
+/*  Checks that no other call works on the text of a sequence. False, and reported, if one does. */
+static bool ignis__polled_is_free(const char *call, const ignis__sequence *sequence)
+{
+    return !sequence->polled || !sequence->polled->busy ||
+           ignis__fail_false(IGNIS_DIAG_TEXT_STATE, call, "ignis_generate_poll of the sequence has not returned");
+}
+
+/*  Checks what ignis_generate_begin refuses besides what ignis_generate refuses. False, and reported, if so. */
+static bool ignis__polled_check(const char *call, const ignis__sequence *sequence, const ignis_generate_desc *desc)
+{
+    if (sequence->polled && !sequence->polled->info.ending)
+        return ignis__fail_false(IGNIS_DIAG_TEXT_STATE, call,
+                                 "a text of the sequence has begun and has %d tokens; ignis_generate_end ends it",
+                                 sequence->polled->info.tokens);
+    if (desc->draft_tokens)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc->draft_tokens is %d; expected 0: polled texts check no drafts",
+                                 desc->draft_tokens);
+    if (sequence->model->parallel.size > 1)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "%d ranks share the model, and wait for each other",
+                                 sequence->model->parallel.size);
+    return ignis__sampling_check(call, &desc->sampling, sequence->model->vocab);
+}
+
+IGNIS_API ignis_status ignis_generate_begin(ignis_sequence handle, const ignis_generate_desc *desc)
+{
+    static const char call[] = "ignis_generate_begin";
+    static const ignis_generate_desc defaults = IGNIS__ZERO;
+    ignis__sequence *sequence = ignis__sequence_hold(call, handle);
+    ignis__polled *polled;
+    bool ok;
+    if (!sequence)
+        return ignis__failed();
+    ignis__mutex_lock(&sequence->engine->lock);
+    desc = desc ? desc : &defaults;
+    ok = ignis__polled_is_free(call, sequence) && ignis__generate_check(call, desc) &&
+         ignis__polled_check(call, sequence, desc);
+    polled = ok ? (ignis__polled *)ignis__alloc_for(call, sizeof *polled) : NULL;
+    if (polled) {
+        memset(polled, 0, sizeof *polled);
+        polled->desc = *desc;
+        polled->generation.sequence = sequence;
+        polled->generation.sampling = &polled->desc.sampling;
+        polled->output.call = "ignis_generate_poll";
+        polled->output.desc = &polled->desc;
+        polled->output.stop = polled->info.stop = -1;
+        polled->began = ignis__monotonic_ns();
+        ok = ignis__text_output_begin(&polled->output, sequence);
+    }
+    if (polled && ok) {
+        if (sequence->polled)
+            ignis__polled_free(call, sequence);
+        sequence->polled = polled;
+        if (desc->info)
+            *desc->info = polled->info;
+    } else {
+        ignis__free(polled);
+    }
+    ignis__sequence_leave(call, sequence);
+    return polled && ok ? IGNIS_OK : ignis__failed();
+}
+
+/*  Passes on a token, or ends the text, without the engine's lock. False, and reported, on failure. */
+static bool ignis__polled_put(ignis__sequence *sequence, int32_t id)
+{
+    ignis__polled *polled = sequence->polled;
+    bool ok;
+    if (id == IGNIS__TOKEN_FAILED)
+        return false;
+    polled->info.steps += id >= 0;
+    polled->info.seconds = (double)(ignis__monotonic_ns() - polled->began) * 1e-9;
+    polled->busy = true;
+    ignis__mutex_unlock(&sequence->engine->lock);
+    ok = ignis__generate_put(&polled->output, sequence, &polled->info, id);
+    ignis__mutex_lock(&sequence->engine->lock);
+    polled->busy = false;
+    return ok;
+}
+
+/*  Passes on up to `most` tokens that the device has sampled, and queues steps for as many. False, and reported, on
+    failure. */
+static bool ignis__polled_work(const char *call, ignis__sequence *sequence, int most)
+{
+    ignis__polled *polled = sequence->polled;
+    const int max_tokens = polled->desc.max_tokens;
+    int32_t id = IGNIS__TOKEN_FAILED;
+    bool ok = true;
+    int i, left;
+    for (i = 0; ok && i < most && id != IGNIS__TOKEN_NOT_YET && !polled->info.ending; i++) {
+        id = ignis__generation_take(call, &polled->generation, false);
+        if (id != IGNIS__TOKEN_NOT_YET)
+            ok = ignis__polled_put(sequence, id);
+    }
+    if (!ok || polled->info.ending)
+        return ok;
+    left = max_tokens ? max_tokens - polled->info.tokens : most;
+    id = left ? ignis__generation_fill(call, &polled->generation, left < most ? left : most)
+              : (int32_t)IGNIS__TOKEN_ENOUGH;
+    return id == IGNIS__TOKEN_NOT_YET || ignis__polled_put(sequence, id);
+}
+
+IGNIS_API ignis_status ignis_generate_poll(ignis_sequence handle, int tokens)
+{
+    static const char call[] = "ignis_generate_poll";
+    ignis__sequence *sequence = ignis__sequence_hold(call, handle);
+    bool ok = true;
+    if (!sequence)
+        return ignis__failed();
+    if (tokens < 0) {
+        ok = ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "tokens is %d, below 0", tokens);
+    } else if (ignis__mutex_try(
+                   &sequence->engine->lock)) { /* else a thread works on the model: the next poll goes on */
+        if (!sequence->polled)
+            ok = ignis__fail_false(IGNIS_DIAG_TEXT_STATE, call,
+                                   "the sequence has no text; ignis_generate_begin begins one");
+        else if (ignis__polled_is_free(call, sequence))
+            ok = ignis__polled_work(call, sequence,
+                                    tokens == 0             ? 1
+                                    : tokens < IGNIS__DRAWS ? tokens
+                                                            : (int)IGNIS__DRAWS);
+        else
+            ok = false;
+        if (ok && sequence->polled->desc.info)
+            *sequence->polled->desc.info = sequence->polled->info;
+        ignis__mutex_unlock(&sequence->engine->lock);
+    }
+    ignis__sequence_drop(call, sequence);
+    return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_generate_end(ignis_sequence handle)
+{
+    static const char call[] = "ignis_generate_end";
+    ignis__sequence *sequence = ignis__sequence_hold(call, handle);
+    bool ok;
+    if (!sequence)
+        return ignis__failed();
+    ignis__mutex_lock(&sequence->engine->lock);
+    ok = ignis__polled_is_free(call, sequence);
+    if (ok && sequence->polled)
+        ignis__polled_free(call, sequence);
+    ignis__sequence_leave(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -41493,10 +42365,13 @@ IGNIS_API ignis_status ignis_model_warmup(ignis_model handle, const ignis_model_
 #define ignis_sequence_next_all(...) IGNIS__AT(ignis_sequence_next_all(__VA_ARGS__))
 #define ignis_sequence_logits(...) IGNIS__AT(ignis_sequence_logits(__VA_ARGS__))
 #define ignis_sequence_fork(...) IGNIS__AT(ignis_sequence_fork(__VA_ARGS__))
+#define ignis_sequence_save(...) IGNIS__AT(ignis_sequence_save(__VA_ARGS__))
+#define ignis_sequence_load(...) IGNIS__AT(ignis_sequence_load(__VA_ARGS__))
 #define ignis_sequence_set(...) IGNIS__AT(ignis_sequence_set(__VA_ARGS__))
 #define ignis_sequence_chat(...) IGNIS__AT(ignis_sequence_chat(__VA_ARGS__))
 #define ignis_sequence_text(...) IGNIS__AT(ignis_sequence_text(__VA_ARGS__))
 #define ignis_generate(...) IGNIS__AT(ignis_generate(__VA_ARGS__))
+#define ignis_generate_poll(...) IGNIS__AT(ignis_generate_poll(__VA_ARGS__))
 #define ignis_model_warmup(...) IGNIS__AT(ignis_model_warmup(__VA_ARGS__))
 #define ignis_model_hidden(...) IGNIS__AT(ignis_model_hidden(__VA_ARGS__))
 #define ignis_model_embed(...) IGNIS__AT(ignis_model_embed(__VA_ARGS__))

@@ -53,7 +53,7 @@ CUDART := $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
 RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat spectral burgers wgan_gp pinn moe cg custom_op \
     memory_contract frame_loop \
-    share_array ring $(CUDART) $(VULKAN) allreduce generate lora
+    share_array ring $(CUDART) $(VULKAN) allreduce generate character lora
 
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
 heat = $(OUT)/heat $(OUT)/heat.png
@@ -66,6 +66,7 @@ cg = $(OUT)/cg $(OUT)/cg.png
 train_gpt = $(OUT)/train_gpt $(if $(SIMULATOR),--steps 100) --out $(OUT)/loss.svg --save $(OUT)/gpt.safetensors \
     --export $(OUT)/gpt
 generate = $(OUT)/generate $(OUT)/gpt 'static '
+character = IGNIS_FRAMES=$(if $(SIMULATOR),60,240) $(OUT)/character $(OUT)/gpt 'static '
 lora = $(OUT)/lora $(OUT)/gpt README.md $(OUT)/adapter $(if $(SIMULATOR),20)
 save_load = $(OUT)/save_load $(OUT)/sine.safetensors
 share_array = $(OUT)/share_array_a & $(OUT)/share_array_b && wait $$!

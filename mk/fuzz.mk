@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: MIT
 # A million of each: damaged bundles, chat templates, safetensors, .npy files, formulas, tokenizers, grammars and
-# schemas, descriptions of families; and a tenth as many models, each of which is a file on the disk. fuzz-models: a
-# million of them. It ends at the first sanitizer report. Programs are not optimized: that would take longer to compile
+# schemas, descriptions of families; and a tenth as many models, each of which is a file on the disk, and a hundredth
+# as many sequences, each of which is loaded. fuzz-models: a million of them. It ends at the first sanitizer report. Programs are not optimized: that would take longer to compile
 # than 20,000 inputs take.
 FUZZ := 1000000
 FUZZED := bundle chat families file formula grammar npy text
-FUZZERS := $(FUZZED:%=build/fuzz/fuzz_%) build/fuzz/fuzz_model
+FUZZERS := $(FUZZED:%=build/fuzz/fuzz_%) build/fuzz/fuzz_model build/fuzz/fuzz_sequence
 SANITIZED := -fsanitize=address,undefined -fno-sanitize-recover=all
 fuzz: $(SIMULATOR)
 	@$(MAKE) --no-print-directory -s -j$(JOBS) LANE=fuzz STRICT= LANE_CFLAGS='$(SANITIZED)' $(FUZZERS)
-	@printf '%s\n' $(FUZZED:%='build/fuzz/fuzz_% $(FUZZ)') "build/fuzz/fuzz_model $$(($(FUZZ) / 10))" | \
+	@printf '%s\n' $(FUZZED:%='build/fuzz/fuzz_% $(FUZZ)') "build/fuzz/fuzz_model $$(($(FUZZ) / 10))" \
+	    "build/fuzz/fuzz_sequence $$(($(FUZZ) / 100))" | \
 	    xargs -P $(JOBS) -I{} sh -c '{}'
 
 fuzz-models: $(SIMULATOR)

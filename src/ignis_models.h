@@ -178,11 +178,14 @@ extern "C" {
 #include "models/generate/rank_check.c"
 #include "models/generate/sequence_step.c"
 #include "models/generate/sequence_next.c"
+#include "models/generate/sequence_file.c"
 #include "models/generate/sequence_query.c"
 #include "models/generate/stop_string.c"
 #include "models/generate/prompt.c"
 #include "models/generate/speculate.c"
+#include "models/generate/generation.c"
 #include "models/generate/generate.c"
+#include "models/generate/poll.c"
 #include "models/generate/warmup.c"
 #ifdef _MSC_VER
 #pragma warning(pop)

@@ -232,4 +232,48 @@ static inline void check_adapters(own_forward own, ignis_model model, const char
     free(logits), free(wanted), free(ids);
 }
 
+/*  A sequence that is loaded from its file, after a chunk and after steps, has the tokens and bits of the one that was
+    saved; and a text that is polled has those of ignis_generate. */
+static inline void check_saved_and_polled(ignis_model model, const int32_t *ids, int length, int vocab)
+{
+    enum { TOKENS = 5 };
+    const size_t bytes = sizeof(float) * (size_t)vocab;
+    float *logits = (float *)calloc(2, bytes), *again = logits + vocab;
+    int32_t texts[2][512];
+    ignis_generate_info info;
+    ignis_generate_desc desc;
+    ignis_sequence sequence = ignis_sequence_begin(model), loaded;
+    int polls;
+    memset(&desc, 0, sizeof desc);
+    desc.sampling.temperature = 0.7;
+    desc.sampling.seed = 3;
+    desc.max_tokens = TOKENS;
+    desc.end_count = -1;
+    CHECK_OK(ignis_sequence_feed(sequence, ids, length));
+    CHECK_OK(ignis_sequence_save(sequence, test_path("a.sequence")));
+    loaded = ignis_sequence_load(model, test_path("a.sequence"));
+    CHECK_OK(ignis_generate(sequence, &desc));
+    desc.info = &info;
+    CHECK_OK(ignis_generate_begin(loaded, &desc));
+    for (polls = 0; polls < 100 && !info.ending; polls++)
+        CHECK_OK(ignis_generate_poll(loaded, 1 + polls % 3));
+    CHECK_INT(info.tokens, TOKENS);
+    CHECK_OK(ignis_sequence_save(loaded, test_path("a.sequence")));
+    CHECK_OK(ignis_sequence_free(loaded));
+    loaded = ignis_sequence_load(model, test_path("a.sequence"));
+    CHECK_INT(ignis_sequence_next(sequence, NULL), ignis_sequence_next(loaded, NULL));
+    CHECK_OK(ignis_sequence_logits(sequence, logits, vocab));
+    CHECK_OK(ignis_sequence_logits(loaded, again, vocab));
+    CHECK_INT(memcmp(logits, again, bytes), 0);
+    CHECK_INT(ignis_sequence_ids(sequence, texts[0], 512), length + TOKENS + 1);
+    CHECK_INT(ignis_sequence_ids(loaded, texts[1], 512), length + TOKENS + 1);
+    CHECK_INT(memcmp(texts[0], texts[1], sizeof *ids * (size_t)(length + TOKENS + 1)), 0);
+    CHECK_OK(ignis_sequence_truncate(sequence, length));
+    CHECK_OK(ignis_sequence_truncate(loaded, length));
+    CHECK_INT(ignis_sequence_next(sequence, NULL), ignis_sequence_next(loaded, NULL));
+    CHECK_OK(ignis_sequence_free(loaded));
+    CHECK_OK(ignis_sequence_free(sequence));
+    free(logits);
+}
+
 #endif /* OWN_FORWARD_H */

@@ -257,7 +257,7 @@ __device__ inline void draw_put(const ignis__draw &p, ignis__generate_row &row, 
     const bool none = !(whole.greatest.value > -ignis_infinity<float>());
     id = none ? 0 : id;
     const float x = number_of(p.logits[blockIdx.y * p.stride + id]);
-    ignis__generate_draw &draw = row.draws[position % 2];
+    ignis__generate_draw &draw = row.draws[position % IGNIS__DRAWS];
     draw.id = !none ? id : whole.most > -ignis_infinity<float>() ? IGNIS__DRAW_NO_TOKEN : IGNIS__DRAW_NO_LOGITS;
     draw.kept = kept;
     draw.log_prob = (x == whole.most ? 0.0f : x - whole.most) - logf(whole.sum);

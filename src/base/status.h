@@ -160,6 +160,9 @@ typedef enum ignis_status {
     X(SEQUENCE_FREED, FREED, "a sequence is used only while its handle is live")                                     \
     X(CONTEXT_FULL, ARGUMENT, "a sequence fits into the context of its model")                                       \
     X(CACHE_FULL, MEMORY, "the cache of a model has pages for all its sequences")                                    \
+    X(SEQUENCE_FILE, FORMAT, "a file of a sequence is whole, unchanged, and of this version")                        \
+    X(SEQUENCE_MODEL, MISMATCH, "a file of a sequence was saved from the same model")                                \
+    X(TEXT_STATE, ARGUMENT, "a polled text begins, is polled, and ends, in this order")                              \
     X(WRONG_MODEL, ARGUMENT, "sequences of one step are of one model")                                               \
     X(MODEL_FREED, FREED, "a model is used only while its handle is live")                                           \
     X(MODEL_CONFIG, FORMAT, "a model's config is complete, and consistent with itself and the weights")              \

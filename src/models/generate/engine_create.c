@@ -194,8 +194,8 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
         }
         ignis__op_zero(&op, engine->block_counts);
         ignis__op_zero(&op, engine->bins);
-        engine->draws_memory =
-            ignis__pinned_chunk_take(call, engine->device, 2 * engine->step_rows * (int64_t)sizeof *engine->draws);
+        engine->draws_memory = ignis__pinned_chunk_take(
+            call, engine->device, IGNIS__DRAWS * engine->step_rows * (int64_t)sizeof *engine->draws);
         engine->draws = engine->draws_memory ? (ignis__generate_draw *)engine->draws_memory->memory : NULL;
         op.ok = op.ok && engine->draws;
         ok = ignis__op_leave(&op) == IGNIS_OK && ignis__engine_single_launch(call, engine);

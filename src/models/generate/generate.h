@@ -209,6 +209,30 @@ IGNIS_API ignis_status ignis_sequence_truncate(ignis_sequence sequence, int leng
     Threads: any. */
 IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence sequence);
 
+/*  ignis_sequence_save - write a sequence to a file
+    The file has the tokens and the contents of the cache, so that ignis_sequence_load need not compute them: those of
+    latent attention, of windows and of recurrent layers, too. It is as large as the pages in use. A file at `path` is
+    replaced when the new one is complete. The grammar, the boundary of the prefix and a text of
+    ignis_generate_begin are not saved.
+    Returns: IGNIS_OK, or the reason; then `path` is as it was.
+    Errors: FREED, ARGUMENT (null; the sequence has adapters), IO, UNSUPPORTED (this thread captures a graph), MEMORY,
+    CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_status ignis_sequence_save(ignis_sequence sequence, const char *path);
+
+/*  ignis_sequence_load - make a sequence from a file of ignis_sequence_save
+    It continues with the same bits as the sequence that was saved. The model has the same weights, dtype and part of
+    the ranks: its shapes, and the shapes, types and first bytes of all its weights are compared. On several ranks each
+    has a file of its own. The context and the number of sequences may differ.
+    Returns: the sequence, or no handle.
+    Errors: FREED, ARGUMENT (null; more tokens than the context; the model has adapters), IO, FORMAT (another version;
+    a file that is cut off or changed), MISMATCH (another model), MEMORY (the KV cache is full), UNSUPPORTED (this
+    thread captures a graph), LIBRARY, COMPILE, CUDA. The message has what was expected and what came.
+    Ownership: the caller frees it with ignis_sequence_free.
+    Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
+IGNIS_API ignis_sequence ignis_sequence_load(ignis_model model, const char *path);
+
 /*  ignis_sequence_grammar - constrain the text from here on by a grammar; null: no grammar any more
     Only tokens after which the text can still match the grammar can be sampled. Other tokens are excluded before the
     temperature and all that follows, whatever the biases. Tokens that end texts (ignis_model_info.ends, the
@@ -319,6 +343,45 @@ IGNIS_API ignis_status ignis_sequence_text(ignis_sequence sequence, const char *
     Threads: any; text_fn is called on the caller's, and may call Ignis. Streams: works on the current stream of the
     model's device, and waits for it. */
 IGNIS_API ignis_status ignis_generate(ignis_sequence sequence, const ignis_generate_desc *desc);
+
+/*  ignis_generate_begin - begin a text that ignis_generate_poll generates
+    The text is that of ignis_generate with the same description, bit for bit. It belongs to the sequence, which has one
+    such text at a time. desc may be null. desc->info shows the text so far after each poll; its `ending` is
+    IGNIS_ENDING_NONE until the text has ended. Nothing is queued yet.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED; ARGUMENT (as ignis_generate; draft_tokens other than 0; a text of the sequence has not ended),
+    UNSUPPORTED (ranks share the model; this thread captures a graph), MEMORY, and those of ignis_model_tokenizer if
+    there is a text_fn or a stop.
+    Ownership: desc may be reused when the call returns. All that it points to, the strings of stops and the biases of
+    sampling too, stays as it is until ignis_generate_end or the next ignis_generate_begin. Both free the text, and so
+    does ignis_sequence_free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_generate_begin(ignis_sequence sequence, const ignis_generate_desc *desc);
+
+/*  ignis_generate_poll - pass on the tokens that the device has sampled, and queue decode steps for the next ones
+    For a loop that must not wait, such as that of an engine: it passes on up to `tokens` tokens that are done, then
+    queues steps until that number is on the device, and returns. tokens: 1 to 8; more count as 8, 0 counts as 1. One
+    step at a time is queued with a grammar or biases, two with recurrent layers. Texts of several sequences take turns
+    on the device. If another thread works on the model, this call does nothing. Other calls for sequences of the model
+    first wait for the steps on the device, and discard their tokens; the next poll queues them again, with the same
+    bits. ignis_model_warmup comes before the loop: without it the first steps compile kernels, and wait for it.
+    Returns: IGNIS_OK, also if no token was done, or after the text has ended; or the reason of a failure. Then the
+    tokens so far stay, and it may be polled again.
+    Errors: those of ignis_sequence_next; ARGUMENT (no text has begun; tokens below 0; called by text_fn).
+    Ownership: text is valid inside text_fn alone.
+    Threads: any; text_fn is called on the caller's, and may call Ignis. Streams: queued on the current stream of the
+    model's device. */
+IGNIS_API ignis_status ignis_generate_poll(ignis_sequence sequence, int tokens);
+
+/*  ignis_generate_end - end a text of ignis_generate_begin, whether it is complete or not
+    Waits for its steps on the device. The tokens that were passed on stay in the sequence, others do not. Nothing
+    happens if there is no text.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (called by text_fn, which returns false instead), UNSUPPORTED (this thread captures a
+    graph).
+    Ownership: the description's pointers are not used any more.
+    Threads: any. */
+IGNIS_API ignis_status ignis_generate_end(ignis_sequence sequence);
 
 /*  The work that a model is prepared for. */
 typedef struct ignis_model_warmup_desc {

@@ -30,6 +30,22 @@ static int ignis__sequence_needs_pages(const ignis__sequence *sequence, int g, i
     return needed;
 }
 
+/*  Checks that a group has `needed` free pages. Kept pages make room. False, and reported unless call is NULL, if
+    not. */
+IGNIS__PRIVATE bool ignis__engine_has_pages(const char *call, ignis__engine *engine, int g, int needed)
+{
+    const ignis__page_group *group = &engine->groups[g];
+    if (needed > group->free_count)
+        ignis__kept_make_room(engine, g, needed);
+    if (needed > group->free_count && call)
+        ignis__fail(IGNIS_DIAG_CACHE_FULL, call,
+                    "the cache%s has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate "
+                    "sequences, or open the model with a larger desc.sequences (%d sequences of %d tokens)",
+                    g == IGNIS__PAGES_OF_WINDOWS ? " of layers with a window" : "", group->pages, (int)IGNIS__PAGE,
+                    group->free_count, needed, engine->model->sequences, engine->context);
+    return needed <= group->free_count;
+}
+
 /*  Checks that the cache has the pages that a sequence needs before it can write positions [from, to) to pages of its
     own; of windows those of one chunk. Kept pages make room. False, and reported unless call is NULL, if not. */
 IGNIS__PRIVATE bool ignis__sequence_has_pages(const char *call, ignis__sequence *sequence, int from, int to)
@@ -47,15 +63,8 @@ IGNIS__PRIVATE bool ignis__sequence_has_pages(const char *call, ignis__sequence 
         for (page = from / IGNIS__PAGE; needed > group->free_count && page < table->count; page++)
             ignis__kept_release(engine, g, table->page[page]);
         needed = needed > group->free_count ? ignis__sequence_needs_pages(sequence, g, from, end) : needed;
-        if (needed <= group->free_count)
-            continue;
-        if (call)
-            ignis__fail(IGNIS_DIAG_CACHE_FULL, call,
-                        "the cache%s has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate "
-                        "sequences, or open the model with a larger desc.sequences (%d sequences of %d tokens)",
-                        g == IGNIS__PAGES_OF_WINDOWS ? " of layers with a window" : "", group->pages, (int)IGNIS__PAGE,
-                        group->free_count, needed, engine->model->sequences, engine->context);
-        return false;
+        if (!ignis__engine_has_pages(call, engine, g, needed))
+            return false;
     }
     return true;
 }

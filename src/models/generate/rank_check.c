@@ -14,11 +14,9 @@ static uint32_t ignis__agreement_hash_add(uint32_t hash, const void *bytes, size
     return hash;
 }
 
-/*  Returns a hash of what this rank is about to compute: model, sequences, sampling. `of` has the numbers of the
-    step's sequences. All ranks must have the same hash. */
-IGNIS__PRIVATE uint32_t ignis__engine_agreement_hash(const ignis__engine *engine, ignis__sequence *const *sequences,
-                                                     const int *of, int count, const ignis_sampling_desc *sampling,
-                                                     bool samples)
+/*  Returns a hash of what this rank is about to compute: model, sequences, sampling. All ranks must have the same
+    hash. */
+IGNIS__PRIVATE uint32_t ignis__engine_agreement_hash(const ignis__engine *engine, const ignis__batch *batch)
 {
     const ignis__model *model = engine->model;
     int numbers[12], i;
@@ -28,11 +26,11 @@ IGNIS__PRIVATE uint32_t ignis__engine_agreement_hash(const ignis__engine *engine
     numbers[4] = model->inner;
     numbers[5] = model->vocab, numbers[6] = (int)model->family, numbers[7] = (int)model->dtype,
     numbers[8] = model->max_tokens, numbers[9] = model->sequences;
-    numbers[10] = count, numbers[11] = samples;
+    numbers[10] = batch->count, numbers[11] = batch->samples;
     hash = ignis__agreement_hash_add(hash, numbers, sizeof numbers);
-    for (i = 0; i < count; i++) {
-        ignis__sequence *sequence = sequences[of[i]];
-        const ignis_sampling_desc *desc = samples && sampling ? &sampling[of[i]] : NULL;
+    for (i = 0; i < batch->count; i++) {
+        ignis__sequence *sequence = batch->sequences[batch->of[i]];
+        const ignis_sampling_desc *desc = batch->samples && batch->sampling ? &batch->sampling[batch->of[i]] : NULL;
         for (; sequence->hashed_length < sequence->length; sequence->hashed_length++)
             sequence->tokens_hash =
                 ignis__agreement_hash_add(sequence->hashed_length ? sequence->tokens_hash : 2166136261u,

@@ -9,6 +9,7 @@
 #include "../../ops/room.h"
 #include "../../ops/matmul/room.h"
 #include "../../ops/attention/room.h"
+#include "../../file/room.h"
 #include "../room.h"
 #include "../tokenizer/room.h"
 #include "../chat/room.h"
@@ -176,17 +177,10 @@ typedef struct ignis__engine {
     ignis__page_group groups[IGNIS__PAGE_GROUPS];
     ignis__kept *kept;                       /* NULL until a sequence shares its prefix */
     double frequencies[2][IGNIS__ROPE_HALF]; /* common ones, and those of windowed layers */
-    struct {
-        /* the sequence whose next token is sampled ahead, while the caller has the last one; or NULL */
-        ignis__sequence *sequence;
-        ignis__pooled_event *drawn; /* recorded after that step */
-        /* of the ignis_generate that queued it, which settles it before it returns */
-        const ignis_sampling_desc *sampling;
-        void *stream;
-        int length; /* of the sequence, without the token ahead */
-    } ahead;
+    /* generations with steps on the device, by `place`; row_of: the one whose next row is in rows[0], or NULL */
+    struct ignis__generation *ahead[IGNIS__STEP_ROWS], *row_of;
     ignis__generate_row *row;    /* [step_rows]: of the step that is being prepared */
-    ignis__generate_draw *draws; /* [step_rows][2]: tokens after even and after odd positions */
+    ignis__generate_draw *draws; /* [step_rows][IGNIS__DRAWS]: tokens by position */
     ignis__pinned *draws_memory; /* the pinned memory of draws */
     /* by products with adapters as bits, by ignis__sampling_kind, by one_sequence, by ignis__step_width */
     ignis__engine_step steps[1 << IGNIS__LORA_PRODUCTS][3][2][IGNIS__STEP_WIDTHS];
@@ -217,6 +211,7 @@ struct ignis__sequence {
     /* tokens after its end, of a step with several rows of this sequence; their log_probs by position */
     int waiting;
     float waiting_log_probs[IGNIS__STEP_ROWS];
+    struct ignis__polled *polled; /* of ignis_generate_poll; or NULL */
     /* log_prob: of the last token; next_log_prob: of one that is sampled but not appended yet */
     float log_prob, next_log_prob;
     ignis__grammar *grammar; /* the engine's; or NULL */
@@ -232,6 +227,54 @@ struct ignis__sequence {
     ignis__array *last_hidden;
     int last_hidden_length; /* tokens up to that one; 0 if it is stale */
 };
+
+/*  The header of a file of a sequence. checksum: of the header, with the hash of the rest in its place. stale, hidden:
+    0 or 1; hidden: the hidden state of the last token follows. first, pages: as in ignis__page_table. */
+enum { IGNIS__SEQUENCE_VERSION = 1 };
+typedef struct ignis__sequence_header {
+    char magic[8];
+    uint64_t checksum, model; /* model: a hash */
+    int64_t bytes;            /* of the file */
+    uint32_t version;
+    int32_t layers, hidden_elements, vocab; /* of the model, for messages */
+    int32_t length, cached, stale, hidden;
+    int32_t state_tokens[2], first[IGNIS__PAGE_GROUPS], pages[IGNIS__PAGE_GROUPS];
+    float log_prob;
+    int32_t unused;
+} ignis__sequence_header;
+
+/*  A step of some sequences of an engine. */
+typedef struct ignis__batch {
+    ignis__sequence *const *sequences;
+    const int *of;                       /* numbers of those that take part */
+    const ignis_sampling_desc *sampling; /* by number; NULL: the likeliest tokens */
+    int count;
+    int place; /* the row of engine->draws that gets the tokens of the first one */
+    int ahead; /* tokens between the last one of the sequences and those of the step */
+    /* ready: the hidden states are known, so the layers are left out; samples: a token for each; keeps_row: the step
+       before has left the row as this one needs it */
+    bool ready, samples, keeps_row;
+} ignis__batch;
+
+/*  The tokens in place of ids. */
+enum {
+    IGNIS__TOKEN_NO_ROOM = -1,  /* the context is full */
+    IGNIS__TOKEN_FAILED = -2,   /* reported */
+    IGNIS__TOKEN_NO_OTHER = -3, /* the grammar is complete */
+    IGNIS__TOKEN_ENOUGH = -4,   /* there are desc.max_tokens */
+    IGNIS__TOKEN_NOT_YET = -5   /* the device has not sampled it */
+};
+
+/*  A text that is being generated, see generation.c. */
+typedef struct ignis__generation {
+    ignis__sequence *sequence;
+    const ignis_sampling_desc *sampling;
+    void *stream;                             /* of the steps */
+    int place;                                /* in engine->ahead */
+    int queued;                               /* steps whose tokens are not taken */
+    int first;                                /* the position of the first one: that of the sequence's last token */
+    ignis__pooled_event *drawn[IGNIS__DRAWS]; /* recorded after the steps, by position */
+} ignis__generation;
 
 /*  The arrays that generate_step.cu reads of a layer, in its order, or of the logits after the last layer. NULL if
     the model has no such array. */
@@ -250,6 +293,16 @@ typedef struct ignis__text_output {
     int stop; /* the stop string that was found, or -1 */
     bool cancelled;
 } ignis__text_output;
+
+/*  The text of ignis_generate_poll. */
+typedef struct ignis__polled {
+    ignis__generation generation;
+    ignis_generate_desc desc;
+    ignis__text_output output; /* of desc */
+    ignis_generate_info info;
+    int64_t began; /* by the monotonic clock */
+    bool busy;     /* a call works on it */
+} ignis__polled;
 
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
@@ -387,10 +440,14 @@ IGNIS__PRIVATE void ignis__kept_use_sequence(const ignis__sequence *sequence, in
 
 /* sequence.c */
 IGNIS__PRIVATE void ignis__page_hold(ignis__page_group *group, int page);
+IGNIS__PRIVATE int ignis__page_take(ignis__page_group *group);
 IGNIS__PRIVATE void ignis__page_drop(ignis__page_group *group, int page);
 IGNIS__PRIVATE int ignis__window_begin(const ignis__page_group *group, int position, bool rewinds);
 IGNIS__PRIVATE int ignis__sequence_window_page(const ignis__engine *engine, int position);
 IGNIS__PRIVATE void ignis__sequence_drop_pages(ignis__sequence *sequence);
+IGNIS__PRIVATE void *ignis__generation_last(const ignis__generation *g);
+IGNIS__PRIVATE void ignis__generation_settle(const char *call, ignis__generation *g);
+IGNIS__PRIVATE void ignis__polled_free(const char *call, ignis__sequence *sequence);
 IGNIS__PRIVATE void ignis__sequence_clear(const char *call, ignis__sequence *sequence);
 IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequence);
 IGNIS__PRIVATE void ignis__sequences_close(const char *call);
@@ -410,6 +467,7 @@ IGNIS__PRIVATE bool ignis__sequence_copy_states(const char *call, const ignis__s
                                                 ignis__sequence *fork);
 
 /* kv_cache.c */
+IGNIS__PRIVATE bool ignis__engine_has_pages(const char *call, ignis__engine *engine, int g, int needed);
 IGNIS__PRIVATE bool ignis__sequence_has_pages(const char *call, ignis__sequence *sequence, int from, int to);
 IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *sequence, int from, int to);
 IGNIS__PRIVATE void ignis__sequence_fill_row(ignis__op *op, ignis__sequence *sequence, int position,
@@ -425,22 +483,36 @@ IGNIS__PRIVATE bool ignis__sequence_append(const char *call, ignis__sequence *se
 /* sampling.c */
 IGNIS__PRIVATE bool ignis__sampling_check(const char *call, const ignis_sampling_desc *desc, int vocab);
 IGNIS__PRIVATE bool ignis__sampling_filters(const ignis_sampling_desc *desc);
+IGNIS__PRIVATE const ignis__generate_draw *ignis__sampling_draw(const ignis__engine *engine, int number, int position);
+IGNIS__PRIVATE void ignis__sampling_upload_biases(ignis__op *op, const ignis__engine *engine, int number,
+                                                  const ignis_sampling_desc *desc);
 IGNIS__PRIVATE void ignis__sampling_fill_row(const ignis__engine *engine, int number, const ignis_sampling_desc *desc,
                                              ignis__generate_row *row);
 
 /* rank_check.c */
-IGNIS__PRIVATE uint32_t ignis__engine_agreement_hash(const ignis__engine *engine, ignis__sequence *const *sequences,
-                                                     const int *of, int count, const ignis_sampling_desc *sampling,
-                                                     bool samples);
+IGNIS__PRIVATE uint32_t ignis__engine_agreement_hash(const ignis__engine *engine, const ignis__batch *batch);
 IGNIS__PRIVATE void ignis__engine_upload_agreement(ignis__op *op, const ignis__engine *engine, uint32_t hash);
 IGNIS__PRIVATE bool ignis__engine_check_agreement(ignis__op *op, const ignis__engine *engine, uint32_t hash);
 
 /* sequence_step.c */
 IGNIS__PRIVATE bool ignis__sequence_ends_in_chunk(const ignis__sequence *sequence);
 IGNIS__COLD IGNIS__PRIVATE void ignis__sampling_fail(const char *call, int32_t drawn, int number);
+IGNIS__PRIVATE uint32_t ignis__engine_queue_batch(ignis__op *op, const ignis__batch *batch);
+IGNIS__PRIVATE bool ignis__sequence_check_step(const char *call, ignis__sequence *sequence,
+                                               const ignis_sampling_desc *sampling, bool samples);
+IGNIS__PRIVATE void ignis__sequence_prepare_step(ignis__op *op, ignis__sequence *sequence);
 IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *const *sequences, int count,
                                          const ignis_sampling_desc *sampling, bool samples, float *logits,
                                          int32_t *sampled);
+
+/* generation.c */
+IGNIS__PRIVATE int32_t ignis__generation_check(const char *call, const ignis__generation *g);
+IGNIS__PRIVATE int32_t ignis__generation_fill(const char *call, ignis__generation *g, int most);
+IGNIS__PRIVATE int32_t ignis__generation_take(const char *call, ignis__generation *g, bool waits);
+
+/* generate.c */
+IGNIS__PRIVATE bool ignis__generate_put(ignis__text_output *output, const ignis__sequence *sequence,
+                                        ignis_generate_info *info, int32_t id);
 
 /* speculate.c */
 IGNIS__PRIVATE int ignis__sequence_guess(const ignis__sequence *sequence, int32_t *guesses, int most);
@@ -458,6 +530,10 @@ IGNIS__PRIVATE bool ignis__sequence_replace_tokens(const char *call, ignis__sequ
 IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *engine);
 IGNIS__PRIVATE ignis_sequence ignis__sequence_new(const char *call, ignis_model handle);
 
+/* sequence_file.c */
+extern const char ignis__sequence_magic[8];
+
 /* stop_string.c */
+IGNIS__PRIVATE bool ignis__text_output_begin(ignis__text_output *output, const ignis__sequence *sequence);
 IGNIS__PRIVATE bool ignis__text_output_put(ignis__text_output *output, int32_t id);
 IGNIS__PRIVATE bool ignis__generate_check(const char *call, const ignis_generate_desc *desc);

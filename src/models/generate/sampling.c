@@ -44,11 +44,27 @@ IGNIS__PRIVATE bool ignis__sampling_filters(const ignis_sampling_desc *desc)
     return desc->temperature != 0 && (desc->top_k > 0 || (desc->top_p > 0 && desc->top_p < 1) || desc->min_p > 0);
 }
 
+/*  Returns where the token after `position` of a row is. number: of the row in its step. */
+IGNIS__PRIVATE const ignis__generate_draw *ignis__sampling_draw(const ignis__engine *engine, int number, int position)
+{
+    return &engine->draws[number * IGNIS__DRAWS + position % IGNIS__DRAWS];
+}
+
+/*  Uploads the biases of a row, without waiting. */
+IGNIS__PRIVATE void ignis__sampling_upload_biases(ignis__op *op, const ignis__engine *engine, int number,
+                                                  const ignis_sampling_desc *desc)
+{
+    const int64_t words = (int64_t)(sizeof *desc->biases / sizeof(int32_t));
+    if (desc->bias_count)
+        ignis__upload_i32(op, engine->model->dtype, engine->biases, number * words * IGNIS__BIASES,
+                          (const int32_t *)(const void *)desc->biases, desc->bias_count * words);
+}
+
 /*  Sets how the next token of a row is sampled, and where the host reads it. number: of the row in its step. */
 IGNIS__PRIVATE void ignis__sampling_fill_row(const ignis__engine *engine, int number, const ignis_sampling_desc *desc,
                                              ignis__generate_row *row)
 {
-    row->draws = (ignis__address)(uintptr_t)(engine->draws + 2 * number);
+    row->draws = (ignis__address)(uintptr_t)ignis__sampling_draw(engine, number, 0);
     row->temperature = desc->temperature;
     row->top_k = desc->top_k;
     row->top_p = desc->top_p;

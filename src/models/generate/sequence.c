@@ -2,7 +2,7 @@
 
     A sequence holds its model, and by that the engine. One lock per engine guards all of its sequences, because
     they share the cache and the buffers of a step.
-    Locks: ignis__sequence_enter takes the engine's lock, after a token ahead is settled; _leave releases it. */
+    Locks: ignis__sequence_enter takes the engine's lock, after steps ahead are settled; _leave releases it. */
 
 #include "room.h"
 
@@ -10,6 +10,14 @@
 IGNIS__PRIVATE void ignis__page_hold(ignis__page_group *group, int page)
 {
     group->spare -= group->uses[page]++ == 1 && group->kept && group->kept[page] >= 0;
+}
+
+/*  Takes a free page for a sequence. */
+IGNIS__PRIVATE int ignis__page_take(ignis__page_group *group)
+{
+    const int page = group->free_pages[--group->free_count];
+    group->uses[page] = 1;
+    return page;
 }
 
 /*  Gives up a page of a sequence. */
@@ -47,10 +55,50 @@ IGNIS__PRIVATE void ignis__sequence_drop_pages(ignis__sequence *sequence)
     }
 }
 
+/*  Returns the event after the last step of a generation. */
+IGNIS__PRIVATE void *ignis__generation_last(const ignis__generation *g)
+{
+    return g->drawn[(g->first + g->queued - 1) % IGNIS__DRAWS]->event;
+}
+
+/*  Waits for the steps of a generation, and discards their tokens. */
+IGNIS__PRIVATE void ignis__generation_settle(const char *call, ignis__generation *g)
+{
+    ignis__engine *engine = g->sequence->engine;
+    ignis__binding binding;
+    int i;
+    if (g->queued == 0)
+        return;
+    if (ignis__device_enter(call, engine->device, &binding)) {
+        if (IGNIS__CUDA_FAILED(call, engine->device, cuEventSynchronize, (ignis__generation_last(g))))
+            (void)IGNIS__CUDA(cuStreamSynchronize, (g->stream)); /* others use the buffers next */
+        ignis__device_leave(&binding);
+    }
+    for (i = 0; i < IGNIS__DRAWS; i++) {
+        if (g->drawn[i])
+            ignis__event_recycle(engine->device, g->drawn[i]);
+        g->drawn[i] = NULL;
+    }
+    g->queued = 0;
+    engine->ahead[g->place] = NULL;
+    engine->row_of = engine->row_of == g ? NULL : engine->row_of;
+}
+
+/*  Frees the polled text of a sequence of a locked engine. */
+IGNIS__PRIVATE void ignis__polled_free(const char *call, ignis__sequence *sequence)
+{
+    ignis__generation_settle(call, &sequence->polled->generation);
+    ignis__free(sequence->polled->output.text);
+    ignis__free(sequence->polled);
+    sequence->polled = NULL;
+}
+
 /*  Frees what a sequence owns, returns its pages, and recycles the slot. */
 IGNIS__PRIVATE void ignis__sequence_clear(const char *call, ignis__sequence *sequence)
 {
     ignis__mutex_lock(&sequence->engine->lock);
+    if (sequence->polled)
+        ignis__polled_free(call, sequence);
     if (sequence->grammar)
         sequence->grammar->uses--;
     ignis__sequence_drop_pages(sequence);
@@ -91,21 +139,16 @@ IGNIS__PRIVATE void ignis__sequences_close(const char *call)
     }
 }
 
-/*  Waits for a token that is sampled ahead, and discards it. The caller holds the engine's lock. */
+/*  Waits for all steps that are ahead, and discards their tokens. The caller holds the engine's lock. */
 IGNIS__PRIVATE void ignis__engine_settle(const char *call, ignis__engine *engine)
 {
-    ignis__binding binding;
-    if (!engine->ahead.sequence)
-        return;
-    if (ignis__device_enter(call, engine->device, &binding)) {
-        (void)IGNIS__CUDA_FAILED(call, engine->device, cuEventSynchronize, (engine->ahead.drawn->event));
-        ignis__device_leave(&binding);
-    }
-    ignis__event_recycle(engine->device, engine->ahead.drawn);
-    engine->ahead.sequence = NULL;
+    int i;
+    for (i = 0; i < engine->step_rows; i++)
+        if (engine->ahead[i])
+            ignis__generation_settle(call, engine->ahead[i]);
 }
 
-/*  Locks an engine for work on it or on its sequences. No token is ahead afterwards. */
+/*  Locks an engine for work on it or on its sequences. No step is ahead afterwards. */
 IGNIS__PRIVATE void ignis__engine_lock(const char *call, ignis__engine *engine)
 {
     ignis__mutex_lock(&engine->lock);

@@ -71,7 +71,6 @@ static void ignis__sequence_run_check(ignis__op *op, ignis__sequence *sequence, 
                                       const ignis_sampling_desc *sampling)
 {
     ignis__engine *engine = sequence->engine;
-    const ignis__address biases = ignis__op_write(op, engine->biases);
     ignis__generate_row *rows = engine->row;
     const int width = ignis__step_width(count + 1);
     int i;
@@ -83,10 +82,7 @@ static void ignis__sequence_run_check(ignis__op *op, ignis__sequence *sequence, 
         ignis__sequence_fill_row(op, sequence, sequence->length - count - 1 + i, &rows[i]);
         ignis__sampling_fill_row(engine, i, sampling, &rows[i]);
         rows[i].checks = true;
-        if (sampling->bias_count)
-            op->ok = op->ok && ignis__copy_from_host(
-                                   &op->work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *sampling->biases,
-                                   sampling->biases, sampling->bias_count * (int64_t)sizeof *sampling->biases);
+        ignis__sampling_upload_biases(op, engine, i, sampling);
     }
     ignis__sequence_read_lora(op, sequence);
     ignis__upload_rows(op, engine->model->dtype, engine->rows, rows, width);
@@ -135,7 +131,7 @@ IGNIS__PRIVATE bool ignis__sequence_check(const char *call, ignis__sequence *seq
     sequence->length = length; /* the pages stay */
     sequence->uploaded = sequence->uploaded < length ? sequence->uploaded : length;
     for (i = 0; op.ok && goes_on && i <= count; i++) {
-        drawn = &engine->draws[2 * i + (length - 1 + i) % 2];
+        drawn = ignis__sampling_draw(engine, i, length - 1 + i);
         goes_on = drawn->id >= 0 && i < count && drawn->id == draft[i];
         if (drawn->id < 0)
             break;
@@ -145,7 +141,7 @@ IGNIS__PRIVATE bool ignis__sequence_check(const char *call, ignis__sequence *seq
     }
     sequence->waiting = n;
     if (op.ok && n == 0)
-        ignis__sampling_fail(call, engine->draws[(length - 1) % 2].id, -1);
+        ignis__sampling_fail(call, ignis__sampling_draw(engine, 0, length - 1)->id, -1);
     *checked = count;
     if (n == 0)
         ignis__sequence_truncate(sequence, length);

@@ -54,6 +54,20 @@ static void ignis__text_output_flush(ignis__text_output *output, bool ends)
     output->size -= shown;
 }
 
+/*  Begins to write text, if anything reads it. False, and reported, on failure. */
+IGNIS__PRIVATE bool ignis__text_output_begin(ignis__text_output *output, const ignis__sequence *sequence)
+{
+    ignis_tokenizer_info tokenizer;
+    if (!output->desc->text_fn && !output->desc->stop_count)
+        return true;
+    output->stream.tokenizer = ignis__model_tokenizer(sequence->model);
+    output->stream.inside = true;
+    if (!output->stream.tokenizer.id || ignis_tokenizer_query(output->stream.tokenizer, &tokenizer) != IGNIS_OK)
+        return false;
+    output->tokens = tokenizer.tokens;
+    return true;
+}
+
 /*  Adds one more token; -1: the text has ended. False, and reported, on failure. */
 IGNIS__PRIVATE bool ignis__text_output_put(ignis__text_output *output, int32_t id)
 {

@@ -3,6 +3,7 @@
 
 enum {
     IGNIS__PAGE = 16,          /* tokens of a page of the KV cache */
+    IGNIS__DRAWS = 8,          /* draws of a row: steps of a sequence that can be queued */
     IGNIS__UPLOAD_I32S = 960,  /* i32 values that one launch uploads */
     IGNIS__UPLOAD_ROWS = 32,   /* rows that one launch uploads */
     IGNIS__DRAW_NO_TOKEN = -1, /* in place of an id: all tokens are forbidden */
@@ -34,7 +35,7 @@ typedef struct ignis__generate_row {
     int32_t turn;   /* of recurrent layers: see `states` */
     int32_t masked; /* the number, from 1 on, of the mask of allowed tokens; 0: all are allowed */
     int32_t checks; /* other than 0: ids stay as they are, as rows of the same step read them */
-    IGNIS__POINTER(ignis__generate_draw) draws;             /* two, in host memory: of even and of odd positions */
+    IGNIS__POINTER(ignis__generate_draw) draws;             /* [IGNIS__DRAWS], in host memory, by position */
     IGNIS__POINTER(const struct ignis__lora_pair) adapters; /* the table of the sequence's adapters, or null */
     /* of recurrent layers: [2, elements of a state], in the wide type, or null. The state before the row is the
        ((position + turn) % 2)-th one, that after it becomes the other one */

@@ -691,6 +691,22 @@ TEST(a_prompt_has_the_same_bits_in_any_pieces)
     ck_free(&m);
 }
 
+TEST(saved_and_polled_sequences_have_the_same_bits)
+{
+    int32_t ids[SEQ];
+    ignis_model model;
+    ck_model m;
+    SETUP(NULL);
+    ids_of(ids, SEQ, V);
+    make_tensors(&families[0], &m);
+    write_folder(&families[0], &m);
+    model = open_model(test_path("f"), IGNIS_F32, false);
+    check_saved_and_polled(model, ids, SEQ, V);
+    check_saved_and_polled(model, ids, 5, V);
+    CHECK_OK(ignis_model_free(model));
+    ck_free(&m);
+}
+
 TEST(forks_go_their_own_ways)
 {
     float logits[V], wanted[V];

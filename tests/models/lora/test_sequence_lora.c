@@ -333,6 +333,8 @@ TEST(sequences_keep_their_adapters)
     CHECK_STATUS(ignis_sequence_set_lora(sequence, lora), IGNIS_ERROR_FREED, IGNIS_DIAG_SEQUENCE_FREED);
     sequence = ignis_sequence_begin(second);
     CHECK_OK(ignis_sequence_set_lora(sequence, lora));
+    CHECK_STATUS(ignis_sequence_save(sequence, test_path("s")), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LORA_STATE);
+    CHECK_MESSAGE_HAS("a file has sequences without adapters");
     CHECK_STATUS(ignis_lora_merge(lora), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_LORA_STATE);
     CHECK_MESSAGE_HAS("sequences are computed with the adapters; free them first");
     CHECK_OK(ignis_sequence_set_lora(sequence, (ignis_lora){0}));

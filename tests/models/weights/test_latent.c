@@ -493,6 +493,8 @@ TEST(folders_agree_with_a_forward_in_double)
         model = open_model(test_path("f"), IGNIS_F32, IGNIS_WEIGHTS_DEFAULT);
         check_whole(own_of(&models[i], &m), model, SEQ, SEQ, 1e-5); /* sums of f32 */
         check_sequences(own_of(&models[i], &m), model, LONG, 1e-5);
+        if (i == 0)
+            check_saved_and_polled(model, (int32_t[LONG]){1, 2, 3, 2, 1}, LONG, V);
         check_tensors(own_of(&models[i], &m), model, SEQ);
         CHECK_OK(ignis_model_query(model, &info)); /* one row a token, for all heads */
         CHECK_INT(info.cache_bytes_of_token, LAYERS * (models[i].latent + TURN) * 4);
