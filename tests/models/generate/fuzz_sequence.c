@@ -96,7 +96,7 @@ int main(int argc, char **argv)
         for (k = i < KINDS ? 0 : 1 + (int)below(3); k > 0 && size > 0; k--) {
             const uint32_t head = (uint32_t)sizeof(ignis__sequence_header);
             uint32_t at = below(2) && size > head ? 32 + below(head - 32) : below((uint32_t)size);
-            bytes[at] = (unsigned char)(below(2) ? bytes[at] ^ 1 << below(8) : below(3) ? below(4) : 0xFF);
+            bytes[at] = (unsigned char)(below(2) ? bytes[at] ^ 1U << below(8) : below(3) ? below(4) : 0xFFU);
         }
         if (i >= KINDS && below(8))
             sign(bytes, size);
