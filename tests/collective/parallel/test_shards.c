@@ -542,6 +542,7 @@ static void rank_tries(rank *r)
     if (r->status == IGNIS_OK)
         r->status = ignis_comm_synchronize(r->comm);
     if (r->status != IGNIS_OK) {
+        r->status = ignis_status_last(); /* later calls fail with other reasons */
         snprintf(r->message, sizeof r->message, "%s", ignis_status_message());
         ignis_status_clear();
         (void)ignis_comm_abort(r->comm);
