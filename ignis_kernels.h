@@ -53,7 +53,7 @@
         linalg_qr.cu               155 lines    4852 bytes
         log_softmax.cu              81 lines    2483 bytes
         map.cuh                    447 lines   13257 bytes
-        mma.cuh                    134 lines    4149 bytes
+        mma.cuh                    142 lines    4354 bytes
         norm.cu                    216 lines    7141 bytes
         norm.cuh                   365 lines    9399 bytes
         norm_add.cu                 44 lines    1621 bytes
@@ -230,7 +230,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x07ed45923ce45c0bULL /* of them all */
+#define IGNIS__SOURCES_HASH 0xa1c7314910c257abULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -12567,7 +12567,13 @@ static const char *const ignis__text_map_cuh[] = {
 static const char ignis__text_mma_cuh_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_MMA_CUH\n"
-    "#define IGNIS_MMA_CUH\n\n"
+    "#define IGNIS_MMA_CUH\n\n\n"
+    "__device__ inline uint32_t and_or(uint32_t word, uint32_t mask, uint32_t bits)\n"
+    "{\n"
+    "uint32_t result;\n"
+    "asm(\"lop3.b32 %0, %1, %2, %3, 0xea;\" : \"=r\"(result) : \"r\"(word), \"r\"(mask), \"r\"(bits));\n"
+    "return result;\n"
+    "}\n\n"
     "__device__ inline void ignis_ptx_mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)\n"
     "{\n"
     "asm(\"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, \"\n"
@@ -12646,12 +12652,12 @@ static const char ignis__text_mma_cuh_0[] =
     "}\n\n"
     "__device__ inline void ignis_ptx_cp_async_commit() { asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); }\n\n"
     "template <int pending> __device__ inline void ignis_ptx_cp_async_wait()\n"
-    "{\n"
+    "{\n";
+static const char ignis__text_mma_cuh_1[] =
     "asm volatile(\"cp.async.wait_group %0;\" ::\"n\"(pending) : \"memory\");\n"
     "}\n\n\n"
     "template <typename T> __device__ inline void ignis_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)\n"
-    "{\n";
-static const char ignis__text_mma_cuh_1[] =
+    "{\n"
     "static_assert(ignis_is_half<T>, \"tensor cores take f16 and bf16 here\");\n"
     "if constexpr (ignis_is_same<T, ignis_f16>)\n"
     "ignis_ptx_mma_f16(c, a, b0, b1);\n"
@@ -18320,7 +18326,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_tiles_cuh = {
 static const ignis__source *const ignis__includes_mma_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_mma_cuh = {
-    "mma.cuh", 0xa47b120954174bbfULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 48};
+    "mma.cuh", 0xf3d404e723430a5fULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 48};
 
 static const ignis__source *const ignis__includes_attention_decode_mma_cu[] = {
     &ignis__source_ignis_cuh,

@@ -61,6 +61,16 @@
         author chose, and avoids a second rounding. desc.weights can ask for floating-point weights instead, or
         quantise any model as it is read.
 
+        Keys and values of sequences can be quantised, too: desc.cache_type = IGNIS_CACHE_F8 takes half of the
+        memory and bandwidth, IGNIS_CACHE_Q4_0 a quarter. Each head of each token is quantised by itself, when it is
+        computed. So a text has the same bits alone, in any batch, and wherever a chunk of its prompt begins. An
+        element is off by at most 1/16 of itself with F8, by 1/250 of the greatest one of its 32 with Q8_0, and by
+        1/8 of it with Q4_0, besides the rounding of the model's dtype. Latent attention has no such cache:
+        ignis_sequence_begin refuses it.
+
+            ignis_model_desc from = {.path = "model.gguf", .sequences = 64, .cache_type = IGNIS_CACHE_F8};
+            ignis_model model = ignis_model_open(&from);
+
         Decode steps multiply with the quantised blocks in f16 and bf16 on tensor cores of sm_80 and up. Prompts of
         more than 64 tokens, ignis_model_forward, other dtypes and older devices convert one weight at a time to
         floating point.
@@ -497,6 +507,17 @@ typedef enum ignis_weights {
     IGNIS_WEIGHTS_COUNT
 } ignis_weights;
 
+/*  The storage of the keys and values of sequences. Quantised ones take less memory and bandwidth, at some cost of
+    accuracy. Each key and value of a head is quantised by itself, so a text has the same bits alone and in any
+    batch. */
+typedef enum ignis_cache_type {
+    IGNIS_CACHE_DEFAULT = 0, /* as numbers of cache_dtype */
+    IGNIS_CACHE_F8,          /* e4m3 with a power of two for each head: 1 byte an element; head_dim a multiple of 16 */
+    IGNIS_CACHE_Q8_0,        /* 34 bytes for 32 elements; head_dim a multiple of 32, as of */
+    IGNIS_CACHE_Q4_0,        /* 18 bytes for 32 elements */
+    IGNIS_CACHE_COUNT
+} ignis_cache_type;
+
 typedef struct ignis_model_desc {
     const char *path; /* required: a folder with config.json and model.safetensors (or its shards), or a .gguf file */
     /* of computation, and of weights that are not quantised: f32, f16, bf16 or f64 (that of most in the file; else
@@ -513,16 +534,18 @@ typedef struct ignis_model_desc {
                         void *user_data); /* called with the bytes of the file that were read; false stops (none) */
     void *user_data;                      /* for progress_fn */
     ignis_model_parallel parallel;        /* the ranks that share the model, and this rank (none) */
+    ignis_cache_type cache_type;          /* how keys and values are stored (as numbers of cache_dtype) */
 } ignis_model_desc;
 
 typedef struct ignis_model_info {
     ignis_model_family family;
     int layers, hidden, heads, kv_heads, head_dim, inner, vocab;
-    int model_context;       /* tokens that the model was trained for */
-    int context, sequences;  /* as in ignis_model_desc, filled in */
-    ignis_dtype dtype;       /* of computation, and of weights that are not quantised */
-    ignis_dtype cache_dtype; /* of the keys and values of sequences */
-    bool tied;               /* one table serves as embedding and head */
+    int model_context;           /* tokens that the model was trained for */
+    int context, sequences;      /* as in ignis_model_desc, filled in */
+    ignis_dtype dtype;           /* of computation, and of weights that are not quantised */
+    ignis_dtype cache_dtype;     /* of the keys and values of sequences */
+    ignis_cache_type cache_type; /* how they are stored */
+    bool tied;                   /* one table serves as embedding and head */
     /* this rank, and how many share the model; 0, 1: not shared. The members below are for this rank's share */
     int rank, ranks;
     int64_t parameters;           /* elements of all weights */
@@ -821,8 +844,9 @@ typedef struct ignis_sequence_info {
     ignis_sequence_set_lora.
     Returns: the sequence, or no handle.
     Errors: FREED, UNSUPPORTED (this thread captures a graph; an encoder; heads of more than 256 elements or not a
-    multiple of 8; more than 2^19 tokens; a cache_dtype that is not the model's; adapters of a rank above 512), MEMORY
-    (also if the device has no memory for the KV cache), LIBRARY, COMPILE, CUDA.
+    multiple of 8; more than 2^19 tokens; a cache_dtype that is not the model's; a cache_type with f64, with latent
+    attention, or whose blocks do not divide the heads; adapters of a rank above 512), MEMORY (also if the device has no
+    memory for the KV cache), LIBRARY, COMPILE, CUDA.
     Ownership: the caller frees it with ignis_sequence_free. It keeps the model's memory alive.
     Threads: any; calls for sequences of one model wait for each other. With ignis_model_desc.parallel all ranks make
     the same calls in the same order. Calls that compute then also fail with MISMATCH if ranks disagree, TIMEOUT if a
@@ -1560,6 +1584,8 @@ enum {
     IGNIS__SOURCE_ATTENTION_PAGED_TEAM_CUH,
     IGNIS__SOURCE_BLOCKS_CU,
     IGNIS__SOURCE_BLOCKS_CUH,
+    IGNIS__SOURCE_CACHE_PAIRS_CUH,
+    IGNIS__SOURCE_CACHE_TYPES_CUH,
     IGNIS__SOURCE_DELTA_NET_CU,
     IGNIS__SOURCE_DELTA_NET_RULE_CU,
     IGNIS__SOURCE_EXPERTS_CU,
@@ -1582,6 +1608,7 @@ enum {
     IGNIS__SOURCE_GENERATE_STEP_DENSE_CUH,
     IGNIS__SOURCE_LATENT_CU,
     IGNIS__SOURCE_LORA_CU,
+    IGNIS__SOURCE_SHARED_MODELS_CACHE_TYPES_H,
     IGNIS__SOURCE_SHARED_MODELS_DELTA_NET_H,
     IGNIS__SOURCE_SHARED_MODELS_EXPERT_CHOICE_H,
     IGNIS__SOURCE_SHARED_MODELS_EXPERTS_H,
@@ -1599,7 +1626,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xa724ea0423af9659ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x1b3f6ddc1cd1d7d2ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -2067,7 +2094,7 @@ static const char *const ignis__text_attention_latent_mma_cu[] = {
 };
 
 static const char ignis__text_attention_paged_cu_0[] =
-    "\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n"
     "#include \"attention_paged.cuh\"\n\n"
     "constexpr int WARPS = 4;\n"
     "constexpr int PACK = 16 / sizeof(T);\n"
@@ -2084,6 +2111,15 @@ static const char ignis__text_attention_paged_cu_0[] =
     "part[c] = ignis_pack_of<ignis_pack<T>>(__ldcg((const uint4 *)(row + d)));\n"
     "else\n"
     "part[c] = ignis_pack<T>{};\n"
+    "}\n"
+    "}\n\n\n"
+    "__device__ inline void load_of_cell(ignis_pack<T> (&part)[CHUNKS], const uint8_t *cell, int r, int head_dim)\n"
+    "{\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < CHUNKS; c++) {\n"
+    "const int d = (threadIdx.x % LANES + LANES * c) * PACK;\n"
+    "if constexpr (TYPE)\n"
+    "part[c] = d < head_dim ? cache_read<T, TYPE, PACK>(cell, head_dim, r, d) : ignis_pack<T>{};\n"
     "}\n"
     "}\n\n\n\n"
     "__device__ inline void convert_again(ignis_pack<T> (&parts)[BATCH][CHUNKS])\n"
@@ -2115,12 +2151,19 @@ static const char ignis__text_attention_paged_cu_0[] =
     "const auto find = [&](int at) {\n"
     "#pragma unroll\n"
     "for (int j = 0; j < BATCH; j++)\n"
-    "place[j] = cache.offset(row.pages + p.table, key_of(at, j), heads.kv);\n"
+    "place[j] = TYPE ? ((long long)row.pages[p.table + key_of(at, j) / PAGE] * p.kv_heads + heads.kv) *\n"
+    "cache_cell(TYPE, p.head_dim)\n"
+    ": cache.offset(row.pages + p.table, key_of(at, j), heads.kv);\n"
     "};\n"
     "const auto fetch = [&](int at, bool old, bool fresh) {\n"
     "#pragma unroll\n"
     "for (int j = 0; j < BATCH; j++)\n"
-    "if (p.settled && key_of(at, j) < end - 1 ? old : fresh) {\n"
+    "if (!(p.settled && key_of(at, j) < end - 1 ? old : fresh)) {\n"
+    "continue;\n"
+    "} else if (TYPE) {\n"
+    "load_of_cell(k_part[j], (const uint8_t *)p.k + place[j], key_of(at, j) % PAGE, p.head_dim);\n"
+    "load_of_cell(v_part[j], (const uint8_t *)p.v + place[j], key_of(at, j) % PAGE, p.head_dim);\n"
+    "} else {\n"
     "load_row(k_part[j], p.k + place[j], p.head_dim);\n"
     "load_row(v_part[j], p.v + place[j], p.head_dim);\n"
     "}\n"
@@ -2167,7 +2210,8 @@ static const char ignis__text_attention_paged_cu_0[] =
     "find(at);\n"
     "fetch(at, true, true);\n"
     "}\n"
-    "#pragma unroll\n"
+    "#pragma unroll\n";
+static const char ignis__text_attention_paged_cu_1[] =
     "for (int g = 0; g < G; g++) {\n"
     "W score[BATCH], higher = top[g];\n"
     "if (g > 0) {\n"
@@ -2192,8 +2236,7 @@ static const char ignis__text_attention_paged_cu_0[] =
     "const W factor = power_of_2(top[g] - base);\n"
     "top[g] = higher;\n"
     "sum[g] *= factor;\n"
-    "#pragma unroll\n";
-static const char ignis__text_attention_paged_cu_1[] =
+    "#pragma unroll\n"
     "for (int c = 0; c < CHUNKS; c++)\n"
     "#pragma unroll\n"
     "for (int i = 0; i < PACK; i++)\n"
@@ -2286,9 +2329,13 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "#ifndef IGNIS_WINDOW\n"
     "#define IGNIS_WINDOW 0\n"
     "#endif\n\n"
+    "#ifndef IGNIS_CACHE_TYPE\n"
+    "#define IGNIS_CACHE_TYPE 0\n"
+    "#endif\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> W, Wide;\n"
     "#include \"shared/models/kv_cache.h\"\n"
+    "#include \"cache_types.cuh\"\n"
     "template <typename> struct pair_of {\n"
     "typedef float2 type;\n"
     "};\n"
@@ -2298,7 +2345,8 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "typedef pair_of<W>::type W2;\n\n"
     "constexpr int SPLIT = IGNIS__SPLIT, SPLITS = IGNIS__SPLITS;\n"
     "constexpr double LOG2_E = 1.44269504088896340736;\n"
-    "constexpr bool WINDOW = IGNIS_WINDOW;\n\n\n"
+    "constexpr bool WINDOW = IGNIS_WINDOW;\n"
+    "constexpr int TYPE = IGNIS_CACHE_TYPE;\n\n\n"
     "struct paged_splits {\n\n\n"
     "int begin, base, end, keys, count;\n\n"
     "__device__ explicit paged_splits(int end, int window = 0)\n"
@@ -2385,11 +2433,11 @@ static const char ignis__text_attention_paged_cuh_0[] =
     "heads.out(p)[at] = T(two.x);\n"
     "heads.out(p)[at + 1] = T(two.y);\n"
     "}\n"
-    "}\n\n\n\n"
+    "}\n\n\n\n";
+static const char ignis__text_attention_paged_cuh_1[] =
     "__device__ inline void combine_by_the_last(const ignis__paged &p, const paged_heads &heads, int splits)\n"
     "{\n"
-    "__shared__ bool is_last;\n";
-static const char ignis__text_attention_paged_cuh_1[] =
+    "__shared__ bool is_last;\n"
     "const int blocks = min(splits, (int)gridDim.x);\n"
     "__syncthreads();\n"
     "if (blocks > 1) {\n"
@@ -2412,21 +2460,33 @@ static const char *const ignis__text_attention_paged_cuh[] = {
 };
 
 static const char ignis__text_attention_paged_many_cu_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"attention_paged.cuh\"\n"
     "#include \"mma.cuh\"\n"
-    "#include \"hopper.cuh\"\n\n\n"
+    "#include \"hopper.cuh\"\n"
+    "#include \"cache_pairs.cuh\"\n\n\n"
     "constexpr int D = IGNIS_HEAD_DIM, HEADS = 8;\n"
-    "constexpr int WARPS = 512 / D, OTHERS = 64;\n"
+    "constexpr bool TYPED = TYPE != IGNIS__CACHE_NUMBERS;\n"
+    "constexpr int WARPS = TYPED ? 6 : 512 / D, OTHERS = 64;\n"
     "constexpr int ROWS = 512;\n\n"
-    "constexpr int PAGES = SPLIT / PAGE, OWN = D / 32;\n"
-    "constexpr int CHUNKS = D / 8, AT_ONCE = 32 / CHUNKS;\n"
-    "constexpr uint32_t BYTES = 2 * D;\n\n\n"
-    "struct tile_memory {\n"
-    "T keys[SPLIT + HEADS][D], values[SPLIT][D];\n"
-    "};\n\n\n\n"
+    "constexpr int PAGES = SPLIT / PAGE, OWN = D / 32;\n\n"
+    "constexpr int BYTES = 2 * D, ROW = TYPED ? IGNIS__CACHE_ROW(TYPE, D) : BYTES,\n"
+    "SCALE = TYPED ? IGNIS__CACHE_SCALES(TYPE, D) : 0;\n\n"
+    "constexpr int CHUNKS = ROW / 16, AT_ONCE = 32 / CHUNKS, QUERY_CHUNKS = BYTES / 16, QUERIES_AT_ONCE = 32 / QUERY_CHUNKS;\n\n"
+    "constexpr int ELEMENTS = D / CHUNKS, PAIRS = TYPED ? cache_word(TYPE) / 2 : 1;\n\n\n\n"
+    "constexpr int VALUES = SPLIT * ROW, QUERIES = 2 * VALUES, KEY_SCALES = QUERIES + HEADS * BYTES,\n"
+    "VALUE_SCALES = KEY_SCALES + SPLIT * SCALE, TILE = VALUE_SCALES + SPLIT * SCALE;\n"
+    "static_assert(TILE % 128 == 0, \"tiles are aligned\");\n\n\n\n"
     "__device__ constexpr int moved(int row) { return ((row ^ row >> 1) & 1) << 2 | (row >> 2 & 1) << 1 | (row >> 1 & 1); }\n"
-    "__device__ inline uint32_t place(int row, int chunk) { return row * BYTES + (chunk ^ moved(row)) * 16; }\n\n\n\n"
+    "__device__ inline uint32_t place(int row, int chunk) { return row * BYTES + (chunk ^ moved(row)) * 16; }\n\n\n"
+    "__device__ constexpr int key_moved(int row)\n"
+    "{\n"
+    "return !TYPED ? moved(row)\n"
+    ": CHUNKS == 8 ? (row & 3) << 1 | (row >> 2 & 1)\n"
+    ": CHUNKS == 4 ? (row & 2) | (row >> 2 & 1)\n"
+    ": row >> 2 & 1;\n"
+    "}\n"
+    "__device__ inline uint32_t key_place(int row, int chunk) { return row * ROW + (chunk ^ key_moved(row)) * 16; }\n\n\n\n"
     "__device__ inline bool is_true(bool x) { return __any_sync(0xffffffff, x); }\n\n"
     "struct row_memory {\n"
     "const int32_t *pages;\n"
@@ -2518,7 +2578,8 @@ static const char ignis__text_attention_paged_many_cu_0[] =
     "const row_memory &row = parts.m.rows[parts.row];\n"
     "x.row = parts.row;\n"
     "x.kv = parts.kv;\n"
-    "x.first = parts.kv * parts.group + parts.head;\n"
+    "x.first = parts.kv * parts.group + parts.head;\n";
+static const char ignis__text_attention_paged_many_cu_1[] =
     "x.heads = parts.heads();\n"
     "x.split = split;\n"
     "x.alone = row.splits == 1;\n"
@@ -2537,68 +2598,131 @@ static const char ignis__text_attention_paged_many_cu_0[] =
     "const char *const tile;\n"
     "const uint32_t keys, values;\n"
     "const int lane, g, t, chunk, row;\n"
+    "const int cell, row_bytes;\n"
     "const float scale;\n"
     "uint32_t weights[PAGES][2];\n"
-    "float out[CHUNKS][4], top, sum;\n\n"
-    "__device__ many_warp(const ignis__paged &p, many_memory &m, const tile_memory *tiles)\n"
-    ": p(p), m(m), tile((const char *)(tiles + threadIdx.x / 32)), keys((uint32_t)__cvta_generic_to_shared(tile)),\n"
-    "values(keys + (SPLIT + HEADS) * BYTES), lane(threadIdx.x % 32), g(lane / 4), t(lane % 4),\n";
-static const char ignis__text_attention_paged_many_cu_1[] =
-    "chunk(lane % CHUNKS), row(lane / CHUNKS), scale((float)p.scale * (float)LOG2_E)\n"
+    "float out[D / 8][4], top, sum;\n\n"
+    "__device__ many_warp(const ignis__paged &p, many_memory &m, const char *tiles)\n"
+    ": p(p), m(m), tile(tiles + threadIdx.x / 32 * TILE), keys((uint32_t)__cvta_generic_to_shared(tile)),\n"
+    "values(keys + VALUES), lane(threadIdx.x % 32), g(lane / 4), t(lane % 4), chunk(lane % CHUNKS),\n"
+    "row(lane / CHUNKS), cell(TYPED ? cache_cell(TYPE, p.head_dim) : PAGE * 2 * p.head_dim),\n"
+    "row_bytes(TYPED ? IGNIS__CACHE_ROW(TYPE, p.head_dim) : 2 * p.head_dim), scale((float)p.scale * (float)LOG2_E)\n"
     "{\n"
     "}\n"
-    "__device__ const T *page_of(const T *from, const warp_tile &x, int page) const\n"
+    "__device__ const char *page_of(const T *from, const warp_tile &x, int page) const\n"
     "{\n\n"
     "const uint32_t number = __shfl_sync(0xffffffff, x.page, page) * p.kv_heads + x.kv;\n"
-    "return from + (long long)number * (PAGE * p.head_dim);\n"
+    "return (const char *)from + (long long)number * cell;\n"
     "}\n\n"
     "__device__ void fetch(uint32_t to, const T *data, const warp_tile &x, int without) const\n"
     "{\n"
     "if (is_true(p.head_dim == D && x.at + SPLIT <= x.to && (unsigned)(without - x.at) >= SPLIT)) {\n"
-    "const uint32_t own = to + place(row, chunk);\n"
+    "const uint32_t own = to + key_place(row, chunk);\n"
     "#pragma unroll 1\n"
     "for (int page = 0; page < PAGES; page++) {\n"
-    "const T *const from = page_of(data, x, page) + lane * 8;\n"
+    "const char *const from = page_of(data, x, page) + lane * 16;\n"
     "#pragma unroll\n"
     "for (int i = 0; i < PAGE; i += AT_ONCE)\n"
-    "ignis_ptx_cp_async((own ^ moved(i) * 16) + (PAGE * page + i) * BYTES, from + i * D, 16);\n"
+    "ignis_ptx_cp_async((own ^ key_moved(i) * 16) + (PAGE * page + i) * ROW, from + i * ROW, 16);\n"
     "}\n"
     "} else if (is_true(x.to > 0)) {\n"
     "#pragma unroll 1\n"
     "for (int i = 0; i < SPLIT; i += AT_ONCE) {\n"
     "const int r = i + row, at = x.at + r;\n"
-    "const T *const from = page_of(data, x, i / PAGE);\n"
-    "const bool exists = at < x.to && chunk * 8 < p.head_dim;\n"
+    "const char *const from = page_of(data, x, i / PAGE);\n"
+    "const bool exists = at < x.to && chunk * 16 < row_bytes;\n"
     "if (at != without)\n"
-    "ignis_ptx_cp_async(to + place(r, chunk), exists ? from + r % PAGE * p.head_dim + chunk * 8 : from,\n"
-    "exists ? 16 : 0);\n"
+    "ignis_ptx_cp_async(to + key_place(r, chunk),\n"
+    "exists ? from + r % PAGE * row_bytes + chunk * 16 : from, exists ? 16 : 0);\n"
     "}\n"
+    "}\n"
+    "}\n\n\n"
+    "__device__ void fetch_scales(uint32_t to, const T *data, const warp_tile &x, int without) const\n"
+    "{\n"
+    "constexpr int all = TYPED ? SCALE : 1;\n"
+    "const int existing = IGNIS__CACHE_SCALES(TYPE, p.head_dim);\n"
+    "if (is_true(x.to == 0))\n"
+    "return;\n"
+    "#pragma unroll 1\n"
+    "for (int from = 0; from < PAGES * all; from += 32) {\n"
+    "const int part = from + lane, page = part / all % PAGES, at = x.at + PAGE * page;\n"
+    "const char *const cell_at = page_of(data, x, page);\n"
+    "const bool exists = at < x.to && part % all < existing;\n"
+    "if (part < PAGES * all && (unsigned)(without - at) >= PAGE)\n"
+    "ignis_ptx_cp_async(to + part * 16, exists ? cell_at + PAGE * row_bytes + part % all * 16 : cell_at,\n"
+    "exists ? 16 : 0);\n"
     "}\n"
     "}\n"
     "__device__ void fetch_queries(const warp_tile &x) const\n"
     "{\n"
     "const T *const from = p.q + x.row * p.q_row + x.first * p.head_dim;\n"
-    "const bool exists = chunk * 8 < p.head_dim;\n"
+    "const int part = lane % QUERY_CHUNKS;\n"
+    "const bool exists = part * 8 < p.head_dim;\n"
     "#pragma unroll 1\n"
-    "for (int r = row; r < x.heads; r += AT_ONCE)\n"
-    "ignis_ptx_cp_async(keys + SPLIT * BYTES + place(r, chunk),\n"
-    "exists ? from + r * p.head_dim + chunk * 8 : from, exists ? 16 : 0);\n"
+    "for (int r = lane / QUERY_CHUNKS; r < x.heads; r += QUERIES_AT_ONCE)\n"
+    "ignis_ptx_cp_async(keys + QUERIES + place(r, part), exists ? from + r * p.head_dim + part * 8 : from,\n"
+    "exists ? 16 : 0);\n"
     "}\n\n"
     "__device__ void fetch_last(const warp_tile &x) const\n"
     "{\n"
-    "const int last = m.rows[x.row].end - 1 - x.at;\n"
+    "const int last = m.rows[x.row].end - 1 - x.at, page = last / PAGE;\n"
     "if (is_true(x.to == 0 || last >= SPLIT))\n"
     "return;\n"
-    "const bool exists = lane * 8 < p.head_dim;\n"
-    "const long long from = page_of(p.k, x, last / PAGE) - p.k + last % PAGE * p.head_dim + (exists ? lane * 8 : 0);\n"
+    "const bool exists = lane * 16 < row_bytes;\n"
+    "const char *const k = page_of(p.k, x, page), *const v = page_of(p.v, x, page);\n"
+    "const int from = last % PAGE * row_bytes + (exists ? lane * 16 : 0);\n"
     "if (lane < CHUNKS) {\n"
-    "ignis_ptx_cp_async(keys + place(last, lane), p.k + from, exists ? 16 : 0);\n"
-    "ignis_ptx_cp_async(values + place(last, lane), p.v + from, exists ? 16 : 0);\n"
+    "ignis_ptx_cp_async(keys + key_place(last, lane), k + from, exists ? 16 : 0);\n"
+    "ignis_ptx_cp_async(values + key_place(last, lane), v + from, exists ? 16 : 0);\n"
+    "}\n"
+    "if constexpr (TYPED) {\n"
+    "const bool has_scales = lane < IGNIS__CACHE_SCALES(TYPE, p.head_dim);\n"
+    "const int scales = has_scales ? PAGE * row_bytes + lane * 16 : 0, to = (page * SCALE + lane) * 16;\n"
+    "if (lane < SCALE) {\n"
+    "ignis_ptx_cp_async(keys + KEY_SCALES + to, k + scales, has_scales ? 16 : 0);\n";
+static const char ignis__text_attention_paged_many_cu_2[] =
+    "ignis_ptx_cp_async(keys + VALUE_SCALES + to, v + scales, has_scales ? 16 : 0);\n"
+    "}\n"
     "}\n"
     "}\n\n"
-    "__device__ void score(const warp_tile &x)\n"
+    "template <bool whole> __device__ uint4 key_of(uint32_t own, int c, int j) const\n"
     "{\n"
-    "const uint32_t own = place(g, t), of_q = SPLIT * BYTES + place(min(g, x.heads - 1), t);\n"
+    "if constexpr (!TYPED) {\n"
+    "return *(const uint4 *)(tile + (own ^ c * 64) + j * 8 * ROW);\n"
+    "} else {\n"
+    "constexpr bool nibbles = TYPE == IGNIS__CACHE_Q4_0;\n"
+    "const char *const from = tile + (own ^ c * (nibbles ? 16 : 32)) + j * 8 * ROW, *const scales =\n"
+    "tile + KEY_SCALES;\n"
+    "const uint32_t stored = TYPE == IGNIS__CACHE_F8\n"
+    "? *(const uint8_t *)(scales + 8 * j + g)\n"
+    ": *(const uint16_t *)(scales + ((j / 2 * OWN + c) * PAGE + j % 2 * 8 + g) * 2);\n"
+    "return cache_eight<T, TYPE, whole>(nibbles ? make_uint2(*(const uint32_t *)from, 0) : *(const uint2 *)from,\n"
+    "cache_scale_bits<T, TYPE, whole>(stored) * 0x10001);\n"
+    "}\n"
+    "}\n\n\n"
+    "template <bool whole> __device__ uint32_t scales_of(const warp_tile &x, int page, int j, int more) const\n"
+    "{\n"
+    "const int key = 2 * t + more, left = x.to - x.at - PAGE * page - key;\n"
+    "const char *const from = tile + VALUE_SCALES;\n"
+    "uint32_t two;\n"
+    "if constexpr (TYPE == IGNIS__CACHE_F8) {\n"
+    "const uint32_t stored = *(const uint16_t *)(from + page * PAGE + key);\n"
+    "two = cache_scale_bits<T, TYPE, whole>(stored & 255) | cache_scale_bits<T, TYPE, whole>(stored >> 8) << 16;\n"
+    "} else {\n"
+    "two = *(const uint32_t *)(from + ((page * OWN + j * ELEMENTS / 32) * PAGE + key) * 2);\n"
+    "}\n"
+    "return left >= 2 ? two : left == 1 ? two & 0xffff : 0;\n"
+    "}\n\n"
+    "__device__ bool is_large(int at) const\n"
+    "{\n"
+    "const uint32_t two = *(const uint16_t *)(tile + at + 2 * lane);\n"
+    "return TYPE == IGNIS__CACHE_F8 && is_true(max(two & 255, two >> 8) > CACHE_WHOLE);\n"
+    "}\n\n"
+    "template <bool whole> __device__ void score(const warp_tile &x)\n"
+    "{\n"
+    "constexpr int bytes = TYPED ? 8 * ROW / D : 16;\n"
+    "const uint32_t own = key_place(g, t * bytes / 16) + t * bytes % 16,\n"
+    "of_q = QUERIES + place(min(g, x.heads - 1), t);\n"
     "float s[2 * PAGES][4], most = -ignis_infinity<float>(), of_pages[PAGES], two[PAGES / 2];\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 2 * PAGES; j++)\n"
@@ -2609,7 +2733,7 @@ static const char ignis__text_attention_paged_many_cu_1[] =
     "const uint32_t low[4] = {q.x, q.x, q.y, q.y}, high[4] = {q.z, q.z, q.w, q.w};\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 2 * PAGES; j++) {\n"
-    "const uint4 k = *(const uint4 *)(tile + (own ^ c * 64) + j * 8 * BYTES);\n"
+    "const uint4 k = key_of<whole>(own, c, j);\n"
     "ignis_mma<T>(s[j], low, k.x, k.y);\n"
     "ignis_mma<T>(s[j], high, k.z, k.w);\n"
     "}\n"
@@ -2629,11 +2753,11 @@ static const char ignis__text_attention_paged_many_cu_1[] =
     "if (is_true(x.begins)) {\n"
     "sum = 0;\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < CHUNKS; j++)\n"
+    "for (int j = 0; j < D / 8; j++)\n"
     "out[j][0] = out[j][1] = out[j][2] = out[j][3] = 0;\n"
     "} else {\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < CHUNKS; j++) {\n"
+    "for (int j = 0; j < D / 8; j++) {\n"
     "out[j][0] *= factor;\n"
     "out[j][1] *= factor;\n"
     "}\n"
@@ -2651,23 +2775,36 @@ static const char ignis__text_attention_paged_many_cu_1[] =
     "for (int i = 0; i < PAGES / 2; i++) {\n"
     "const float x = of_pages[2 * i], y = of_pages[2 * i + 1];\n"
     "two[i] = (t & 1 ? y : x) + __shfl_xor_sync(0xffffffff, t & 1 ? x : y, 1);\n"
-    "}\n";
-static const char ignis__text_attention_paged_many_cu_2[] =
+    "}\n"
     "const float one = (t & 2 ? two[1] : two[0]) + __shfl_xor_sync(0xffffffff, t & 2 ? two[0] : two[1], 2);\n"
     "sum = __fmul_rn(sum, factor) + reduce_lanes<1, 4, ignis_sum>(one);\n"
     "}\n\n"
-    "__device__ void add()\n"
+    "template <bool whole> __device__ void add(const warp_tile &x)\n"
     "{\n"
-    "const uint32_t own = place(lane % PAGE, lane / PAGE);\n"
+    "const uint32_t own = key_place(lane % PAGE, lane / PAGE);\n"
     "#pragma unroll\n"
-    "for (int page = 0; page < PAGES; page++) {\n"
+    "for (int page = 0; page < PAGES; page++) {\n";
+static const char ignis__text_attention_paged_many_cu_3[] =
     "const uint32_t a[4] = {weights[page][0], weights[page][0], weights[page][1], weights[page][1]};\n"
     "#pragma unroll\n"
     "for (int j = 0; j < CHUNKS; j += 2) {\n"
     "uint32_t b[4];\n"
-    "ignis_ptx_ldmatrix_transposed(b, values + (own ^ j * 16) + PAGE * page * BYTES);\n"
+    "ignis_ptx_ldmatrix_transposed(b, values + (own ^ j * 16) + PAGE * page * ROW);\n"
+    "if constexpr (!TYPED) {\n"
     "ignis_mma<T>(out[j], a, b[0], b[1]);\n"
     "ignis_mma<T>(out[j + 1], a, b[2], b[3]);\n"
+    "} else {\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 2; i++) {\n"
+    "const uint32_t low = scales_of<whole>(x, page, j + i, 0),\n"
+    "high = scales_of<whole>(x, page, j + i, 8);\n"
+    "#pragma unroll\n"
+    "for (int pair = 0; pair < PAIRS; pair++)\n"
+    "ignis_mma<T>(out[(j + i) * PAIRS + pair], a,\n"
+    "cache_pair<T, TYPE, whole>(b[2 * i], pair, low),\n"
+    "cache_pair<T, TYPE, whole>(b[2 * i + 1], pair, high));\n"
+    "}\n"
+    "}\n"
     "}\n"
     "}\n"
     "}\n\n"
@@ -2680,11 +2817,11 @@ static const char ignis__text_attention_paged_many_cu_2[] =
     "if (!x.alone && t == 0)\n"
     "*(float2 *)found = make_float2(top, sum);\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < CHUNKS; j++) {\n"
-    "const int d = 8 * j + 2 * t;\n"
-    "if (8 * j < p.head_dim && !x.alone)\n"
+    "for (int j = 0; j < D / 8; j++) {\n\n"
+    "const int d = j / PAIRS * ELEMENTS + t * (ELEMENTS / 4) + j % PAIRS * 2;\n"
+    "if (d < p.head_dim && !x.alone)\n"
     "*(float2 *)(found + 2 + d) = make_float2(out[j][0], out[j][1]);\n"
-    "else if (8 * j < p.head_dim)\n"
+    "else if (d < p.head_dim)\n"
     "*(uint32_t *)(p.out + head * p.head_dim + d) = ignis_round_two<T>(out[j][0] / sum, out[j][1] / sum);\n"
     "}\n"
     "}\n"
@@ -2711,21 +2848,31 @@ static const char ignis__text_attention_paged_many_cu_2[] =
     "return;\n"
     "ignis_ptx_cp_async_wait<1>();\n"
     "__syncwarp();\n"
-    "score(now);\n"
+    "if (TYPE == IGNIS__CACHE_F8 && is_large(KEY_SCALES))\n"
+    "score<false>(now);\n"
+    "else\n"
+    "score<true>(now);\n"
     "__syncwarp();\n"
     "}\n"
     "const int without = n < 0 && p.settled ? m.rows[next.row].end - 1 : -1;\n"
     "fetch(keys, p.k, next, without);\n"
+    "if (TYPED)\n"
+    "fetch_scales(keys + KEY_SCALES, p.k, next, without);\n"
     "if (is_true(n >= 0 && next.to > 0))\n"
     "fetch_queries(next);\n"
     "ignis_ptx_cp_async_commit();\n"
     "if (n >= 0) {\n"
     "ignis_ptx_cp_async_wait<1>();\n"
     "__syncwarp();\n"
-    "add();\n"
+    "if (TYPE == IGNIS__CACHE_F8 && is_large(VALUE_SCALES))\n"
+    "add<false>(now);\n"
+    "else\n"
+    "add<true>(now);\n"
     "__syncwarp();\n"
     "}\n"
     "fetch(values, p.v, next, without);\n"
+    "if (TYPED)\n"
+    "fetch_scales(keys + VALUE_SCALES, p.v, next, without);\n"
     "ignis_ptx_cp_async_commit();\n"
     "if (n >= 0 && is_true(now.at + SPLIT >= now.to)) {\n"
     "put(now);\n"
@@ -2768,7 +2915,8 @@ static const char ignis__text_attention_paged_many_cu_2[] =
     "ignis_ptx_bar_sync(1, OTHERS);\n"
     "if (!m.is_last)\n"
     "continue;\n"
-    "}\n"
+    "}\n";
+static const char ignis__text_attention_paged_many_cu_4[] =
     "combine_heads(p, heads, splits, thread, OTHERS);\n"
     "}\n"
     "}\n\n\n"
@@ -2779,8 +2927,7 @@ static const char ignis__text_attention_paged_many_cu_2[] =
     "__shared__ many_memory m;\n"
     "const int lane = threadIdx.x % 32, groups = p.kv_heads * ((p.heads / p.kv_heads + HEADS - 1) / HEADS);\n"
     "ignis_grid_dependents_launch();\n"
-    "if (threadIdx.x < 32)\n";
-static const char ignis__text_attention_paged_many_cu_3[] =
+    "if (threadIdx.x < 32)\n"
     "for (int from = 0, all = 0; from < p.count; from += 32) {\n"
     "const int row = from + lane, end = row < p.count ? p.rows[row].position + 1 : 0;\n"
     "const int32_t *const pages = row < p.count ? p.rows[row].pages : nullptr;\n"
@@ -2799,7 +2946,7 @@ static const char ignis__text_attention_paged_many_cu_3[] =
     "__syncthreads();\n"
     "const block_parts parts(m, p);\n"
     "if (threadIdx.x < 32 * WARPS) {\n"
-    "many_warp(p, m, (const tile_memory *)memory).run(parts);\n"
+    "many_warp(p, m, memory).run(parts);\n"
     "} else {\n"
     "ignis_grid_dependency_wait();\n"
     "combine_parts(p, m, parts);\n"
@@ -2810,10 +2957,11 @@ static const char *const ignis__text_attention_paged_many_cu[] = {
     ignis__text_attention_paged_many_cu_1,
     ignis__text_attention_paged_many_cu_2,
     ignis__text_attention_paged_many_cu_3,
+    ignis__text_attention_paged_many_cu_4,
 };
 
 static const char ignis__text_attention_paged_mma_cu_0[] =
-    "\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"attention_paged_team.cuh\"\n\n"
     "#ifndef IGNIS_CLUSTERS\n"
     "#define IGNIS_CLUSTERS 0\n"
@@ -2856,10 +3004,9 @@ static const char ignis__text_attention_paged_mma_cu_0[] =
     "const int last = end - 1, r = last % PAGE;\n"
     "if (last - team.from >= SPLIT)\n"
     "return;\n"
-    "const long long there = team.place(pages[last / PAGE], r);\n"
+    "const int page = pages[last / PAGE];\n"
     "team.replace(\n"
-    "team.from, last, [&](int c) { return team.load_chunk(p.k + there, c, true); },\n"
-    "team.load_value(p.v + there));\n"
+    "team.from, last, [&](int c) { return team.load_key(page, r, c, true); }, team.load_value_of(page, r, true));\n"
     "};\n"
     "begin(first);\n"
     "if (CLUSTERED)\n"
@@ -2955,7 +3102,8 @@ static const char ignis__text_attention_paged_team_cuh_0[] =
     "#define IGNIS_ATTENTION_PAGED_TEAM_CUH\n\n"
     "#include \"attention_paged.cuh\"\n"
     "#include \"mma.cuh\"\n"
-    "#include \"hopper.cuh\"\n\n\n"
+    "#include \"hopper.cuh\"\n"
+    "#include \"cache_pairs.cuh\"\n\n\n"
     "constexpr int D = IGNIS_HEAD_DIM, HEADS = 8, WARPS = 4, TEAM = 32 * WARPS;\n\n"
     "constexpr int OWN = D / 32;\n"
     "static_assert(SPLIT == WARPS * PAGE && PAGE == 16, \"a warp has a page\");\n\n\n"
@@ -2986,8 +3134,7 @@ static const char ignis__text_attention_paged_team_cuh_0[] =
     "float out[D / 64][4], top[2], sum[2];\n\n"
     "__device__ paged_team(const paged_source &source, const int32_t *page_of, double scale, team_memory &m)\n"
     ": source(source), page_of(page_of), m(m), scale((float)scale * (float)LOG2_E), softcap(0), begin(0),\n"
-    "number(threadIdx.x / TEAM),\n"
-    "warp(threadIdx.x % TEAM / 32), g(threadIdx.x % 32 / 4), t(threadIdx.x % 4),\n"
+    "number(threadIdx.x / TEAM), warp(threadIdx.x % TEAM / 32), g(threadIdx.x % 32 / 4), t(threadIdx.x % 4),\n"
     "own_d(warp * (D / WARPS) + g * OWN)\n"
     "{\n"
     "}\n"
@@ -3019,13 +3166,57 @@ static const char ignis__text_attention_paged_team_cuh_0[] =
     "return own_d < source.head_dim ? ignis_pack_of<value_part>(__ldcg((const value_word *)(from + own_d)))\n"
     ": value_part{};\n"
     "}\n"
+    "__device__ const uint8_t *cell(const T *from, int page) const\n"
+    "{\n"
+    "return (const uint8_t *)from + ((long long)page * source.kv_heads + kv) * cache_cell(TYPE, source.head_dim);\n"
+    "}\n\n"
+    "__device__ uint4 load_key(int page, int r, int c, bool exists) const\n"
+    "{\n"
+    "const int d = (t + 4 * c) * 8, head_dim = source.head_dim;\n"
+    "if constexpr (TYPE == IGNIS__CACHE_NUMBERS) {\n"
+    "return load_chunk(source.k + place(page, r), c, exists);\n"
+    "} else {\n"
+    "uint2 words = {0, 0};\n"
+    "if (!exists || d >= head_dim)\n"
+    "return make_uint4(0, 0, 0, 0);\n"
+    "const uint8_t *const own = cell(source.k, page), *const from = own + r * IGNIS__CACHE_ROW(TYPE, head_dim) +\n"
+    "d / cache_word(TYPE) * 4;\n"
+    "if constexpr (TYPE == IGNIS__CACHE_Q4_0)\n"
+    "words.x = __ldcg((const uint32_t *)from);\n"
+    "else\n"
+    "words = __ldcg((const uint2 *)from);\n"
+    "return cache_eight<T, TYPE>(words, cache_scale_two<T, TYPE>(own, head_dim, r, d));\n"
+    "}\n"
+    "}\n"
+    "__device__ value_part load_value_of(int page, int r, bool exists) const\n"
+    "{\n"
+    "if constexpr (TYPE == IGNIS__CACHE_NUMBERS) {\n"
+    "return exists ? load_value(source.v + place(page, r)) : value_part{};\n"
+    "} else {\n"
+    "constexpr int per_word = cache_word(TYPE), words = (OWN + per_word - 1) / per_word;\n"
+    "const int head_dim = source.head_dim;\n"
+    "value_part x = {};\n"
+    "if (!exists || own_d >= head_dim)\n"
+    "return x;\n"
+    "const uint8_t *const own = cell(source.v, page);\n"
+    "const uint32_t *const from =\n"
+    "(const uint32_t *)(own + r * IGNIS__CACHE_ROW(TYPE, head_dim)) + own_d / per_word;\n"
+    "const uint32_t scales = cache_scale_two<T, TYPE>(own, head_dim, r, own_d);\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < OWN; i += 2)\n"
+    "x.words[i / 2] = cache_pair<T, TYPE>(__ldcg(from + (words > 1 ? i / per_word : 0)),\n"
+    "(own_d + i) % per_word / 2, scales);\n"
+    "return x;\n"
+    "}\n"
+    "}\n"
     "static __device__ int row_of(int t, int j) { return 2 * t + j % 2 + j / 2 * 8; }\n\n\n"
     "__device__ void forget()\n"
     "{\n"
     "#pragma unroll\n"
     "for (int i = 0; i < 2; i++)\n"
     "#pragma unroll\n"
-    "for (int c = 0; c < OWN; c++)\n"
+    "for (int c = 0; c < OWN; c++)\n";
+static const char ignis__text_attention_paged_team_cuh_1[] =
     "keys[i][c] = make_uint4(0, 0, 0, 0);\n"
     "#pragma unroll\n"
     "for (int i = 0; i < WARPS; i++)\n"
@@ -3039,13 +3230,12 @@ static const char ignis__text_attention_paged_team_cuh_0[] =
     "for (int i = 0; i < 2; i++)\n"
     "#pragma unroll\n"
     "for (int c = 0; c < OWN; c++)\n"
-    "keys[i][c] = load_chunk(source.k + place(own_page, g + 8 * i), c, at + PAGE * warp + g + 8 * i < to);\n"
+    "keys[i][c] = load_key(own_page, g + 8 * i, c, at + PAGE * warp + g + 8 * i < to);\n"
     "#pragma unroll\n"
     "for (int i = 0; i < WARPS; i++)\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 4; j++)\n"
-    "values[i][j] = at + PAGE * i + row_of(t, j) < to ? load_value(source.v + place(pages[i], row_of(t, j)))\n"
-    ": value_part{};\n"
+    "values[i][j] = load_value_of(pages[i], row_of(t, j), at + PAGE * i + row_of(t, j) < to);\n"
     "}\n\n\n"
     "template <typename Key> __device__ void replace(int at, int last, Key key, const value_part &value)\n"
     "{\n"
@@ -3084,8 +3274,7 @@ static const char ignis__text_attention_paged_team_cuh_0[] =
     "const uint4 &x = keys[0][c], &y = keys[1][c];\n"
     "const uint32_t low[4] = {x.x, y.x, x.y, y.y}, high[4] = {x.z, y.z, x.w, y.w};\n"
     "const uint4 of_q = q(c);\n"
-    "ignis_mma<T>(s, low, of_q.x, of_q.y);\n";
-static const char ignis__text_attention_paged_team_cuh_1[] =
+    "ignis_mma<T>(s, low, of_q.x, of_q.y);\n"
     "ignis_mma<T>(s, high, of_q.z, of_q.w);\n"
     "}\n"
     "#pragma unroll\n"
@@ -3337,6 +3526,253 @@ static const char ignis__text_blocks_cuh_1[] =
 static const char *const ignis__text_blocks_cuh[] = {
     ignis__text_blocks_cuh_0,
     ignis__text_blocks_cuh_1,
+};
+
+static const char ignis__text_cache_pairs_cuh_0[] =
+    "\n\n\n\n\n\n"
+    "#ifndef IGNIS_CACHE_PAIRS_CUH\n"
+    "#define IGNIS_CACHE_PAIRS_CUH\n\n"
+    "#include \"cache_types.cuh\"\n"
+    "#include \"mma.cuh\"\n\n"
+    "#if __CUDA_ARCH__ >= 800\n"
+    "__device__ inline uint32_t ignis_ptx_fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)\n"
+    "{\n"
+    "uint32_t result;\n"
+    "asm(\"fma.rn.bf16x2 %0, %1, %2, %3;\" : \"=r\"(result) : \"r\"(a), \"r\"(b), \"r\"(c));\n"
+    "return result;\n"
+    "}\n\n"
+    "__device__ inline uint32_t ignis_ptx_fma_f16x2(uint32_t a, uint32_t b, uint32_t c)\n"
+    "{\n"
+    "uint32_t result;\n"
+    "asm(\"fma.rn.f16x2 %0, %1, %2, %3;\" : \"=r\"(result) : \"r\"(a), \"r\"(b), \"r\"(c));\n"
+    "return result;\n"
+    "}\n\n\n"
+    "template <typename T> __device__ inline uint32_t fma_two(uint32_t a, uint32_t b, uint32_t c)\n"
+    "{\n"
+    "if constexpr (ignis_is_same<T, ignis_bf16>)\n"
+    "return ignis_ptx_fma_bf16x2(a, b, c);\n"
+    "else\n"
+    "return ignis_ptx_fma_f16x2(a, b, c);\n"
+    "}\n\n\n\n\n"
+    "constexpr int CACHE_WHOLE = 134;\n"
+    "template <typename T, int type, bool whole = false>\n"
+    "__device__ inline uint32_t cache_pair(uint32_t word, int p, uint32_t scales)\n"
+    "{\n"
+    "constexpr bool is_bf16 = ignis_is_same<T, ignis_bf16>;\n"
+    "constexpr uint32_t signs = 0x80008000;\n"
+    "if constexpr (type == IGNIS__CACHE_F8) {\n\n"
+    "const uint32_t high = p ? word : word << 8;\n"
+    "const uint32_t bits = and_or(high >> (is_bf16 ? 4 : 1), is_bf16 ? 0x07f007f0 : 0x3f803f80, high & signs);\n"
+    "const uint32_t number = whole ? bits : fma_two<T>(bits, is_bf16 ? 0x7b807b80 : 0x5c005c00, signs);\n"
+    "return fma_two<T>(number, scales, signs);\n"
+    "} else if constexpr (type == IGNIS__CACHE_Q8_0) {\n"
+    "const uint32_t sizes = is_bf16 ? and_or(word >> 8 * p, 0x007f007f, 0x3f803f80)\n"
+    ": and_or(p ? word >> 5 : word << 3, 0x03f803f8, 0x3c003c00);\n"
+    "return fma_two<T>(sizes, scales, scales ^ signs) ^ ((p ? word : word << 8) & signs);\n"
+    "} else {\n"
+    "const uint32_t above = and_or(word >> 4 * p, 0x000f000f, is_bf16 ? 0x43004300 : 0x64006400);\n"
+    "const uint32_t number = fma_two<T>(above, is_bf16 ? 0x3f803f80 : 0x3c003c00, is_bf16 ? 0xc308c308 : 0xe408e408);\n"
+    "return fma_two<T>(number, scales, signs);\n"
+    "}\n"
+    "}\n\n\n"
+    "template <typename T, int type, bool whole = false> __device__ inline uint32_t cache_scale_bits(uint32_t stored)\n"
+    "{\n"
+    "const uint32_t more = !whole ? 0 : ignis_is_same<T, ignis_bf16> ? 120 : 8;\n"
+    "if constexpr (type != IGNIS__CACHE_F8)\n"
+    "return stored;\n"
+    "else if constexpr (ignis_is_same<T, ignis_bf16>)\n"
+    "return (stored + more) << 7;\n"
+    "else\n"
+    "return T(__uint_as_float((stored + more) << 23)).bits;\n"
+    "}\n\n\n"
+    "template <typename T, int type>\n"
+    "__device__ inline uint32_t cache_scale_two(const uint8_t *cell, int head_dim, int row, int d)\n"
+    "{\n"
+    "const uint8_t *const scales = cell + PAGE * IGNIS__CACHE_ROW(type, head_dim);\n"
+    "const uint32_t stored =\n"
+    "type == IGNIS__CACHE_F8 ? __ldcg(scales + row) : __ldcg((const uint16_t *)scales + d / 32 * PAGE + row);\n"
+    "return cache_scale_bits<T, type>(stored) * 0x10001;\n"
+    "}\n\n\n"
+    "template <typename T, int type, bool whole = false> __device__ inline uint4 cache_eight(uint2 words, uint32_t scales)\n"
+    "{\n"
+    "if constexpr (type == IGNIS__CACHE_Q4_0)\n"
+    "return make_uint4(\n"
+    "cache_pair<T, type, whole>(words.x, 0, scales), cache_pair<T, type, whole>(words.x, 1, scales),\n"
+    "cache_pair<T, type, whole>(words.x, 2, scales), cache_pair<T, type, whole>(words.x, 3, scales));\n"
+    "else\n"
+    "return make_uint4(\n"
+    "cache_pair<T, type, whole>(words.x, 0, scales), cache_pair<T, type, whole>(words.x, 1, scales),\n"
+    "cache_pair<T, type, whole>(words.y, 0, scales), cache_pair<T, type, whole>(words.y, 1, scales));\n"
+    "}\n"
+    "#endif\n\n"
+    "#endif\n";
+static const char *const ignis__text_cache_pairs_cuh[] = {
+    ignis__text_cache_pairs_cuh_0,
+};
+
+static const char ignis__text_cache_types_cuh_0[] =
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "#ifndef IGNIS_CACHE_TYPES_CUH\n"
+    "#define IGNIS_CACHE_TYPES_CUH\n\n"
+    "#include \"generate.cuh\"\n"
+    "#include \"shared/models/cache_types.h\"\n\n"
+    "template <typename T> struct cache_scale_of {\n"
+    "typedef ignis_bf16 type;\n"
+    "};\n"
+    "template <> struct cache_scale_of<ignis_f16> {\n"
+    "typedef ignis_f16 type;\n"
+    "};\n\n\n"
+    "__device__ constexpr int cache_word(int type) { return type == IGNIS__CACHE_Q4_0 ? 8 : 4; }\n\n\n"
+    "__device__ constexpr int cache_cell(int type, int head_dim)\n"
+    "{\n"
+    "return PAGE * (IGNIS__CACHE_ROW(type, head_dim) + IGNIS__CACHE_SCALES(type, head_dim));\n"
+    "}\n\n\n"
+    "__device__ constexpr int cache_bit(int type, int i) { return i % 2 * 16 + i / 2 * (type == IGNIS__CACHE_Q4_0 ? 4 : 8); }\n\n\n"
+    "template <int type> __device__ inline float cache_number(uint32_t word, int i)\n"
+    "{\n"
+    "const uint32_t bits = word >> cache_bit(type, i);\n"
+    "if (type == IGNIS__CACHE_Q4_0)\n"
+    "return (float)((int)(bits & 15) - 8);\n"
+    "if (type == IGNIS__CACHE_F8)\n"
+    "return ignis_e4m3_value(bits & 255);\n"
+    "return (bits & 128 ? -1.0f : 1.0f) * (float)(bits & 127) / 128;\n"
+    "}\n\n\n"
+    "template <typename T, int type> __device__ inline float cache_scale(const uint8_t *cell, int head_dim, int row, int d)\n"
+    "{\n"
+    "const uint8_t *const scales = cell + PAGE * IGNIS__CACHE_ROW(type, head_dim);\n"
+    "if (type == IGNIS__CACHE_F8)\n"
+    "return __uint_as_float((uint32_t)__ldcg(scales + row) << 23);\n"
+    "return float(cache_scale_of<T>::type::from_bits(__ldcg((const uint16_t *)scales + d / 32 * PAGE + row)));\n"
+    "}\n\n\n"
+    "template <typename T, int type, int N>\n"
+    "__device__ inline ignis_pack<T, N> cache_read(const uint8_t *cell, int head_dim, int row, int d)\n"
+    "{\n"
+    "constexpr int per_word = cache_word(type), words = (N + per_word - 1) / per_word;\n"
+    "const uint8_t *const from = cell + row * IGNIS__CACHE_ROW(type, head_dim) + d / per_word * 4;\n"
+    "const float scale = cache_scale<T, type>(cell, head_dim, row, d);\n"
+    "uint32_t word[words];\n"
+    "ignis_pack<T, N> x;\n"
+    "if constexpr (words == 2) {\n"
+    "const uint2 two = __ldcg((const uint2 *)from);\n"
+    "word[0] = two.x;\n"
+    "word[1] = two.y;\n"
+    "} else {\n"
+    "word[0] = __ldcg((const uint32_t *)from);\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < N; i++) {\n"
+    "const int at = N < per_word ? d % per_word + i : i % per_word;\n"
+    "x[i] = T(cache_number<type>(word[i / per_word], at) * scale);\n"
+    "}\n"
+    "return x;\n"
+    "}\n\n\n"
+    "template <typename T, int N>\n"
+    "__device__ inline ignis_pack<T, N> cache_read_any(int type, const uint8_t *cell, int head_dim, int row, int d)\n"
+    "{\n"
+    "if (type == IGNIS__CACHE_F8)\n"
+    "return cache_read<T, IGNIS__CACHE_F8, N>(cell, head_dim, row, d);\n"
+    "if (type == IGNIS__CACHE_Q8_0)\n"
+    "return cache_read<T, IGNIS__CACHE_Q8_0, N>(cell, head_dim, row, d);\n"
+    "return cache_read<T, IGNIS__CACHE_Q4_0, N>(cell, head_dim, row, d);\n"
+    "}\n\n\n\n\n\n"
+    "template <typename T> __device__ inline int cache_exponent(uint32_t most)\n"
+    "{\n"
+    "constexpr int lowest = ignis_is_same<T, ignis_f16> ? 127 - 24 : 1;\n"
+    "const int exponent = most >> 23;\n"
+    "return exponent == 255 ? 255 : max(lowest, exponent - 8 + ((most & 0x7fffff) > 0x600000));\n"
+    "}\n\n\n"
+    "__device__ inline float cache_inverse(float n, float x)\n"
+    "{\n"
+    "constexpr float largest = 3.402823466e38f;\n"
+    "return x == 0 ? 0.0f : fminf(fmaxf(n / x, -largest), largest);\n"
+    "}\n\n\n\n"
+    "template <typename T, int type>\n"
+    "__device__ inline void cache_write(uint8_t *cell, int head_dim, int row, const T *from, T *too)\n"
+    "{\n"
+    "typedef typename cache_scale_of<T>::type Scale;\n"
+    "constexpr int N = sizeof(T) == 2 ? 8 : 4, per_word = cache_word(type), words = 8 / per_word,\n"
+    "lanes = type == IGNIS__CACHE_F8 ? 32 : 4;\n\n"
+    "constexpr int top = ignis_is_same<T, ignis_f16> ? 127 + 8 : 127 + 120;\n"
+    "const int d = threadIdx.x % 32 * 8;\n"
+    "uint8_t *const scales = cell + PAGE * IGNIS__CACHE_ROW(type, head_dim);\n"
+    "float x[8], scale, inverse;\n"
+    "uint32_t most = 0, word[words];\n"
+    "int bits;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 8; i += N) {\n"
+    "const auto pack = d < head_dim ? ignis_load<N>(from + d + i) : ignis_pack<T, N>{};\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < N; j++) {\n"
+    "x[i + j] = float(pack[j]);\n"
+    "most = max(most, __float_as_uint(x[i + j]) << 1 | __float_as_uint(x[i + j]) >> 31);\n"
+    "}\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int apart = 1; apart < lanes; apart *= 2)\n"
+    "most = max(most, __shfl_xor_sync(0xffffffff, most, apart));\n";
+static const char ignis__text_cache_types_cuh_1[] =
+    "const bool finite = most >> 1 < 0x7f800000;\n"
+    "if constexpr (type == IGNIS__CACHE_F8) {\n"
+    "bits = cache_exponent<T>(most >> 1);\n"
+    "scale = __uint_as_float((uint32_t)bits << 23);\n"
+    "inverse = finite ? __uint_as_float((uint32_t)(254 - bits) << 23) : 0.0f;\n"
+    "} else {\n"
+    "const float largest = float(ignis_max_value<Scale>()), greatest = __uint_as_float(most >> 1);\n"
+    "const Scale own = type == IGNIS__CACHE_Q8_0 ? Scale(fminf(greatest * (128.0f / 127), largest))\n"
+    ": Scale((most & 1 ? greatest : -greatest) * 0.125f);\n"
+    "bits = finite ? own.bits : 0x7fff;\n"
+    "scale = float(Scale::from_bits((uint16_t)bits));\n"
+    "inverse = cache_inverse(type == IGNIS__CACHE_Q8_0 ? 128.0f : 1.0f, float(own));\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int w = 0; w < words; w++) {\n"
+    "word[w] = 0;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < per_word; i++) {\n"
+    "const float scaled = x[w * per_word + i] * inverse;\n"
+    "uint32_t number;\n"
+    "if constexpr (type == IGNIS__CACHE_F8) {\n"
+    "const float limit = bits == top ? 240.0f : 448.0f;\n"
+    "number = ignis_e4m3_bits(fminf(fmaxf(scaled, -limit), limit));\n"
+    "} else if constexpr (type == IGNIS__CACHE_Q8_0) {\n"
+    "number = (uint32_t)fminf(rintf(fabsf(scaled)), 127) | (__float_as_uint(scaled) >> 24 & 128);\n"
+    "} else {\n"
+    "number = (uint32_t)fminf(fmaxf(rintf(scaled) + 8, 0), 15);\n"
+    "}\n"
+    "word[w] |= number << cache_bit(type, i);\n"
+    "}\n"
+    "word[w] = finite ? word[w] : 0;\n"
+    "}\n"
+    "if (d >= head_dim)\n"
+    "return;\n"
+    "uint32_t *const to = (uint32_t *)(cell + row * IGNIS__CACHE_ROW(type, head_dim)) + d / per_word;\n"
+    "if constexpr (words == 2)\n"
+    "*(uint2 *)to = make_uint2(word[0], word[1]);\n"
+    "else\n"
+    "*to = word[0];\n"
+    "if (type == IGNIS__CACHE_F8 && d == 0)\n"
+    "scales[row] = (uint8_t)bits;\n"
+    "else if (type != IGNIS__CACHE_F8 && d % 32 == 0)\n"
+    "((uint16_t *)scales)[d / 32 * PAGE + row] = (uint16_t)bits;\n"
+    "if (too)\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 8; i++)\n"
+    "too[d + i] = T(cache_number<type>(word[i / per_word], i % per_word) * scale);\n"
+    "}\n\n\n"
+    "template <typename T>\n"
+    "__device__ inline void cache_write_any(int type, uint8_t *cell, int head_dim, int row, const T *from, T *too)\n"
+    "{\n"
+    "if (type == IGNIS__CACHE_F8)\n"
+    "cache_write<T, IGNIS__CACHE_F8>(cell, head_dim, row, from, too);\n"
+    "else if (type == IGNIS__CACHE_Q8_0)\n"
+    "cache_write<T, IGNIS__CACHE_Q8_0>(cell, head_dim, row, from, too);\n"
+    "else\n"
+    "cache_write<T, IGNIS__CACHE_Q4_0>(cell, head_dim, row, from, too);\n"
+    "}\n\n"
+    "#endif\n";
+static const char *const ignis__text_cache_types_cuh[] = {
+    ignis__text_cache_types_cuh_0,
+    ignis__text_cache_types_cuh_1,
 };
 
 static const char ignis__text_delta_net_cu_0[] =
@@ -5732,7 +6168,8 @@ static const char ignis__text_generate_cu_0[] =
     "#include \"generate.cuh\"\n\n"
     "typedef ignis_type<IGNIS_T> T;\n"
     "typedef ignis_wide<T> W, Wide;\n"
-    "#include \"shared/models/kv_cache.h\"\n\n\n\n"
+    "#include \"shared/models/kv_cache.h\"\n"
+    "#include \"cache_types.cuh\"\n\n\n\n"
     "extern \"C\" __global__ void ignis_generate_words(int32_t *to, const __grid_constant__ ignis__upload_words from,\n"
     "int count)\n"
     "{\n"
@@ -5942,7 +6379,7 @@ static const char ignis__text_generate_cu_1[] =
     "}\n"
     "for (int i = packs * pack + first; i < half; i += step)\n"
     "to[i] = gated(W(gates[i]), W(others[i]));\n"
-    "}\n\n\n\n\n\n\n"
+    "}\n\n\n\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)\n"
     "ignis_generate_cache(ignis__generate_cache p, const __grid_constant__ frequency_table<W> frequencies)\n"
     "{\n\n"
@@ -5994,7 +6431,7 @@ static const char ignis__text_generate_cu_2[] =
     "break;\n"
     "T *to = qkv + head * p.head_dim, *too = nullptr;\n"
     "const T *const weight = head < p.heads ? p.q_weight : p.k_weight;\n"
-    "if (head >= p.heads) {\n"
+    "if (head >= p.heads && !p.type) {\n"
     "const generate_cache<T> cache = {head < turning ? p.k : p.v, p.kv_heads, p.head_dim};\n"
     "to = cache.data + cache.in_page(page, position, kv);\n"
     "too = head < turning ? p.k_too : p.v_too;\n"
@@ -6024,10 +6461,23 @@ static const char ignis__text_generate_cu_2[] =
     "put(too);\n"
     "}\n"
     "}\n"
+    "if constexpr (sizeof(T) <= 4) {\n"
+    "if (!p.type)\n"
+    "return;\n"
+    "__syncthreads();\n"
+    "for (int head = max(first_head, p.heads) + threadIdx.x / 32; head < end_head; head += 256 / 32) {\n"
+    "const int kv = (head - p.heads) % p.kv_heads;\n"
+    "T *const too = head < turning ? p.k_too : p.v_too;\n"
+    "const long long place = ((long long)position * p.kv_heads + kv) * p.head_dim,\n"
+    "cell = ((long long)page * p.kv_heads + kv) * cache_cell(p.type, p.head_dim);\n"
+    "cache_write_any<T>(p.type, (uint8_t *)(head < turning ? p.k : p.v) + cell, p.head_dim, position % PAGE,\n"
+    "qkv + head * p.head_dim, too ? too + place : nullptr);\n"
+    "}\n"
+    "}\n"
     "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
     "ignis_generate_gather(T *k_to, T *v_to, const T *k, const T *v, const ignis__generate_row *row, int table,\n"
-    "int first, int end, int kv_heads, int head_dim)\n"
+    "int first, int end, int kv_heads, int head_dim, int type)\n"
     "{\n"
     "constexpr int pack = 16 / sizeof(T);\n"
     "const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = first + at / width,\n"
@@ -6036,7 +6486,17 @@ static const char ignis__text_generate_cu_2[] =
     "ignis_grid_dependency();\n"
     "if (token >= end)\n"
     "return;\n"
-    "const generate_cache<const T> keys = {k, kv_heads, head_dim}, values = {v, kv_heads, head_dim};\n"
+    "if constexpr (sizeof(T) <= 4)\n"
+    "if (type) {\n"
+    "const int head = i / head_dim, d = i % head_dim, row_of_page = token % PAGE;\n"
+    "const long long cell =\n"
+    "((long long)row->pages[table + token / PAGE] * kv_heads + head) * cache_cell(type, head_dim);\n"
+    "ignis_store(k_to + to, cache_read_any<T, pack>(type, (const uint8_t *)k + cell, head_dim, row_of_page, d));\n"
+    "ignis_store(v_to + to, cache_read_any<T, pack>(type, (const uint8_t *)v + cell, head_dim, row_of_page, d));\n"
+    "return;\n"
+    "}\n"
+    "const generate_cache<const T> keys = {k, kv_heads, head_dim}, values = {v, kv_heads, head_dim};\n";
+static const char ignis__text_generate_cu_3[] =
     "ignis_store(k_to + to, ignis_load(keys.at(row->pages + table, token, i / head_dim) + i % head_dim));\n"
     "ignis_store(v_to + to, ignis_load(values.at(row->pages + table, token, i / head_dim) + i % head_dim));\n"
     "}\n\n\n\n"
@@ -6051,6 +6511,7 @@ static const char *const ignis__text_generate_cu[] = {
     ignis__text_generate_cu_0,
     ignis__text_generate_cu_1,
     ignis__text_generate_cu_2,
+    ignis__text_generate_cu_3,
 };
 
 static const char ignis__text_generate_cuh_0[] =
@@ -8267,6 +8728,15 @@ static const char *const ignis__text_lora_cu[] = {
     ignis__text_lora_cu_1,
 };
 
+static const char ignis__text_shared_models_cache_types_h_0[] =
+    "#pragma once\n\n\n"
+    "enum { IGNIS__CACHE_NUMBERS, IGNIS__CACHE_F8, IGNIS__CACHE_Q8_0, IGNIS__CACHE_Q4_0 };\n\n"
+    "#define IGNIS__CACHE_ROW(type, head_dim) ((type) == IGNIS__CACHE_Q4_0 ? (head_dim) / 2 : (head_dim))\n"
+    "#define IGNIS__CACHE_SCALES(type, head_dim) ((type) == IGNIS__CACHE_F8 ? 1 : (head_dim) / 16)\n";
+static const char *const ignis__text_shared_models_cache_types_h[] = {
+    ignis__text_shared_models_cache_types_h_0,
+};
+
 static const char ignis__text_shared_models_delta_net_h_0[] =
     "#pragma once\n\n\n"
     "typedef struct ignis__delta_net {\n"
@@ -8526,8 +8996,10 @@ static const char ignis__text_shared_models_kv_cache_h_0[] =
     "IGNIS__POINTER(const ignis__generate_row) rows;\n\n\n"
     "double eps, weight_offset, rest_scale;\n"
     "int heads, kv_heads, head_dim, turns, turning, table;\n"
+    "int type;\n"
+    "int unused;\n"
     "} ignis__generate_cache;\n"
-    "IGNIS__ASSERT_SIZE(ignis__generate_cache, 112);\n\n\n"
+    "IGNIS__ASSERT_SIZE(ignis__generate_cache, 120);\n\n\n"
     "typedef struct ignis__paged {\n"
     "IGNIS__POINTER(const T) q;\n"
     "IGNIS__POINTER(T) out;\n"
@@ -8544,8 +9016,10 @@ static const char ignis__text_shared_models_kv_cache_h_0[] =
     "double softcap;\n"
     "int window;\n"
     "int table;\n"
+    "int type;\n"
+    "int unused;\n"
     "} ignis__paged;\n"
-    "IGNIS__ASSERT_SIZE(ignis__paged, 120);\n";
+    "IGNIS__ASSERT_SIZE(ignis__paged, 128);\n";
 static const char *const ignis__text_shared_models_kv_cache_h[] = {
     ignis__text_shared_models_kv_cache_h_0,
 };
@@ -8744,12 +9218,6 @@ static const char ignis__text_weights_blocks_cuh_0[] =
     "#include \"mma.cuh\"\n"
     "#include \"blocks.cuh\"\n\n"
     "constexpr int UNIT = 4;\n\n\n"
-    "__device__ inline uint32_t and_or(uint32_t word, uint32_t mask, uint32_t bits)\n"
-    "{\n"
-    "uint32_t result;\n"
-    "asm(\"lop3.b32 %0, %1, %2, %3, 0xea;\" : \"=r\"(result) : \"r\"(word), \"r\"(mask), \"r\"(bits));\n"
-    "return result;\n"
-    "}\n\n\n"
     "__device__ inline float item_of(const float4 &four, int i)\n"
     "{\n"
     "return i == 0 ? four.x : i == 1 ? four.y : i == 2 ? four.z : four.w;\n"
@@ -8834,8 +9302,7 @@ static const char ignis__text_weights_blocks_cuh_0[] =
     "read<alone>(w, r, records[r] + number / 2 * TOGETHER * record_bytes(type), number % 2,\n"
     "[](const uint8_t *from) { return ignis_ptx_ld_no_allocate((const uint4 *)from); });\n"
     "return w;\n"
-    "}\n\n";
-static const char ignis__text_weights_blocks_cuh_1[] =
+    "}\n\n"
     "__device__ void load_d(unit &w, int record) const\n"
     "{\n"
     "#pragma unroll\n"
@@ -8844,7 +9311,8 @@ static const char ignis__text_weights_blocks_cuh_1[] =
     "w.both[r] = ((const uint32_t *)halves_at[r])[record];\n"
     "else\n"
     "w.d[r] = ((const uint16_t *)halves_at[r])[record];\n"
-    "}\n\n"
+    "}\n\n";
+static const char ignis__text_weights_blocks_cuh_1[] =
     "template <bool alone, typename Four>\n"
     "static __device__ void read(unit &w, int r, const uint8_t *record, int half, const Four &four)\n"
     "{\n"
@@ -8953,15 +9421,15 @@ static const char ignis__text_weights_blocks_cuh_1[] =
     "const uint32_t q = w.q[r][word * words];\n"
     "if (bytes) {\n"
     "a[r] = q;\n"
-    "a[2 + r] = w.q[r][(word * words + 1) % (4 * words)];\n";
-static const char ignis__text_weights_blocks_cuh_2[] =
+    "a[2 + r] = w.q[r][(word * words + 1) % (4 * words)];\n"
     "} else if (is_table && bits == 4) {\n"
     "a[r] = look_up(q);\n"
     "a[2 + r] = look_up(q >> 16);\n"
     "} else {\n"
     "const uint32_t low = upper_bits(more[r].x, one[r], i), high = upper_bits(more[r].y, one[r] >> 4, i);\n"
     "if (nibbles) {\n"
-    "a[r] = and_or(q << begin, mask, low);\n"
+    "a[r] = and_or(q << begin, mask, low);\n";
+static const char ignis__text_weights_blocks_cuh_2[] =
     "a[2 + r] = and_or(begin <= 4 ? q >> (4 - begin) : q << (begin - 4), mask, high);\n"
     "} else if (is_table) {\n"
     "a[r] = look_up(__byte_perm(low | low >> 4, 0, 0x4420));\n"
@@ -9073,14 +9541,14 @@ static const char ignis__text_weights_blocks_cuh_2[] =
     "for (int b = 0; b < UNIT; b++) {\n"
     "const uint4 &now = x[f % 2][b / 2];\n"
     "const uint32_t four = b % 2 ? now.z : now.x, next = b % 2 ? now.w : now.y;\n"
-    "const float scale = item_of(of[f % 2], b), sum_of_x = minima ? item_of(sums[f % 2], b) : 0;\n";
-static const char ignis__text_weights_blocks_cuh_3[] =
+    "const float scale = item_of(of[f % 2], b), sum_of_x = minima ? item_of(sums[f % 2], b) : 0;\n"
     "const uint32_t all[4] = {0x01010101u, 0x01010101u, 0x01010101u, 0x01010101u};\n"
     "int found[parts][4], whole[parts][4];\n"
     "#pragma unroll\n"
     "for (int i = 0; i < parts; i++) {\n"
     "const bool has = !halves || t / 2 == i;\n"
-    "found[i][0] = found[i][1] = found[i][2] = found[i][3] = BEGIN;\n"
+    "found[i][0] = found[i][1] = found[i][2] = found[i][3] = BEGIN;\n";
+static const char ignis__text_weights_blocks_cuh_3[] =
     "whole[i][0] = whole[i][1] = whole[i][2] = whole[i][3] = BEGIN;\n"
     "ignis_ptx_mma_s8(found[i], a[b], has ? four : 0, has ? next : 0);\n"
     "if (own_minima)\n"
@@ -9117,30 +9585,45 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0x7381d8c4efd2299fULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 37};
+    "shared/models/generate.h", 0x7381d8c4efd2299fULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 40};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_generate_cuh = {
-    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 23};
+    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 25};
+
+static const ignis__source *const ignis__includes_shared_models_cache_types_h[] = {
+    NULL};
+static const ignis__source ignis__source_shared_models_cache_types_h = {
+    "shared/models/cache_types.h", 0x8d5c298f9f8587aeULL, IGNIS__PIECES(shared_models_cache_types_h), ignis__includes_shared_models_cache_types_h, 33};
+
+static const ignis__source *const ignis__includes_cache_types_cuh[] = {
+    &ignis__source_generate_cuh,
+    &ignis__source_shared_models_cache_types_h,
+    &ignis__source_shared_models_generate_h,
+    NULL};
+static const ignis__source ignis__source_cache_types_cuh = {
+    "cache_types.cuh", 0x3d01b41b373f6c68ULL, IGNIS__PIECES(cache_types_cuh), ignis__includes_cache_types_cuh, 10};
 
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0xbc37ef8cfddcf6bcULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 38};
+    "shared/models/kv_cache.h", 0x6da56872450b242fULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 41};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_attention_cuh,
     &ignis__source_f8_cuh,
     &ignis__source_shared_attention_h,
+    &ignis__source_cache_types_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_cache_types_h,
     &ignis__source_shared_models_generate_h,
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_cuh = {
-    "attention_paged.cuh", 0x5647210a20aab4faULL, IGNIS__PIECES(attention_paged_cuh), ignis__includes_attention_paged_cuh, 3};
+    "attention_paged.cuh", 0x5aa9581fc971b724ULL, IGNIS__PIECES(attention_paged_cuh), ignis__includes_attention_paged_cuh, 3};
 
 static const ignis__source *const ignis__includes_attention_latent_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9148,7 +9631,9 @@ static const ignis__source *const ignis__includes_attention_latent_cu[] = {
     &ignis__source_f8_cuh,
     &ignis__source_shared_attention_h,
     &ignis__source_attention_paged_cuh,
+    &ignis__source_cache_types_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_cache_types_h,
     &ignis__source_shared_models_generate_h,
     &ignis__source_shared_models_kv_cache_h,
     NULL};
@@ -9162,7 +9647,9 @@ static const ignis__source *const ignis__includes_attention_latent_mma_cu[] = {
     &ignis__source_mma_cuh,
     &ignis__source_shared_attention_h,
     &ignis__source_attention_paged_cuh,
+    &ignis__source_cache_types_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_cache_types_h,
     &ignis__source_shared_models_generate_h,
     &ignis__source_shared_models_kv_cache_h,
     NULL};
@@ -9175,12 +9662,24 @@ static const ignis__source *const ignis__includes_attention_paged_cu[] = {
     &ignis__source_f8_cuh,
     &ignis__source_shared_attention_h,
     &ignis__source_attention_paged_cuh,
+    &ignis__source_cache_types_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_cache_types_h,
     &ignis__source_shared_models_generate_h,
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_cu = {
-    "attention_paged.cu", 0xe5a60fed4bf5951dULL, IGNIS__PIECES(attention_paged_cu), ignis__includes_attention_paged_cu, 2};
+    "attention_paged.cu", 0x6f0b2f33500909efULL, IGNIS__PIECES(attention_paged_cu), ignis__includes_attention_paged_cu, 2};
+
+static const ignis__source *const ignis__includes_cache_pairs_cuh[] = {
+    &ignis__source_mma_cuh,
+    &ignis__source_cache_types_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_shared_models_cache_types_h,
+    &ignis__source_shared_models_generate_h,
+    NULL};
+static const ignis__source ignis__source_cache_pairs_cuh = {
+    "cache_pairs.cuh", 0x3197fa4ca7c0f08aULL, IGNIS__PIECES(cache_pairs_cuh), ignis__includes_cache_pairs_cuh, 9};
 
 static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9191,12 +9690,15 @@ static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
     &ignis__source_shared_attention_h,
     &ignis__source_shared_tensor_map_h,
     &ignis__source_attention_paged_cuh,
+    &ignis__source_cache_pairs_cuh,
+    &ignis__source_cache_types_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_cache_types_h,
     &ignis__source_shared_models_generate_h,
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_many_cu = {
-    "attention_paged_many.cu", 0x7827a5024a3f4918ULL, IGNIS__PIECES(attention_paged_many_cu), ignis__includes_attention_paged_many_cu, 4};
+    "attention_paged_many.cu", 0x668d5e5fa284e42eULL, IGNIS__PIECES(attention_paged_many_cu), ignis__includes_attention_paged_many_cu, 4};
 
 static const ignis__source *const ignis__includes_attention_paged_team_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -9207,12 +9709,15 @@ static const ignis__source *const ignis__includes_attention_paged_team_cuh[] = {
     &ignis__source_shared_attention_h,
     &ignis__source_shared_tensor_map_h,
     &ignis__source_attention_paged_cuh,
+    &ignis__source_cache_pairs_cuh,
+    &ignis__source_cache_types_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_cache_types_h,
     &ignis__source_shared_models_generate_h,
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_team_cuh = {
-    "attention_paged_team.cuh", 0x681e08bd3803499dULL, IGNIS__PIECES(attention_paged_team_cuh), ignis__includes_attention_paged_team_cuh, 6};
+    "attention_paged_team.cuh", 0xaba928e097dab7ceULL, IGNIS__PIECES(attention_paged_team_cuh), ignis__includes_attention_paged_team_cuh, 6};
 
 static const ignis__source *const ignis__includes_attention_paged_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9224,17 +9729,20 @@ static const ignis__source *const ignis__includes_attention_paged_mma_cu[] = {
     &ignis__source_shared_tensor_map_h,
     &ignis__source_attention_paged_cuh,
     &ignis__source_attention_paged_team_cuh,
+    &ignis__source_cache_pairs_cuh,
+    &ignis__source_cache_types_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_cache_types_h,
     &ignis__source_shared_models_generate_h,
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_mma_cu = {
-    "attention_paged_mma.cu", 0xcd16d77d27846b10ULL, IGNIS__PIECES(attention_paged_mma_cu), ignis__includes_attention_paged_mma_cu, 5};
+    "attention_paged_mma.cu", 0x4cc2e9ad40ab15fcULL, IGNIS__PIECES(attention_paged_mma_cu), ignis__includes_attention_paged_mma_cu, 5};
 
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_weights_h = {
-    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 42};
+    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 45};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
@@ -9256,7 +9764,7 @@ static const ignis__source ignis__source_blocks_cu = {
 static const ignis__source *const ignis__includes_shared_models_delta_net_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_delta_net_h = {
-    "shared/models/delta_net.h", 0x919af7c9d0c3aca6ULL, IGNIS__PIECES(shared_models_delta_net_h), ignis__includes_shared_models_delta_net_h, 31};
+    "shared/models/delta_net.h", 0x919af7c9d0c3aca6ULL, IGNIS__PIECES(shared_models_delta_net_h), ignis__includes_shared_models_delta_net_h, 34};
 
 static const ignis__source *const ignis__includes_delta_net_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9267,7 +9775,7 @@ static const ignis__source *const ignis__includes_delta_net_cu[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_delta_net_cu = {
-    "delta_net.cu", 0x63190ce59bbce29eULL, IGNIS__PIECES(delta_net_cu), ignis__includes_delta_net_cu, 9};
+    "delta_net.cu", 0x63190ce59bbce29eULL, IGNIS__PIECES(delta_net_cu), ignis__includes_delta_net_cu, 11};
 
 static const ignis__source *const ignis__includes_delta_net_rule_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9278,12 +9786,12 @@ static const ignis__source *const ignis__includes_delta_net_rule_cu[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_delta_net_rule_cu = {
-    "delta_net_rule.cu", 0x8102dc7ffa742ab9ULL, IGNIS__PIECES(delta_net_rule_cu), ignis__includes_delta_net_rule_cu, 10};
+    "delta_net_rule.cu", 0x8102dc7ffa742ab9ULL, IGNIS__PIECES(delta_net_rule_cu), ignis__includes_delta_net_rule_cu, 12};
 
 static const ignis__source *const ignis__includes_shared_models_expert_choice_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_expert_choice_h = {
-    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 32};
+    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 35};
 
 static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9292,17 +9800,17 @@ static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_shared_models_expert_choice_h,
     NULL};
 static const ignis__source ignis__source_experts_cu = {
-    "experts.cu", 0x1993004ee4eee559ULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 11};
+    "experts.cu", 0x1993004ee4eee559ULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 13};
 
 static const ignis__source *const ignis__includes_experts_cuh[] = {
     NULL};
 static const ignis__source ignis__source_experts_cuh = {
-    "experts.cuh", 0x0044387b5a8d8eafULL, IGNIS__PIECES(experts_cuh), ignis__includes_experts_cuh, 12};
+    "experts.cuh", 0x0044387b5a8d8eafULL, IGNIS__PIECES(experts_cuh), ignis__includes_experts_cuh, 14};
 
 static const ignis__source *const ignis__includes_shared_models_experts_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_h = {
-    "shared/models/experts.h", 0xa7dba28c15a700c1ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 33};
+    "shared/models/experts.h", 0xa7dba28c15a700c1ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 36};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -9310,7 +9818,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0xcec3183687281781ULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 44};
+    "weights_blocks.cuh", 0x9be4b320049d6b99ULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 47};
 
 static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9324,12 +9832,12 @@ static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_experts_product_cu = {
-    "experts_product.cu", 0x3adb5d5b26e4d593ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 13};
+    "experts_product.cu", 0x3adb5d5b26e4d593ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 15};
 
 static const ignis__source *const ignis__includes_shared_models_experts_sorted_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_sorted_h = {
-    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 34};
+    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 37};
 
 static const ignis__source *const ignis__includes_experts_sorted_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9339,12 +9847,12 @@ static const ignis__source *const ignis__includes_experts_sorted_cu[] = {
     &ignis__source_shared_models_experts_sorted_h,
     NULL};
 static const ignis__source ignis__source_experts_sorted_cu = {
-    "experts_sorted.cu", 0xcacd6fef6a251449ULL, IGNIS__PIECES(experts_sorted_cu), ignis__includes_experts_sorted_cu, 14};
+    "experts_sorted.cu", 0xcacd6fef6a251449ULL, IGNIS__PIECES(experts_sorted_cu), ignis__includes_experts_sorted_cu, 16};
 
 static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_gemv_h = {
-    "shared/models/gemv.h", 0xdfd86c37d120f017ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 36};
+    "shared/models/gemv.h", 0xdfd86c37d120f017ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 39};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9353,7 +9861,7 @@ static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_shared_models_gemv_h,
     NULL};
 static const ignis__source ignis__source_gemv_cu = {
-    "gemv.cu", 0xbbe6ec14797044ceULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 15};
+    "gemv.cu", 0xbbe6ec14797044ceULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 17};
 
 static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -9366,7 +9874,7 @@ static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cuh = {
-    "gemv.cuh", 0x99d5abdb93cebcbcULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 16};
+    "gemv.cuh", 0x99d5abdb93cebcbcULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 18};
 
 static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9386,7 +9894,7 @@ static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_blocks_cu = {
-    "gemv_blocks.cu", 0x5ed24f563972ec51ULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 17};
+    "gemv_blocks.cu", 0x5ed24f563972ec51ULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 19};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -9402,13 +9910,13 @@ static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cuh = {
-    "gemv_cluster.cuh", 0x8bb16913a43a1ff1ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 19};
+    "gemv_cluster.cuh", 0x8bb16913a43a1ff1ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 21};
 
 static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
     NULL};
 static const ignis__source ignis__source_weights_cuh = {
-    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 43};
+    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 46};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9427,7 +9935,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cu = {
-    "gemv_cluster.cu", 0xfa0e916900614b69ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 18};
+    "gemv_cluster.cu", 0xfa0e916900614b69ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 20};
 
 static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9448,7 +9956,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_blocks_cu = {
-    "gemv_cluster_blocks.cu", 0xf02f71b45f557405ULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 20};
+    "gemv_cluster_blocks.cu", 0xf02f71b45f557405ULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 22};
 
 static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9466,7 +9974,7 @@ static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_mma_cu = {
-    "gemv_mma.cu", 0xc41d7eefe8bfa140ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 21};
+    "gemv_mma.cu", 0xc41d7eefe8bfa140ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 23};
 
 static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9474,17 +9982,19 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_f8_cuh,
     &ignis__source_rope_cuh,
     &ignis__source_shared_rope_h,
+    &ignis__source_cache_types_cuh,
     &ignis__source_generate_cuh,
+    &ignis__source_shared_models_cache_types_h,
     &ignis__source_shared_models_generate_h,
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0xee2e1a0d40c80349ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 22};
+    "generate.cu", 0x12b341b3d4059b60ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 24};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_sampling_h = {
-    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 41};
+    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 44};
 
 static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9494,12 +10004,12 @@ static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_shared_models_sampling_h,
     NULL};
 static const ignis__source ignis__source_generate_draw_cu = {
-    "generate_draw.cu", 0x7b016c8ac8f93810ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 24};
+    "generate_draw.cu", 0x7b016c8ac8f93810ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 26};
 
 static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_fused_step_h = {
-    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 35};
+    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 38};
 
 static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -9517,7 +10027,7 @@ static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_generate_step_cuh = {
-    "generate_step.cuh", 0xc59e054b9606faeaULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 26};
+    "generate_step.cuh", 0xc59e054b9606faeaULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 28};
 
 static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -9539,7 +10049,7 @@ static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_blocks_cuh = {
-    "generate_step_blocks.cuh", 0x4e3ffd94fd90d835ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 27};
+    "generate_step_blocks.cuh", 0x4e3ffd94fd90d835ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 29};
 
 static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -9560,7 +10070,7 @@ static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_dense_cuh = {
-    "generate_step_dense.cuh", 0xe1f02c1708d45ae4ULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 28};
+    "generate_step_dense.cuh", 0xe1f02c1708d45ae4ULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 30};
 
 static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9576,11 +10086,14 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_attention_paged_cuh,
     &ignis__source_attention_paged_team_cuh,
     &ignis__source_blocks_cuh,
+    &ignis__source_cache_pairs_cuh,
+    &ignis__source_cache_types_cuh,
     &ignis__source_gemv_cuh,
     &ignis__source_generate_cuh,
     &ignis__source_generate_step_cuh,
     &ignis__source_generate_step_blocks_cuh,
     &ignis__source_generate_step_dense_cuh,
+    &ignis__source_shared_models_cache_types_h,
     &ignis__source_shared_models_fused_step_h,
     &ignis__source_shared_models_gemv_h,
     &ignis__source_shared_models_generate_h,
@@ -9590,12 +10103,12 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_cu = {
-    "generate_step.cu", 0x704fe3a6049adc68ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 25};
+    "generate_step.cu", 0x704fe3a6049adc68ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 27};
 
 static const ignis__source *const ignis__includes_shared_models_latent_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_latent_h = {
-    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 39};
+    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 42};
 
 static const ignis__source *const ignis__includes_latent_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9607,12 +10120,12 @@ static const ignis__source *const ignis__includes_latent_cu[] = {
     &ignis__source_shared_models_latent_h,
     NULL};
 static const ignis__source ignis__source_latent_cu = {
-    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 29};
+    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 31};
 
 static const ignis__source *const ignis__includes_shared_models_lora_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_lora_h = {
-    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 40};
+    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 43};
 
 static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9622,7 +10135,7 @@ static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_shared_models_lora_h,
     NULL};
 static const ignis__source ignis__source_lora_cu = {
-    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 30};
+    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 32};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -9638,6 +10151,8 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_attention_paged_team_cuh,
     &ignis__source_blocks_cu,
     &ignis__source_blocks_cuh,
+    &ignis__source_cache_pairs_cuh,
+    &ignis__source_cache_types_cuh,
     &ignis__source_delta_net_cu,
     &ignis__source_delta_net_rule_cu,
     &ignis__source_experts_cu,
@@ -9660,6 +10175,7 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_generate_step_dense_cuh,
     &ignis__source_latent_cu,
     &ignis__source_lora_cu,
+    &ignis__source_shared_models_cache_types_h,
     &ignis__source_shared_models_delta_net_h,
     &ignis__source_shared_models_expert_choice_h,
     &ignis__source_shared_models_experts_h,
@@ -25959,6 +26475,13 @@ IGNIS__COLD IGNIS_API ignis_status ignis_grammar_check(const char *grammar)
 
 /*  models/weights - checkpoints: configuration, tensors, quantised weights. */
 
+/*  How keys and values are stored, as ignis_cache_type has it: see kernels/models/cache_types.cuh. */
+
+enum { IGNIS__CACHE_NUMBERS, IGNIS__CACHE_F8, IGNIS__CACHE_Q8_0, IGNIS__CACHE_Q4_0 };
+/*  Bytes of the numbers, and of the scales, of a key or value of such a type. */
+#define IGNIS__CACHE_ROW(type, head_dim) ((type) == IGNIS__CACHE_Q4_0 ? (head_dim) / 2 : (head_dim))
+#define IGNIS__CACHE_SCALES(type, head_dim) ((type) == IGNIS__CACHE_F8 ? 1 : (head_dim) / 16)
+
 #define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, the limit of attention */
 #define IGNIS__RANKS 64       /* that share a model, at most */
 #define IGNIS__MODEL_STOPS 16 /* the size of ignis_model_info.ends */
@@ -26049,6 +26572,7 @@ typedef struct ignis__model {
     bool tied; /* the head is the embedding */
     double frequencies[IGNIS__MODEL_HALF], local_frequencies[IGNIS__MODEL_HALF];
     ignis_dtype dtype, cache_dtype;
+    ignis_cache_type cache_type;
     ignis_weights weights;
     int max_tokens, sequences; /* of the KV cache: tokens of a sequence, number of sequences */
     int32_t bos;               /* -1 if there is none */
@@ -32542,6 +33066,9 @@ static bool ignis__model_check(const char *call, const ignis_model_desc *desc)
                     (int)(*field == 'd' ? desc->dtype : desc->cache_dtype));
     else if ((unsigned)desc->weights >= IGNIS_WEIGHTS_COUNT)
         ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->weights is %d, no value of ignis_weights", (int)desc->weights);
+    else if ((unsigned)desc->cache_type >= IGNIS_CACHE_COUNT)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->cache_type is %d, no value of ignis_cache_type",
+                    (int)desc->cache_type);
     else if (desc->requires_grad && desc->weights > IGNIS_WEIGHTS_NUMBERS)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
                     "desc->requires_grad is set with quantised weights, which have no gradients");
@@ -32634,6 +33161,7 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     files->gguf.descriptor = -1;
     model->dtype = desc->dtype;
     model->cache_dtype = desc->cache_dtype;
+    model->cache_type = desc->cache_type;
     model->parallel = desc->parallel;
     model->max_tokens = desc->context;
     model->parallel.size += model->parallel.size == 0;
@@ -32691,6 +33219,16 @@ IGNIS__PRIVATE int64_t ignis__model_window_tokens(const ignis__model *model, int
 IGNIS__PRIVATE int64_t ignis__model_cache_elements(const ignis__model *model)
 {
     return model->latent ? (int64_t)model->latent + model->rotary : (int64_t)2 * model->kv_heads * model->head_dim;
+}
+
+/*  Returns the bytes of a token in the KV cache of a layer. */
+IGNIS__PRIVATE int64_t ignis__model_cache_bytes(const ignis__model *model)
+{
+    const int64_t elements = ignis__model_cache_elements(model), rows = 2 * (int64_t)model->kv_heads;
+    const int type = (int)model->cache_type;
+    return type == IGNIS__CACHE_NUMBERS
+               ? elements * ignis__dtypes[model->cache_dtype].size
+               : rows * (IGNIS__CACHE_ROW(type, model->head_dim) + IGNIS__CACHE_SCALES(type, model->head_dim));
 }
 
 /*  Returns the 16-bit elements that hold the rows of a product of a step as integers, with a scale and a sum for each
@@ -32785,13 +33323,13 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->model_context = model->context;
     info->context = model->max_tokens, info->sequences = model->sequences;
     info->dtype = model->dtype, info->cache_dtype = model->cache_dtype;
+    info->cache_type = model->cache_type;
     info->tied = model->tied;
     memcpy(info->ends, model->stops, sizeof info->ends);
     info->end_count = model->stop_count;
     info->parameters = model->parameters, info->quantised = model->quantised, info->file_bytes = model->file_bytes,
     info->weight_bytes = model->weight_bytes;
-    info->cache_bytes_of_token =
-        attentive * ignis__model_cache_elements(model) * ignis__dtypes[model->cache_dtype].size;
+    info->cache_bytes_of_token = attentive * ignis__model_cache_bytes(model);
     info->state_bytes =
         2 * model->recurrent_layers * ignis__delta_state(model) * ignis__dtypes[ignis__wide_dtype(model->dtype)].size;
     info->cache_bytes =
@@ -33298,8 +33836,10 @@ typedef struct ignis__generate_cache {
        `turning` on, which do not rotate */
     double eps, weight_offset, rest_scale;
     int heads, kv_heads, head_dim, turns, turning, table; /* table: see ignis__generate_row */
+    int type;                                             /* of the KV cache: IGNIS__CACHE_NUMBERS, ... */
+    int unused;
 } ignis__generate_cache;
-IGNIS__ASSERT_SIZE(ignis__generate_cache, 112);
+IGNIS__ASSERT_SIZE(ignis__generate_cache, 120);
 
 /*  Attention of rows over the pages of their sequences. */
 typedef struct ignis__paged {
@@ -33323,8 +33863,10 @@ typedef struct ignis__paged {
     double softcap;
     int window;
     int table; /* see ignis__generate_row */
+    int type;  /* of k and v: IGNIS__CACHE_NUMBERS, ..., as -DIGNIS_CACHE_TYPE says */
+    int unused;
 } ignis__paged;
-IGNIS__ASSERT_SIZE(ignis__paged, 120);
+IGNIS__ASSERT_SIZE(ignis__paged, 128);
 
 /*  Params of the kernels that sample tokens. */
 
@@ -36615,25 +37157,29 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
                                            const ignis__paged *paged)
 {
     /* attention_paged_mma.cu has the same: HEADS and TEAMS of a block, blocks of a CLUSTER, blocks of an SM.
-       attention_paged_many.cu: ELEMENTS of a row for all warps that multiply, OTHERS: the other threads; ROWS: bytes
-       for what it knows of rows */
-    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, OTHERS = 64, ROWS = IGNIS__STEP_ROWS * 24 + 1024 };
+       attention_paged_many.cu: ELEMENTS of a row for all warps that multiply, or with other types than numbers WARPS;
+       OTHERS: the other threads; ROWS: bytes for what it knows of rows */
+    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, WARPS = 6, OTHERS = 64 };
+    enum { ROWS = IGNIS__STEP_ROWS * 24 + 1024 };
     const ignis__device *device = op->work.device;
     ignis__paged p = *paged;
     int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, rows;
-    const int head_dim = ignis__paged_head_dim(p.head_dim);
+    const int head_dim = ignis__paged_head_dim(p.head_dim), warps = p.type ? (int)WARPS : ELEMENTS / head_dim;
+    const int row = p.type ? IGNIS__CACHE_ROW(p.type, head_dim) + IGNIS__CACHE_SCALES(p.type, head_dim) : 2 * head_dim;
     bool mma = size == 2 && device->info.compute_major >= 8, clusters, clustered, use_many;
     int heads = mma ? (int)HEADS : group < 2 ? 1 : 2;
     int64_t groups = ignis__ceil_div(group, heads) * p.kv_heads, blocks;
     ignis__builtin builtin = mma          ? IGNIS__BUILTIN(PAGED_MMA)
                              : heads == 1 ? IGNIS__BUILTIN(PAGED_1)
                                           : IGNIS__BUILTIN(PAGED_2);
-    size_t arrivals, tiles = 2 * ELEMENTS * (2 * IGNIS__SPLIT + HEADS);
+    size_t arrivals, tiles = (size_t)(warps * (2 * IGNIS__SPLIT * row + HEADS * 2 * head_dim));
     const bool ranged = p.window > 0 || p.softcap > 0 || p.sinks; /* programs of their own */
-    char plain[48], with_clusters[80];
+    char plain[64], with_clusters[96];
     void *params[] = {&p};
     arrivals = 8 * IGNIS__SPLITS * (size_t)(HEADS + HEADS * head_dim / CLUSTER / 2);
     snprintf(plain, sizeof plain, "-DIGNIS_HEAD_DIM=%d%s", head_dim, ranged ? " -DIGNIS_WINDOW=1" : "");
+    if (p.type)
+        snprintf(plain + strlen(plain), sizeof plain - strlen(plain), " -DIGNIS_CACHE_TYPE=%d", p.type);
     snprintf(with_clusters, sizeof with_clusters, "%s -DIGNIS_CLUSTERS=1", plain);
     ignis__paged_attention_record(op, dtype, group, head_dim <= IGNIS__MANY_HEAD_DIM && !ranged, plain, with_clusters);
     clusters = mma && device->clusters && ignis__variant_exists(device, builtin, dtype, with_clusters);
@@ -36651,10 +37197,9 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
         blocks = clustered ? (int64_t)CLUSTER : ignis__clamp(blocks, 1, p.splits);
         p.count = rows;
         if (use_many && 2 * groups * rows >= 5 * device->info.multiprocessors)
-            ignis__op_launch(
-                op, IGNIS__BUILTIN(PAGED_MANY), dtype, plain,
-                ignis__launch_row(device->info.multiprocessors, (unsigned)(32 * ELEMENTS / head_dim + OTHERS), tiles),
-                params);
+            ignis__op_launch(op, IGNIS__BUILTIN(PAGED_MANY), dtype, plain,
+                             ignis__launch_row(device->info.multiprocessors, (unsigned)(32 * warps + OTHERS), tiles),
+                             params);
         else
             ignis__op_launch(
                 op, builtin, dtype, clustered ? with_clusters : plain,
@@ -36691,9 +37236,10 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
     int64_t width = (int64_t)paged->kv_heads * paged->head_dim, size = ignis__dtypes[dtype].size;
     ignis__address k_to = ignis__op_write(op, gathered), v_to = k_to + (ignis__address)(gathered->numel / 2 * size),
                    k = paged->k, v = paged->v, row = paged->rows;
-    int kv_heads = paged->kv_heads, head_dim = paged->head_dim, before = end - count, table = paged->table;
+    int kv_heads = paged->kv_heads, head_dim = paged->head_dim, before = end - count, table = paged->table,
+        type = paged->type;
     int first = paged->window > 0 && paged->window <= before ? before - paged->window + 1 : 0;
-    void *params[] = {&k_to, &v_to, &k, &v, &row, &table, &first, &before, &kv_heads, &head_dim};
+    void *params[] = {&k_to, &v_to, &k, &v, &row, &table, &first, &before, &kv_heads, &head_dim, &type};
     ignis__attention p;
     if (before > first)
         ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_GATHER), dtype,
@@ -36734,9 +37280,12 @@ IGNIS__PRIVATE ignis__pool ignis__sequences =
 /*  Returns the slabs of a layer in the cache: of keys and of values, or of latents. */
 IGNIS__PRIVATE int ignis__engine_slabs(const ignis__engine *engine) { return engine->model->latent ? 1 : 2; }
 
+/*  Returns the elements of the model's dtype that have the room of a page in a slab. */
 IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *engine)
 {
-    return IGNIS__PAGE * ignis__model_cache_elements(engine->model) / ignis__engine_slabs(engine);
+    const ignis__model *model = engine->model;
+    return IGNIS__PAGE * ignis__model_cache_bytes(model) / ignis__dtypes[model->dtype].size /
+           ignis__engine_slabs(engine);
 }
 
 IGNIS__PRIVATE int ignis__engine_context_pages(const ignis__engine *engine)
@@ -37246,8 +37795,8 @@ IGNIS__PRIVATE int ignis__single_launch_short = 1024;
 IGNIS__COLD static bool ignis__engine_is_plain(const ignis__engine *engine)
 {
     const ignis__model *model = engine->model;
-    bool plain = !engine->result && !model->latent && !model->experts && !model->gelu_gate && !model->exact_gelu &&
-                 !model->parallel_blocks && !model->wide_norms && !model->head_layer_norms &&
+    bool plain = !engine->result && !model->cache_type && !model->latent && !model->experts && !model->gelu_gate &&
+                 !model->exact_gelu && !model->parallel_blocks && !model->wide_norms && !model->head_layer_norms &&
                  !(model->norm_offset > 0) && !(model->embedding_scale > 0) && !(model->logit_scale > 0) &&
                  !(model->softcap > 0) && !(model->logit_softcap > 0);
     int i;
@@ -37888,6 +38437,12 @@ IGNIS__PRIVATE void ignis__delta_net_gate(ignis__op *op, ignis__engine *engine, 
     sequences of desc.context tokens.
     May use: engine.c, fused_step.c. Locks: the caller holds the model's slot lock, so that a model gets one engine. */
 
+/*  The types of caches. elements: heads are multiples of it. */
+static const struct {
+    const char *name;
+    int elements;
+} ignis__cache_types[IGNIS_CACHE_COUNT] = {{"of numbers", 8}, {"f8", 16}, {"q8_0", 32}, {"q4_0", 32}};
+
 /*  Returns whether sequences of the model can be generated with a cache of this size; false, and reported, if not. */
 IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engine *engine, int64_t pages,
                                             int64_t page_bytes)
@@ -37913,6 +38468,17 @@ IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engin
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                                  "the cache is to be %s and the model is %s; a cache has the dtype of its model",
                                  ignis__dtypes[model->cache_dtype].name, ignis__dtypes[model->dtype].name);
+    if (model->cache_type && (model->latent || model->dtype == IGNIS_F64))
+        return ignis__fail_false(
+            IGNIS_DIAG_UNSUPPORTED, call,
+            "the cache is to be %s, and the model has %s; such a cache has keys and values of f32, "
+            "f16 or bf16",
+            ignis__cache_types[model->cache_type].name, model->latent ? "latents" : "dtype f64");
+    if (model->cache_type && model->head_dim % ignis__cache_types[model->cache_type].elements != 0)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "the cache is to be %s, and heads have %d elements; such a cache has multiples of %d",
+                                 ignis__cache_types[model->cache_type].name, model->head_dim,
+                                 ignis__cache_types[model->cache_type].elements);
     if (model->recurrent_layers && (model->delta_k % 4 != 0 || model->delta_k > 256))
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                                  "heads of keys of recurrent layers have %d elements; multiples of 4 up to 256 can be "
@@ -38020,8 +38586,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     engine->step_rows = ignis__step_width((int)ignis__clamp(model->sequences, 8, IGNIS__STEP_ROWS));
     engine->mask_count = engine->step_rows + IGNIS__SPARE_MASKS;
     engine->splits = (int)ignis__clamp(ignis__ceil_div(engine->context, IGNIS__SPLIT), 1, IGNIS__SPLITS);
-    page_bytes = (int64_t)IGNIS__PAGE * (model->layers - model->recurrent_layers) * ignis__model_cache_elements(model) *
-                 ignis__dtypes[model->dtype].size;
+    page_bytes = (int64_t)IGNIS__PAGE * (model->layers - model->recurrent_layers) * ignis__model_cache_bytes(model);
     ok = ignis__engine_check(call, engine, pages, page_bytes);
     for (i = 0; ok && model->rope && i < model->head_dim / 2; i++) {
         engine->frequencies[0][i] = model->frequencies[i];
@@ -38257,6 +38822,7 @@ static void ignis__layers_pass_begin(ignis__layers_pass *pass, ignis__op *op, ig
     paged->ended = ignis__op_write(op, engine->block_counts);
     paged->q_row = engine->qkv->shape.dim[1];
     paged->softcap = model->softcap;
+    cache->type = paged->type = (int)model->cache_type;
     paged->splits = engine->splits;
     paged->settled = end == 0;
     pass->norm.sum = engine->sum;
@@ -38312,8 +38878,9 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
     ignis__layers_adapt(pass, IGNIS__LORA_QKV, desc);
     pass->direct.frequencies =
         turns ? ignis__op_write(op, engine->rope_table) + (rope == IGNIS__ROPE_LOCAL ? 4 * IGNIS__ROPE_HALF : 0) : 0;
-    if (!pass->is_chunk && !model->latent && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 &&
-        !(cache->rest_scale > 0) && ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
+    if (!pass->is_chunk && !model->latent && !model->cache_type && !layer->q_norm && !layer->k_norm &&
+        model->head_dim % 16 == 0 && !(cache->rest_scale > 0) &&
+        ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
         desc->kind = IGNIS__GEMV_CACHE;
         desc->cache = &pass->direct;
         desc->dequantised = engine->dequantised;
@@ -40736,17 +41303,29 @@ static void ignis__sequence_file_host(ignis__sequence_file *f, void *data, int64
         f->hash = ignis__hash(f->hash, data, (size_t)size);
 }
 
-/*  Moves device memory to or from a file, at most a page at a time. Of each of `groups` parts of it, the rows from
-    `used` on of IGNIS__PAGE are written as zeros: no text has computed them. */
-static void ignis__sequence_file_device(ignis__sequence_file *f, ignis__address address, int64_t size, int groups,
-                                        int used)
+/*  Sets rows of a head in a page to zeros, from `used` on: of numbers, or of a quantised cache, whose scales follow
+    the rows. size: bytes of the rows and scales. */
+static void ignis__cell_clear(const ignis__model *model, char *cell, int64_t size, int used)
 {
-    const int64_t row = size / groups / IGNIS__PAGE;
+    const int type = model ? (int)model->cache_type : 0, left = IGNIS__PAGE - used;
+    const int64_t row = type ? IGNIS__CACHE_ROW(type, model->head_dim) : size / IGNIS__PAGE;
+    const int scale = type == IGNIS__CACHE_F8 ? 1 : 2;
+    int64_t at;
+    memset(cell + used * row, 0, (size_t)(left * row));
+    for (at = row * IGNIS__PAGE; at < size; at += scale * IGNIS__PAGE)
+        memset(cell + at + used * scale, 0, (size_t)(left * scale));
+}
+
+/*  Moves device memory to or from a file, at most a page at a time. Of each of `groups` parts of it, the rows from
+    `used` on of IGNIS__PAGE are written as zeros: no text has computed them. model: of a page, or NULL. */
+static void ignis__sequence_file_device(ignis__sequence_file *f, const ignis__model *model, ignis__address address,
+                                        int64_t size, int groups, int used)
+{
     int i;
     if (f->op.ok && f->to)
         f->op.ok = ignis__copy_to_host(&f->op.work, f->page, address, size);
     for (i = 0; f->op.ok && f->to && used < IGNIS__PAGE && i < groups; i++)
-        memset(f->page + (i * IGNIS__PAGE + used) * row, 0, (size_t)((IGNIS__PAGE - used) * row));
+        ignis__cell_clear(model, f->page + i * (size / groups), size / groups, used);
     ignis__sequence_file_host(f, f->page, size);
     if (f->op.ok && !f->to)
         f->op.ok = ignis__copy_from_host(&f->op.work, address, f->page, size);
@@ -40760,7 +41339,7 @@ static void ignis__sequence_file_array(ignis__sequence_file *f, ignis__array *ar
     int64_t done, size;
     for (done = 0; f->op.ok && done < bytes; done += size) {
         size = bytes - done < piece ? bytes - done : piece;
-        ignis__sequence_file_device(f, address + (ignis__address)done, size, 1, IGNIS__PAGE);
+        ignis__sequence_file_device(f, NULL, address + (ignis__address)done, size, 1, IGNIS__PAGE);
     }
 }
 
@@ -40790,10 +41369,10 @@ static void ignis__sequence_file_body(ignis__sequence_file *f, ignis__sequence *
         for (slab = 0; f->op.ok && slab < slabs; slab++)
             for (i = header->first[g]; f->op.ok && i < header->pages[g]; i++) {
                 const int64_t page = (int64_t)slab * group->pages + sequence->tables[g].page[i];
-                ignis__sequence_file_device(f, cache + (ignis__address)(page * bytes), bytes, engine->model->kv_heads,
-                                            header->cached - i * IGNIS__PAGE < IGNIS__PAGE
-                                                ? header->cached - i * IGNIS__PAGE
-                                                : (int)IGNIS__PAGE);
+                ignis__sequence_file_device(
+                    f, engine->model, cache + (ignis__address)(page * bytes), bytes, engine->model->kv_heads,
+                    header->cached - i * IGNIS__PAGE < IGNIS__PAGE ? header->cached - i * IGNIS__PAGE
+                                                                   : (int)IGNIS__PAGE);
             }
     }
 }
@@ -40837,7 +41416,7 @@ static uint64_t ignis__engine_identity(ignis__op *op, ignis__engine *engine)
 {
     const ignis__model *m = engine->model;
     ignis__array **array, **end = (ignis__array **)(void *)(engine->layer + m->layers);
-    int32_t numbers[20];
+    int32_t numbers[21];
     double reals[4];
     uint64_t hash = IGNIS__HASH_START;
     int i;
@@ -40846,7 +41425,8 @@ static uint64_t ignis__engine_identity(ignis__op *op, ignis__engine *engine)
     numbers[8] = m->experts, numbers[9] = m->chosen, numbers[10] = m->latent, numbers[11] = m->rotary;
     numbers[12] = m->value_dim, numbers[13] = m->delta_heads, numbers[14] = m->delta_conv;
     numbers[15] = (int32_t)m->dtype, numbers[16] = m->parallel.size, numbers[17] = m->parallel.rank;
-    numbers[18] = engine->groups[0].layers, numbers[19] = engine->groups[1].layers;
+    numbers[18] = engine->groups[0].layers, numbers[19] = engine->groups[1].layers,
+    numbers[20] = (int32_t)m->cache_type;
     hash = ignis__hash(hash, numbers, sizeof numbers);
     reals[0] = m->eps, reals[1] = m->attention_factor, reals[2] = m->softcap, reals[3] = m->attention_scale;
     hash = ignis__hash(hash, reals, sizeof reals);

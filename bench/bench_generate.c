@@ -14,6 +14,8 @@
     - batch=1,8,64: sequences of a step.
     - dtype=f32: another type of the weights.
     - weights=q4_0,q8_0,q4_k,q6_k,q5_0,iq4_xs,mxfp4: those of a GGUF file whose matrices are random blocks.
+    - cache=f8,q8_0,q4_0: keys and values of these types, after those of numbers, with the error of logits beside.
+    - before=8064: tokens before the steps, instead of 512.
     - adapters=8 rank=16: sequences have adapters (LoRA) of all products, one of 8 sets after the other.
     - long=2048: the time to the first token behind 2048 tokens, too.
     - speculate=7 draft=llama-1b: in place of all that, ignis_generate without drafts, with drafts from the text, and
@@ -49,7 +51,9 @@
 
 enum { PROMPT = 512, LONG_PROMPT = 8192, STEPS = 48, ROUNDS = 5, MOST = 512, BLOCK = 1 << 22 };
 
-static int adapter_count, adapter_rank = 16, long_prompt;
+static int adapter_count, adapter_rank = 16, long_prompt, before;
+static const char *const cache_names[] = {"numbers", "f8", "q8_0", "q4_0"};
+static int cache_type; /* a number of ignis_cache_type */
 static ignis_lora adapters[MOST];
 
 typedef struct shape {
@@ -78,7 +82,7 @@ static const shape shapes[] = {
     {"deepseek-v2-lite", 27, 2048, 16, 16, 128, 1408, 102400, false, false, false, 64, 6, false, 512, 2, 10944},
     {"qwen3-next", 12, 2048, 16, 2, 256, 512, 151936, false, false, true, 512, 10, false, 0, 0, 0, false, 16, 32, 128},
 };
-static const shape small = {"tiny", 2, 64, 4, 2, 16, 128, 256, false, true, true}, /* for the simulator */
+static const shape small = {"tiny", 2, 64, 2, 1, 32, 128, 256, false, true, true}, /* for the simulator */
     small_mixtures[] = {
         {"gpt-oss-20b", 2, 64, 4, 2, 16, 32, 256, false, false, false, 4, 2, true},
         {"qwen3-30b-a3b", 2, 64, 4, 2, 16, 32, 256, false, false, true, 8, 2},
@@ -767,7 +771,7 @@ static bool write_gguf(const shape *s, const blocks *type, const char *path)
     return fclose(file) == 0;
 }
 
-static bool with_draws, with_graphs;
+static bool with_draws, with_graphs, with_caches;
 static const char *timed_program; /* where it is asked for */
 static int speculated;            /* tokens of a draft */
 static const char *draft_name = "llama-1b";
@@ -836,10 +840,42 @@ static double multiplied_weights(const shape *s, const ignis_model_info *info)
     return (double)info->parameters - (s->tied ? 0 : (double)s->vocab * s->hidden) - unused;
 }
 
+/*  Compares the next token's logits with those that a cache of numbers has left here: root mean squares, and the
+    Kullback-Leibler divergence of the softmax, in nats. */
+static bool print_cache_error(const shape *s, ignis_sequence sequence)
+{
+    static float *numbers, *logits;
+    double squares = 0, mean = 0, all = 0, sums[2] = {0, 0}, divergence = 0;
+    int i;
+    numbers = numbers ? numbers : (float *)malloc(sizeof *numbers << 18);
+    logits = logits ? logits : (float *)malloc(sizeof *logits << 18);
+    if (!numbers || !logits ||
+        !ok_or_say(ignis_sequence_logits(sequence, cache_type ? logits : numbers, s->vocab) == IGNIS_OK))
+        return false;
+    if (!cache_type)
+        return true;
+    for (i = 0; i < s->vocab; i++) {
+        mean += numbers[i] / s->vocab;
+        squares += (double)(logits[i] - numbers[i]) * (logits[i] - numbers[i]);
+        sums[0] += exp(numbers[i]);
+        sums[1] += exp(logits[i]);
+    }
+    for (i = 0; i < s->vocab; i++) {
+        all += (numbers[i] - mean) * (numbers[i] - mean);
+        divergence += exp(numbers[i]) / sums[0] * (numbers[i] - log(sums[0]) - logits[i] + log(sums[1]));
+    }
+    printf("%-10s cache of %s: logits off by %.2e of their deviation, divergence %.2e\n", s->name,
+           cache_names[cache_type], sqrt(squares / all), divergence);
+    return true;
+}
+
 static bool run(const shape *s, const blocks *type, const char *folder, const char *batches, const char *traces,
                 ignis_dtype dtype, bool tiny)
 {
-    int prompt = tiny ? 20 : PROMPT, steps = tiny ? 2 : STEPS, rounds = tiny ? 1 : ROUNDS, count = 0, i;
+    int prompt = tiny     ? 20
+                 : before ? before
+                          : PROMPT,
+        steps = tiny ? 2 : STEPS, rounds = tiny ? 1 : ROUNDS, count = 0, i;
     const int most = tiny && long_prompt ? 40 : long_prompt;
     double token, seconds;
     ignis_sequence sequences[MOST];
@@ -863,7 +899,8 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     desc.dtype = dtype;
     if (comm.id)
         desc.parallel = ignis_comm_parallel(comm);
-    desc.context = tiny ? 64 : most > PROMPT ? most + PROMPT : 2 * PROMPT;
+    desc.cache_type = (ignis_cache_type)cache_type;
+    desc.context = tiny ? 64 : before ? before + 2 * STEPS : most > PROMPT ? most + PROMPT : 2 * PROMPT;
     for (word = batches; word; word = strchr(word, ',') ? strchr(word, ',') + 1 : NULL)
         desc.sequences = atoi(word) > desc.sequences ? atoi(word) : desc.sequences;
     seconds = now();
@@ -889,13 +926,16 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
             if (!ok_or_say(sequences[count].id && ignis_sequence_feed(sequences[count], ids, prompt) == IGNIS_OK))
                 return false;
         }
+        if (word == batches && with_caches && !print_cache_error(s, sequences[0]))
+            return false;
         seconds = step_seconds(sequences, batch, prompt, steps, rounds);
         if (!ok_or_say(seconds > 0))
             return false;
-        printf("%-10s %3d sequences %10.1f tokens/s %10.1f us a step %6.3f of 4.25 TB/s %6.3f of 700 TFLOP/s\n",
+        printf("%-10s %3d sequences %10.1f tokens/s %10.1f us a step %6.3f of 4.25 TB/s %6.3f of 700 TFLOP/s%s%s\n",
                s->name, batch, batch / seconds, seconds * 1e6,
                (touched_bytes(s, &info, batch) + batch * token) / seconds / 4.25e12,
-               2.0 * batch * multiplied_weights(s, &info) / seconds / 700e12);
+               2.0 * batch * multiplied_weights(s, &info) / seconds / 700e12, with_caches ? ", cache of " : "",
+               with_caches ? cache_names[cache_type] : "");
         fflush(stdout);
         if (traces && !write_trace(sequences, batch, traces, type ? type->name : s->name))
             return false;
@@ -1076,9 +1116,20 @@ static bool run_all_drafts(int argc, char **argv, const char *folder, ignis_dtyp
     return ok && (named || run_drafts(shape_of("llama-8b"), by, folder, dtype, false));
 }
 
+/*  Runs a model with a cache of numbers, and with each one that is asked for. */
+static bool run_caches(const shape *s, const blocks *type, const char *folder, const char *batches, const char *traces,
+                       ignis_dtype dtype, bool tiny, const char *caches)
+{
+    bool ok = true;
+    for (cache_type = 0; ok && cache_type < IGNIS_CACHE_COUNT; cache_type++)
+        if (cache_type == 0 || strstr(caches, cache_names[cache_type]))
+            ok = run(s, type, folder, batches, traces, dtype, tiny);
+    return ok;
+}
+
 int main(int argc, char **argv)
 {
-    const char *folder = "/dev/shm", *batches = "1,8,64", *weights = "", *traces = NULL;
+    const char *folder = "/dev/shm", *batches = "1,8,64", *weights = "", *traces = NULL, *caches = "";
     ignis_dtype dtype = IGNIS_BF16;
     ignis_device_info info;
     bool named = false, ok = true;
@@ -1100,6 +1151,8 @@ int main(int argc, char **argv)
         batches = strncmp(argv[i], "batch=", 6) == 0 ? argv[i] + 6 : batches;
         dtype = strcmp(argv[i], "dtype=f32") == 0 ? IGNIS_F32 : strcmp(argv[i], "dtype=f16") == 0 ? IGNIS_F16 : dtype;
         weights = strncmp(argv[i], "weights=", 8) == 0 ? argv[i] + 8 : weights;
+        caches = strncmp(argv[i], "cache=", 6) == 0 ? argv[i] + 6 : caches;
+        before = strncmp(argv[i], "before=", 7) == 0 ? atoi(argv[i] + 7) : before;
         traces = strncmp(argv[i], "trace=", 6) == 0 ? argv[i] + 6 : traces;
         adapter_count = strncmp(argv[i], "adapters=", 9) == 0 ? atoi(argv[i] + 9) : adapter_count;
         adapter_rank = strncmp(argv[i], "rank=", 5) == 0 ? atoi(argv[i] + 5) : adapter_rank;
@@ -1123,10 +1176,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "adapters=%d: 0 to %d are possible\n", adapter_count, MOST);
         return 2;
     }
-    if (long_prompt < 0 || long_prompt > LONG_PROMPT) {
-        fprintf(stderr, "long=%d: 1 to %d are possible\n", long_prompt, LONG_PROMPT);
+    if (long_prompt < 0 || long_prompt > LONG_PROMPT || before < 0 || before > LONG_PROMPT) {
+        fprintf(stderr, "long=%d before=%d: 1 to %d are possible\n", long_prompt, before, LONG_PROMPT);
         return 2;
     }
+    with_caches = *caches != 0;
     if (strstr(info.name, "imulat"))
         printf("on the simulator these figures mean nothing\n");
     if (speculated > 0) {
@@ -1137,22 +1191,22 @@ int main(int argc, char **argv)
             for (k = 0; ok && k < (int)(sizeof small_mixtures / sizeof small_mixtures[0]); k++)
                 if (strcmp(argv[i], small_mixtures[k].name) == 0) {
                     mixtures = true;
-                    ok = run(&small_mixtures[k], NULL, folder, "1,8", traces, dtype, true);
+                    ok = run_caches(&small_mixtures[k], NULL, folder, "1,8", traces, dtype, true, caches);
                 }
-        ok = ok && (mixtures || (run(&small, NULL, folder, "1,8", traces, dtype, true) &&
-                                 run(&small, &block_types[0], folder, "1,8", traces, dtype, true)));
+        ok = ok && (mixtures || (run_caches(&small, NULL, folder, "1,8", traces, dtype, true, caches) &&
+                                 run_caches(&small, &block_types[0], folder, "1,8", traces, dtype, true, caches)));
     } else {
         for (k = 0; ok && k < (int)(sizeof shapes / sizeof shapes[0]); k++) {
             bool wanted = !named && shapes[k].layers < 32 && !shapes[k].experts; /* 16 GB only if asked for */
             for (i = 1; i < argc; i++)
                 wanted = wanted || strcmp(argv[i], shapes[k].name) == 0;
             if (wanted && !*weights)
-                ok = run(&shapes[k], NULL, folder, batches, traces, dtype, false);
+                ok = run_caches(&shapes[k], NULL, folder, batches, traces, dtype, false, caches);
             for (i = 0; ok && wanted && !shapes[k].is_gpt2 && !shapes[k].experts &&
                         i < (int)(sizeof block_types / sizeof block_types[0]);
                  i++)
                 ok = !strstr(weights, block_types[i].name) ||
-                     run(&shapes[k], &block_types[i], folder, batches, traces, dtype, false);
+                     run_caches(&shapes[k], &block_types[i], folder, batches, traces, dtype, false, caches);
         }
     }
     if (comm.id)

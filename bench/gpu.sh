@@ -19,6 +19,8 @@
 #               2,048 tokens, beside transformers. They take 14, 61, 31 and 41 GB of memory as files, one after the other. MODELS='qwen3-next' BATCH=1,64
 #   batches     tokens a second of 1 to 256 sequences of a Llama of 8B, with weights of bf16 and Q4_0. MODELS='llama-1b llama-8b' BATCH=1,64,512
 #               WEIGHTS=q4_0,q4_k,q8_0
+#   caches      keys and values of f8, q8_0 and q4_0 beside numbers: 1 and 64 sequences behind 8,064 tokens, tokens a second and the error of logits.
+#               MODELS='llama-8b' CACHE=f8 BATCH=64
 #   training    training steps beside PyTorch, eager and torch.compile. SECTIONS='mlp memory gpt llama', as bench_training has them
 #   attention   the kernels for compute capability 9.0: tests, the same under the checker of memory, speed beside cuDNN
 #   races       those kernels, and those of generation, under the checker of races
@@ -118,6 +120,10 @@ part() {
         build test_generate_batch bench_generate && $out/test_generate_batch &&
             $out/bench_generate "folder=$folder" $batch "weights=${WEIGHTS:-q4_0}" $models &&
             $out/bench_generate "folder=$folder" $batch $models ;;
+    caches)
+        room_for_models
+        build test_cache_types bench_generate && $out/test_cache_types &&
+            $out/bench_generate "folder=$folder" before=8064 batch="${BATCH:-1,64}" cache="${CACHE:-f8,q8_0,q4_0}" ${MODELS:-llama-8b} ;;
     training)
         sections=${SECTIONS:-mlp memory gpt llama}
         build bench_training && $out/bench_training $sections >"$logs/training.txt" &&

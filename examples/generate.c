@@ -9,6 +9,8 @@
         cc -I. examples/generate.c -o generate -lm -ldl -lpthread
         ./generate SmolLM2-135M-Instruct "Why is the sky blue?"
 
+    A third argument, f8, q8_0 or q4_0, stores keys and values in half or a quarter of the memory.
+
     Two GPUs share the model, each with half of its heads: examples/launch.sh 2 ./generate Llama-3.1-8B-Instruct "Why is
     the sky blue?"
 */
@@ -26,9 +28,17 @@ static bool show(const char *text, size_t size, void *user_data) /* false would 
     return ranks->rank > 0 || (fwrite(text, 1, size, stdout) == size && fflush(stdout) == 0);
 }
 
+static ignis_cache_type cache_type(const char *name)
+{
+    return strcmp(name, "f8") == 0     ? IGNIS_CACHE_F8
+           : strcmp(name, "q8_0") == 0 ? IGNIS_CACHE_Q8_0
+           : strcmp(name, "q4_0") == 0 ? IGNIS_CACHE_Q4_0
+                                       : IGNIS_CACHE_DEFAULT;
+}
+
 int main(int argc, char **argv)
 {
-    ignis_model_desc from = {.path = argc > 1 ? argv[1] : NULL};
+    ignis_model_desc from = {.path = argc > 1 ? argv[1] : NULL, .cache_type = cache_type(argc > 3 ? argv[3] : "")};
     ignis_message talk[] = {{"user", argc > 2 ? argv[2] : "Why is the sky blue?"}};
     ignis_generate_desc how = {
         .max_tokens = 200, .sampling = {.temperature = 0.7, .top_p = 0.9, .seed = 1}, .text_fn = show};

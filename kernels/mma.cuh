@@ -14,6 +14,14 @@
 #ifndef IGNIS_MMA_CUH
 #define IGNIS_MMA_CUH
 
+/*  Returns (word & mask) | bits as one instruction; the compiler would make two. */
+__device__ inline uint32_t and_or(uint32_t word, uint32_t mask, uint32_t bits)
+{
+    uint32_t result;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));
+    return result;
+}
+
 __device__ inline void ignis_ptx_mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "

@@ -17,7 +17,7 @@ LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_documents sdpa_masks sdpa_s
 KERNEL_TESTS := $(addprefix %/test_,optimizers groups clip init averages lbfgs losses gemm layers conv formula_results \
     bundle model model_refused families latent latent_kernels generate generate_batch generate_kernels generate_text \
     generate_window prefix speculate poll sequence_file experts recurrent lora sequence_lora fft linalg_eigen \
-    linalg_norms random embed)
+    linalg_norms random embed cache_types)
 MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul linear grouped_linear conv3d conv_transpose einsum \
     scan select grid_sample patches trainings)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_ops_failures comm_model)

@@ -410,6 +410,24 @@ static const char *const attention_latent_one_tile[] = {"-DIGNIS_T=2" LATENT_MMA
                                                         "-DIGNIS_T=2" LATENT_MMA(64, 1, 0), NULL};
 static const char *const attention_paged_many[] = {"-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64",
                                                    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128", NULL};
+#define CACHE_TYPES(type)                                           \
+    "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64 -DIGNIS_CACHE_TYPE=" type,     \
+        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_CACHE_TYPE=" type, \
+        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CACHE_TYPE=" type
+static const char *const attention_paged_types[] = {"-DIGNIS_T=3 -DIGNIS_HEAD_DIM=128 -DIGNIS_CACHE_TYPE=1",
+                                                    "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=128 -DIGNIS_CACHE_TYPE=2",
+                                                    "-DIGNIS_T=3 -DIGNIS_HEAD_DIM=128 -DIGNIS_CACHE_TYPE=3", NULL};
+static const char *const attention_paged_mma_types[] = {CACHE_TYPES("1"),
+                                                        CACHE_TYPES("2"),
+                                                        CACHE_TYPES("3"),
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256 -DIGNIS_CACHE_TYPE=1",
+                                                        "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256 -DIGNIS_CACHE_TYPE=3",
+                                                        NULL};
+static const char *const attention_paged_many_types[] = {CACHE_TYPES("1"), CACHE_TYPES("2"), CACHE_TYPES("3"), NULL};
+static const char *const attention_paged_cluster_types[] = {
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CACHE_TYPE=1 -DIGNIS_CLUSTERS=1",
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=128 -DIGNIS_CACHE_TYPE=3 -DIGNIS_CLUSTERS=1 -DIGNIS_WINDOW=1",
+    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=256 -DIGNIS_CACHE_TYPE=2 -DIGNIS_CLUSTERS=1", NULL};
 static const char *const generate_step[] = PAGED_MMA(""),
                          *const generate_step_4_0[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=4"),
                          *const generate_step_8_0[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=256"),
@@ -749,6 +767,10 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_windows, 80, 0, {0, 0, 4}},
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_window_clusters, 90, 0, {0, 0, 8}},
     {IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU, attention_paged_many, 80, 0, {0}},
+    {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged_types, 0, 0, {0}},
+    {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_mma_types, 80, 0, {0, 0, 4}},
+    {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_cluster_types, 90, 0, {0}},
+    {IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU, attention_paged_many_types, 80, 0, {0}},
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step, 90, 90, {0, 0, 60}}, /* heads of 256 */
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_short, 90, 90, {0}},
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_normed, 90, 90, {0, 0, 4}},

@@ -122,9 +122,22 @@ static void open_adapters(void)
     }
 }
 
+/*  Returns the type of the cache that --cache names. */
+static ignis_cache_type cache_type(void)
+{
+    static const char *const names[] = {"numbers", "f8", "q8_0", "q4_0"};
+    size_t i;
+    for (i = 0; settings.cache && i < COUNT(names); i++)
+        if (strcmp(names[i], settings.cache) == 0)
+            return (ignis_cache_type)i;
+    if (settings.cache)
+        give_up("no type of a cache (numbers, f8, q8_0, q4_0): ", settings.cache);
+    return IGNIS_CACHE_DEFAULT;
+}
+
 static void open_engine(void)
 {
-    ignis_model_desc desc = {.path = settings.path, .context = (int)settings.context};
+    ignis_model_desc desc = {.path = settings.path, .context = (int)settings.context, .cache_type = cache_type()};
     double begun = seconds();
     ignis_model_warmup_desc warmup = {.tokens = PIECE, .progress_fn = show_progress, .user_data = &begun};
     ignis_model_info info;

@@ -2,7 +2,7 @@
 /*  settings.c - the command line */
 
 static struct settings {
-    const char *path, *host, *key, *name, *allowed, *origins, *form, *adapters;
+    const char *path, *host, *key, *name, *allowed, *origins, *form, *adapters, *cache;
     int64_t port, context, sequences, queue, connections, client_connections, max_body;
     int64_t request_time, idle_time, answer_time, grace_time;
     bool limits_all; /* client_connections holds for this machine's own, too */
@@ -28,6 +28,8 @@ static const struct option {
     {"--name name", NULL, 0, 0, 0, &settings.name, "of the model (the last part of MODEL)"},
     {"--context n", &settings.context, 0, 1, 1 << 30, NULL,
      "tokens of a prompt and its answer (the model's, but at most 4096)"},
+    {"--cache type", NULL, 0, 0, 0, &settings.cache,
+     "of keys and values: f8, q8_0 or q4_0, in half and a quarter of the memory (numbers)"},
     {"--sequences n", &settings.sequences, 0, 1, MAX_SEQUENCES, NULL,
      "requests that are answered at a time (64, or 8 to 32 for want of memory)"},
     {"--queue n", &settings.queue, 512, 0, 1 << 20, NULL, "requests that wait besides (512); more hear 429"},

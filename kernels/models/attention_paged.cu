@@ -3,7 +3,8 @@
 
     For f32 and f64, and for f16 and bf16 below sm_80. How keys are divided into splits: see attention_paged.cuh.
     One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128 or 256>,
-    which serves smaller heads, too. head_dim is a multiple of 8.
+    which serves smaller heads, too; with -DIGNIS_CACHE_TYPE=<1 to 3>, too, of f32, f16 and bf16. head_dim is a multiple
+    of 8.
 */
 #include "attention_paged.cuh"
 
@@ -26,6 +27,17 @@ __device__ inline void load_row(ignis_pack<T> (&part)[CHUNKS], const T *row, int
             part[c] = ignis_pack_of<ignis_pack<T>>(__ldcg((const uint4 *)(row + d)));
         else
             part[c] = ignis_pack<T>{};
+    }
+}
+
+/*  Loads a lane's packs of row r of a cell. */
+__device__ inline void load_of_cell(ignis_pack<T> (&part)[CHUNKS], const uint8_t *cell, int r, int head_dim)
+{
+#pragma unroll
+    for (int c = 0; c < CHUNKS; c++) {
+        const int d = (threadIdx.x % LANES + LANES * c) * PACK;
+        if constexpr (TYPE)
+            part[c] = d < head_dim ? cache_read<T, TYPE, PACK>(cell, head_dim, r, d) : ignis_pack<T>{};
     }
 }
 
@@ -66,12 +78,19 @@ template <int G> __device__ inline void walk(const ignis__paged &p, findings<G> 
     const auto find = [&](int at) {
 #pragma unroll
         for (int j = 0; j < BATCH; j++)
-            place[j] = cache.offset(row.pages + p.table, key_of(at, j), heads.kv);
+            place[j] = TYPE ? ((long long)row.pages[p.table + key_of(at, j) / PAGE] * p.kv_heads + heads.kv) *
+                                  cache_cell(TYPE, p.head_dim)
+                            : cache.offset(row.pages + p.table, key_of(at, j), heads.kv);
     };
     const auto fetch = [&](int at, bool old, bool fresh) {
 #pragma unroll
         for (int j = 0; j < BATCH; j++)
-            if (p.settled && key_of(at, j) < end - 1 ? old : fresh) {
+            if (!(p.settled && key_of(at, j) < end - 1 ? old : fresh)) {
+                continue;
+            } else if (TYPE) { /* places are those of cells */
+                load_of_cell(k_part[j], (const uint8_t *)p.k + place[j], key_of(at, j) % PAGE, p.head_dim);
+                load_of_cell(v_part[j], (const uint8_t *)p.v + place[j], key_of(at, j) % PAGE, p.head_dim);
+            } else {
                 load_row(k_part[j], p.k + place[j], p.head_dim);
                 load_row(v_part[j], p.v + place[j], p.head_dim);
             }

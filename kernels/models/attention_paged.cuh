@@ -20,10 +20,15 @@
 #ifndef IGNIS_WINDOW
 #define IGNIS_WINDOW 0
 #endif
+/*  the type of keys and values: see cache_types.cuh */
+#ifndef IGNIS_CACHE_TYPE
+#define IGNIS_CACHE_TYPE 0
+#endif
 
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> W, Wide;
 #include "shared/models/kv_cache.h"
+#include "cache_types.cuh"
 template <typename> struct pair_of {
     typedef float2 type;
 };
@@ -35,6 +40,7 @@ typedef pair_of<W>::type W2;
 constexpr int SPLIT = IGNIS__SPLIT, SPLITS = IGNIS__SPLITS;
 constexpr double LOG2_E = 1.44269504088896340736;
 constexpr bool WINDOW = IGNIS_WINDOW;
+constexpr int TYPE = IGNIS_CACHE_TYPE;
 
 /*  The splits of the keys that a row sees. The first split begins with the tile of the first key. */
 struct paged_splits {

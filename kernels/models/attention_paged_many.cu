@@ -3,35 +3,54 @@
 
     For f16 and bf16, sm_80 and up, with the bits of attention_paged_mma.cu; see attention_paged.cuh. One program per
     type and size of heads: compiled with -DIGNIS_T=<1 or 2> -DIGNIS_HEAD_DIM=<64 or 128>, which serves smaller heads,
-    too. head_dim is a multiple of 8.
+    too; with -DIGNIS_CACHE_TYPE=<1 to 3>, too. head_dim is a multiple of 8.
 
     With many rows, speed is the bandwidth of the memory. So one block stays on each SM. The tiles of keys of all
     rows form one sequence, of which each block has an equal range. A warp has a tile to itself and waits for no
     other warp. While it multiplies with keys, their values are in flight to shared memory; while it multiplies with
-    values, the next keys are. Other warps combine the results of splits.
+    values, the next keys are. Other warps combine the results of splits. Keys and values of 8 or 4 bits are copied as
+    they are, and become operands in registers.
 */
 #include "attention_paged.cuh"
 #include "mma.cuh"
 #include "hopper.cuh"
+#include "cache_pairs.cuh"
 
 /*  query heads that are the rows of an MMA; the host has the same, and: */
 constexpr int D = IGNIS_HEAD_DIM, HEADS = 8;
-constexpr int WARPS = 512 / D, OTHERS = 64; /* warps that multiply; threads that combine */
-constexpr int ROWS = 512;                   /* rows of a launch, at most */
+constexpr bool TYPED = TYPE != IGNIS__CACHE_NUMBERS;
+constexpr int WARPS = TYPED ? 6 : 512 / D, OTHERS = 64; /* warps that multiply; threads that combine */
+constexpr int ROWS = 512;                               /* rows of a launch, at most */
 /*  pages of a tile; chunks of 8 elements of a key that a lane has */
 constexpr int PAGES = SPLIT / PAGE, OWN = D / 32;
-constexpr int CHUNKS = D / 8, AT_ONCE = 32 / CHUNKS; /* chunks of a key; keys that a warp copies at once */
-constexpr uint32_t BYTES = 2 * D;                    /* of a row in shared memory */
+/*  bytes of a query; of the numbers of a key or value, and of its scales */
+constexpr int BYTES = 2 * D, ROW = TYPED ? IGNIS__CACHE_ROW(TYPE, D) : BYTES,
+              SCALE = TYPED ? IGNIS__CACHE_SCALES(TYPE, D) : 0;
+/*  of 16 bytes: chunks of a key, and of a query; rows of them that a warp copies at once */
+constexpr int CHUNKS = ROW / 16, AT_ONCE = 32 / CHUNKS, QUERY_CHUNKS = BYTES / 16, QUERIES_AT_ONCE = 32 / QUERY_CHUNKS;
+/*  elements of a chunk of a key or value; of them, pairs in a word */
+constexpr int ELEMENTS = D / CHUNKS, PAIRS = TYPED ? cache_word(TYPE) / 2 : 1;
 
-/*  A warp's tile; the query heads follow the keys. */
-struct tile_memory {
-    T keys[SPLIT + HEADS][D], values[SPLIT][D];
-};
+/*  A warp's tile in shared memory: keys, values, query heads, scales of keys, of values. Scales are [pages, blocks,
+    PAGE], or [pages, PAGE]. */
+constexpr int VALUES = SPLIT * ROW, QUERIES = 2 * VALUES, KEY_SCALES = QUERIES + HEADS * BYTES,
+              VALUE_SCALES = KEY_SCALES + SPLIT * SCALE, TILE = VALUE_SCALES + SPLIT * SCALE;
+static_assert(TILE % 128 == 0, "tiles are aligned");
 
-/*  Swizzles the chunks of a row. Lanes that read one chunk of 8 rows, or 4 adjacent chunks of 2 rows, have no bank
-    conflicts. */
+/*  Swizzles the chunks of a query, or of a key that consists of numbers. Lanes that read one chunk of 8 rows, or 4
+    adjacent chunks of 2 rows, have no bank conflicts. */
 __device__ constexpr int moved(int row) { return ((row ^ row >> 1) & 1) << 2 | (row >> 2 & 1) << 1 | (row >> 1 & 1); }
 __device__ inline uint32_t place(int row, int chunk) { return row * BYTES + (chunk ^ moved(row)) * 16; }
+/*  Swizzles the chunks of a key or value. Other types: lanes that read one chunk of 8 rows, or 8 bytes of two adjacent
+    chunks of 4 rows, have none. */
+__device__ constexpr int key_moved(int row)
+{
+    return !TYPED        ? moved(row)
+           : CHUNKS == 8 ? (row & 3) << 1 | (row >> 2 & 1)
+           : CHUNKS == 4 ? (row & 2) | (row >> 2 & 1)
+                         : row >> 2 & 1;
+}
+__device__ inline uint32_t key_place(int row, int chunk) { return row * ROW + (chunk ^ key_moved(row)) * 16; }
 
 /*  Returns x, which is equal in all lanes of a warp. The compiler cannot know that, and would prepare for divergent
     lanes. */
@@ -164,72 +183,141 @@ struct many_warp {
     const char *const tile;
     const uint32_t keys, values;      /* addresses in shared memory */
     const int lane, g, t, chunk, row; /* chunk, row: what the lane copies, of AT_ONCE rows */
+    const int cell, row_bytes;        /* bytes of the rows of a page and head, and of a row, in global memory */
     const float scale;
     uint32_t weights[PAGES][2];
-    float out[CHUNKS][4], top, sum; /* of head g; of `out` the first two */
+    float out[D / 8][4], top, sum; /* of head g; of `out` the first two */
 
-    __device__ many_warp(const ignis__paged &p, many_memory &m, const tile_memory *tiles)
-        : p(p), m(m), tile((const char *)(tiles + threadIdx.x / 32)), keys((uint32_t)__cvta_generic_to_shared(tile)),
-          values(keys + (SPLIT + HEADS) * BYTES), lane(threadIdx.x % 32), g(lane / 4), t(lane % 4),
-          chunk(lane % CHUNKS), row(lane / CHUNKS), scale((float)p.scale * (float)LOG2_E)
+    __device__ many_warp(const ignis__paged &p, many_memory &m, const char *tiles)
+        : p(p), m(m), tile(tiles + threadIdx.x / 32 * TILE), keys((uint32_t)__cvta_generic_to_shared(tile)),
+          values(keys + VALUES), lane(threadIdx.x % 32), g(lane / 4), t(lane % 4), chunk(lane % CHUNKS),
+          row(lane / CHUNKS), cell(TYPED ? cache_cell(TYPE, p.head_dim) : PAGE * 2 * p.head_dim),
+          row_bytes(TYPED ? IGNIS__CACHE_ROW(TYPE, p.head_dim) : 2 * p.head_dim), scale((float)p.scale * (float)LOG2_E)
     {
     }
-    __device__ const T *page_of(const T *from, const warp_tile &x, int page) const
+    __device__ const char *page_of(const T *from, const warp_tile &x, int page) const
     {
         /* no overflow: each index numbers 256 bytes or more */
         const uint32_t number = __shfl_sync(0xffffffff, x.page, page) * p.kv_heads + x.kv;
-        return from + (long long)number * (PAGE * p.head_dim);
+        return (const char *)from + (long long)number * cell;
     }
     /*  Starts the copies of a tile's keys or values, except the one at `without`. */
     __device__ void fetch(uint32_t to, const T *data, const warp_tile &x, int without) const
     {
         if (is_true(p.head_dim == D && x.at + SPLIT <= x.to && (unsigned)(without - x.at) >= SPLIT)) {
-            const uint32_t own = to + place(row, chunk);
+            const uint32_t own = to + key_place(row, chunk);
 #pragma unroll 1 /* short code is fetched sooner */
             for (int page = 0; page < PAGES; page++) {
-                const T *const from = page_of(data, x, page) + lane * 8;
+                const char *const from = page_of(data, x, page) + lane * 16;
 #pragma unroll
                 for (int i = 0; i < PAGE; i += AT_ONCE)
-                    ignis_ptx_cp_async((own ^ moved(i) * 16) + (PAGE * page + i) * BYTES, from + i * D, 16);
+                    ignis_ptx_cp_async((own ^ key_moved(i) * 16) + (PAGE * page + i) * ROW, from + i * ROW, 16);
             }
         } else if (is_true(x.to > 0)) {
 #pragma unroll 1
             for (int i = 0; i < SPLIT; i += AT_ONCE) {
                 const int r = i + row, at = x.at + r;
-                const T *const from = page_of(data, x, i / PAGE);
-                const bool exists = at < x.to && chunk * 8 < p.head_dim;
+                const char *const from = page_of(data, x, i / PAGE);
+                const bool exists = at < x.to && chunk * 16 < row_bytes;
                 if (at != without)
-                    ignis_ptx_cp_async(to + place(r, chunk), exists ? from + r % PAGE * p.head_dim + chunk * 8 : from,
-                                       exists ? 16 : 0);
+                    ignis_ptx_cp_async(to + key_place(r, chunk),
+                                       exists ? from + r % PAGE * row_bytes + chunk * 16 : from, exists ? 16 : 0);
             }
+        }
+    }
+    /*  Starts the copies of a tile's scales of keys or values, except those of the page that has the key at `without`.
+     */
+    __device__ void fetch_scales(uint32_t to, const T *data, const warp_tile &x, int without) const
+    {
+        constexpr int all = TYPED ? SCALE : 1; /* chunks of a page */
+        const int existing = IGNIS__CACHE_SCALES(TYPE, p.head_dim);
+        if (is_true(x.to == 0))
+            return;
+#pragma unroll 1
+        for (int from = 0; from < PAGES * all; from += 32) {
+            const int part = from + lane, page = part / all % PAGES, at = x.at + PAGE * page;
+            const char *const cell_at = page_of(data, x, page);
+            const bool exists = at < x.to && part % all < existing;
+            if (part < PAGES * all && (unsigned)(without - at) >= PAGE)
+                ignis_ptx_cp_async(to + part * 16, exists ? cell_at + PAGE * row_bytes + part % all * 16 : cell_at,
+                                   exists ? 16 : 0);
         }
     }
     __device__ void fetch_queries(const warp_tile &x) const
     {
         const T *const from = p.q + x.row * p.q_row + x.first * p.head_dim;
-        const bool exists = chunk * 8 < p.head_dim;
+        const int part = lane % QUERY_CHUNKS;
+        const bool exists = part * 8 < p.head_dim;
 #pragma unroll 1
-        for (int r = row; r < x.heads; r += AT_ONCE)
-            ignis_ptx_cp_async(keys + SPLIT * BYTES + place(r, chunk),
-                               exists ? from + r * p.head_dim + chunk * 8 : from, exists ? 16 : 0);
+        for (int r = lane / QUERY_CHUNKS; r < x.heads; r += QUERIES_AT_ONCE)
+            ignis_ptx_cp_async(keys + QUERIES + place(r, part), exists ? from + r * p.head_dim + part * 8 : from,
+                               exists ? 16 : 0);
     }
     /*  Starts the copies of the row's own key and value, if they are in the tile. */
     __device__ void fetch_last(const warp_tile &x) const
     {
-        const int last = m.rows[x.row].end - 1 - x.at;
+        const int last = m.rows[x.row].end - 1 - x.at, page = last / PAGE;
         if (is_true(x.to == 0 || last >= SPLIT))
             return;
-        const bool exists = lane * 8 < p.head_dim;
-        const long long from = page_of(p.k, x, last / PAGE) - p.k + last % PAGE * p.head_dim + (exists ? lane * 8 : 0);
+        const bool exists = lane * 16 < row_bytes;
+        const char *const k = page_of(p.k, x, page), *const v = page_of(p.v, x, page);
+        const int from = last % PAGE * row_bytes + (exists ? lane * 16 : 0);
         if (lane < CHUNKS) {
-            ignis_ptx_cp_async(keys + place(last, lane), p.k + from, exists ? 16 : 0);
-            ignis_ptx_cp_async(values + place(last, lane), p.v + from, exists ? 16 : 0);
+            ignis_ptx_cp_async(keys + key_place(last, lane), k + from, exists ? 16 : 0);
+            ignis_ptx_cp_async(values + key_place(last, lane), v + from, exists ? 16 : 0);
+        }
+        if constexpr (TYPED) {
+            const bool has_scales = lane < IGNIS__CACHE_SCALES(TYPE, p.head_dim);
+            const int scales = has_scales ? PAGE * row_bytes + lane * 16 : 0, to = (page * SCALE + lane) * 16;
+            if (lane < SCALE) {
+                ignis_ptx_cp_async(keys + KEY_SCALES + to, k + scales, has_scales ? 16 : 0);
+                ignis_ptx_cp_async(keys + VALUE_SCALES + to, v + scales, has_scales ? 16 : 0);
+            }
         }
     }
-    /*  Does the key half of paged_team::add. */
-    __device__ void score(const warp_tile &x)
+    /*  Returns the lane's chunk c of key 8 j + g, of numbers at `own`. */
+    template <bool whole> __device__ uint4 key_of(uint32_t own, int c, int j) const
     {
-        const uint32_t own = place(g, t), of_q = SPLIT * BYTES + place(min(g, x.heads - 1), t);
+        if constexpr (!TYPED) {
+            return *(const uint4 *)(tile + (own ^ c * 64) + j * 8 * ROW);
+        } else {
+            constexpr bool nibbles = TYPE == IGNIS__CACHE_Q4_0;
+            const char *const from = tile + (own ^ c * (nibbles ? 16 : 32)) + j * 8 * ROW, *const scales =
+                                                                                               tile + KEY_SCALES;
+            const uint32_t stored = TYPE == IGNIS__CACHE_F8
+                                        ? *(const uint8_t *)(scales + 8 * j + g)
+                                        : *(const uint16_t *)(scales + ((j / 2 * OWN + c) * PAGE + j % 2 * 8 + g) * 2);
+            return cache_eight<T, TYPE, whole>(nibbles ? make_uint2(*(const uint32_t *)from, 0) : *(const uint2 *)from,
+                                               cache_scale_bits<T, TYPE, whole>(stored) * 0x10001);
+        }
+    }
+    /*  Returns the scales of values 2 t and 2 t + 1 of a page, and of chunk j, or of those `more` values later. Values
+        that do not exist may have any scales: they get zeros. */
+    template <bool whole> __device__ uint32_t scales_of(const warp_tile &x, int page, int j, int more) const
+    {
+        const int key = 2 * t + more, left = x.to - x.at - PAGE * page - key;
+        const char *const from = tile + VALUE_SCALES;
+        uint32_t two;
+        if constexpr (TYPE == IGNIS__CACHE_F8) {
+            const uint32_t stored = *(const uint16_t *)(from + page * PAGE + key);
+            two = cache_scale_bits<T, TYPE, whole>(stored & 255) | cache_scale_bits<T, TYPE, whole>(stored >> 8) << 16;
+        } else {
+            two = *(const uint32_t *)(from + ((page * OWN + j * ELEMENTS / 32) * PAGE + key) * 2);
+        }
+        return left >= 2 ? two : left == 1 ? two & 0xffff : 0;
+    }
+    /*  Returns whether some of the tile's scales, from `at` on, are not those of cache_pair's `whole`. */
+    __device__ bool is_large(int at) const
+    {
+        const uint32_t two = *(const uint16_t *)(tile + at + 2 * lane);
+        return TYPE == IGNIS__CACHE_F8 && is_true(max(two & 255, two >> 8) > CACHE_WHOLE);
+    }
+    /*  Does the key half of paged_team::add. whole: see cache_pair. */
+    template <bool whole> __device__ void score(const warp_tile &x)
+    {
+        constexpr int bytes = TYPED ? 8 * ROW / D : 16; /* of a lane's chunk */
+        const uint32_t own = key_place(g, t * bytes / 16) + t * bytes % 16,
+                       of_q = QUERIES + place(min(g, x.heads - 1), t);
         float s[2 * PAGES][4], most = -ignis_infinity<float>(), of_pages[PAGES], two[PAGES / 2];
 #pragma unroll
         for (int j = 0; j < 2 * PAGES; j++)
@@ -240,7 +328,7 @@ struct many_warp {
             const uint32_t low[4] = {q.x, q.x, q.y, q.y}, high[4] = {q.z, q.z, q.w, q.w};
 #pragma unroll
             for (int j = 0; j < 2 * PAGES; j++) {
-                const uint4 k = *(const uint4 *)(tile + (own ^ c * 64) + j * 8 * BYTES);
+                const uint4 k = key_of<whole>(own, c, j);
                 ignis_mma<T>(s[j], low, k.x, k.y);
                 ignis_mma<T>(s[j], high, k.z, k.w);
             }
@@ -261,11 +349,11 @@ struct many_warp {
         if (is_true(x.begins)) {
             sum = 0;
 #pragma unroll
-            for (int j = 0; j < CHUNKS; j++)
+            for (int j = 0; j < D / 8; j++)
                 out[j][0] = out[j][1] = out[j][2] = out[j][3] = 0;
         } else {
 #pragma unroll
-            for (int j = 0; j < CHUNKS; j++) {
+            for (int j = 0; j < D / 8; j++) {
                 out[j][0] *= factor;
                 out[j][1] *= factor;
             }
@@ -290,18 +378,31 @@ struct many_warp {
         sum = __fmul_rn(sum, factor) + reduce_lanes<1, 4, ignis_sum>(one);
     }
     /*  Does the value half of paged_team::add. */
-    __device__ void add()
+    template <bool whole> __device__ void add(const warp_tile &x)
     {
-        const uint32_t own = place(lane % PAGE, lane / PAGE);
+        const uint32_t own = key_place(lane % PAGE, lane / PAGE);
 #pragma unroll
         for (int page = 0; page < PAGES; page++) {
             const uint32_t a[4] = {weights[page][0], weights[page][0], weights[page][1], weights[page][1]};
 #pragma unroll
             for (int j = 0; j < CHUNKS; j += 2) {
                 uint32_t b[4];
-                ignis_ptx_ldmatrix_transposed(b, values + (own ^ j * 16) + PAGE * page * BYTES);
-                ignis_mma<T>(out[j], a, b[0], b[1]);
-                ignis_mma<T>(out[j + 1], a, b[2], b[3]);
+                ignis_ptx_ldmatrix_transposed(b, values + (own ^ j * 16) + PAGE * page * ROW);
+                if constexpr (!TYPED) {
+                    ignis_mma<T>(out[j], a, b[0], b[1]);
+                    ignis_mma<T>(out[j + 1], a, b[2], b[3]);
+                } else {
+#pragma unroll
+                    for (int i = 0; i < 2; i++) {
+                        const uint32_t low = scales_of<whole>(x, page, j + i, 0),
+                                       high = scales_of<whole>(x, page, j + i, 8);
+#pragma unroll
+                        for (int pair = 0; pair < PAIRS; pair++)
+                            ignis_mma<T>(out[(j + i) * PAIRS + pair], a,
+                                         cache_pair<T, TYPE, whole>(b[2 * i], pair, low),
+                                         cache_pair<T, TYPE, whole>(b[2 * i + 1], pair, high));
+                    }
+                }
             }
         }
     }
@@ -315,11 +416,12 @@ struct many_warp {
         if (!x.alone && t == 0)
             *(float2 *)found = make_float2(top, sum);
 #pragma unroll
-        for (int j = 0; j < CHUNKS; j++) {
-            const int d = 8 * j + 2 * t;
-            if (8 * j < p.head_dim && !x.alone)
+        for (int j = 0; j < D / 8; j++) {
+            /* a word of two values has PAIRS of elements that are adjacent */
+            const int d = j / PAIRS * ELEMENTS + t * (ELEMENTS / 4) + j % PAIRS * 2;
+            if (d < p.head_dim && !x.alone)
                 *(float2 *)(found + 2 + d) = make_float2(out[j][0], out[j][1]);
-            else if (8 * j < p.head_dim) /* no other split contributes */
+            else if (d < p.head_dim) /* no other split contributes */
                 *(uint32_t *)(p.out + head * p.head_dim + d) = ignis_round_two<T>(out[j][0] / sum, out[j][1] / sum);
         }
     }
@@ -348,21 +450,31 @@ struct many_warp {
                     return;
                 ignis_ptx_cp_async_wait<1>();
                 __syncwarp();
-                score(now);
+                if (TYPE == IGNIS__CACHE_F8 && is_large(KEY_SCALES))
+                    score<false>(now);
+                else
+                    score<true>(now);
                 __syncwarp();
             }
             const int without = n < 0 && p.settled ? m.rows[next.row].end - 1 : -1;
             fetch(keys, p.k, next, without);
+            if (TYPED)
+                fetch_scales(keys + KEY_SCALES, p.k, next, without);
             if (is_true(n >= 0 && next.to > 0))
                 fetch_queries(next);
             ignis_ptx_cp_async_commit();
             if (n >= 0) {
                 ignis_ptx_cp_async_wait<1>();
                 __syncwarp();
-                add();
+                if (TYPE == IGNIS__CACHE_F8 && is_large(VALUE_SCALES))
+                    add<false>(now);
+                else
+                    add<true>(now);
                 __syncwarp();
             }
             fetch(values, p.v, next, without);
+            if (TYPED)
+                fetch_scales(keys + VALUE_SCALES, p.v, next, without);
             ignis_ptx_cp_async_commit();
             if (n >= 0 && is_true(now.at + SPLIT >= now.to)) {
                 put(now);
@@ -441,7 +553,7 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS + OTHERS, 1)
     __syncthreads();
     const block_parts parts(m, p);
     if (threadIdx.x < 32 * WARPS) {
-        many_warp(p, m, (const tile_memory *)memory).run(parts);
+        many_warp(p, m, memory).run(parts);
     } else {
         ignis_grid_dependency_wait();
         combine_parts(p, m, parts);

@@ -3,7 +3,8 @@
 
     For f16 and bf16, sm_80 and up; see attention_paged.cuh and attention_paged_team.cuh. One program per type and
     size of heads: compiled with -DIGNIS_T=<1 or 2> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads,
-    too; and with -DIGNIS_CLUSTERS=1, for sm_90 and up. head_dim is a multiple of 8.
+    too; and with -DIGNIS_CLUSTERS=1, for sm_90 and up; with -DIGNIS_CACHE_TYPE=<1 to 3>, too. head_dim is a multiple of
+    8.
 
     With clusters, for few rows, blocks exchange the results of splits through shared memory. Each block combines its
     slice of the elements.
@@ -61,10 +62,9 @@ __cluster_dims__(CLUSTER, 1, 1)
         const int last = end - 1, r = last % PAGE;
         if (last - team.from >= SPLIT)
             return;
-        const long long there = team.place(pages[last / PAGE], r);
+        const int page = pages[last / PAGE];
         team.replace(
-            team.from, last, [&](int c) { return team.load_chunk(p.k + there, c, true); },
-            team.load_value(p.v + there));
+            team.from, last, [&](int c) { return team.load_key(page, r, c, true); }, team.load_value_of(page, r, true));
     };
     begin(first);
     if (CLUSTERED)

@@ -14,6 +14,7 @@
 #include "attention_paged.cuh"
 #include "mma.cuh"
 #include "hopper.cuh"
+#include "cache_pairs.cuh"
 
 /*  HEADS: query heads of a block; a team has one split at a time */
 constexpr int D = IGNIS_HEAD_DIM, HEADS = 8, WARPS = 4, TEAM = 32 * WARPS;
@@ -33,7 +34,7 @@ struct team_memory {
     T weights[HEADS][SPLIT + 8]; /* padded, so that lanes read without conflicts */
 };
 
-/*  The keys and values of a layer: [pages, kv_heads, PAGE, head_dim]. */
+/*  The keys and values of a layer: [pages, kv_heads, PAGE, head_dim], or cells. */
 struct paged_source {
     const T *k, *v;
     int kv_heads, head_dim;
@@ -45,8 +46,8 @@ template <bool only> struct paged_team {
     const int32_t *const page_of; /* pages of the row */
     team_memory &m;
     const float scale;
-    double softcap; /* with WINDOW: of the scores, or 0 */
-    int begin;      /* with WINDOW: the first key that the row sees */
+    double softcap;                      /* with WINDOW: of the scores, or 0 */
+    int begin;                           /* with WINDOW: the first key that the row sees */
     const int number, warp, g, t, own_d; /* own_d: the first element of a value that this lane has */
     int kv, from, to;                    /* kv: the key head; from, to: keys of the split */
     uint4 keys[2][OWN];                  /* keys, values, pages: of the tile that was fetched */
@@ -56,8 +57,7 @@ template <bool only> struct paged_team {
 
     __device__ paged_team(const paged_source &source, const int32_t *page_of, double scale, team_memory &m)
         : source(source), page_of(page_of), m(m), scale((float)scale * (float)LOG2_E), softcap(0), begin(0),
-          number(threadIdx.x / TEAM),
-          warp(threadIdx.x % TEAM / 32), g(threadIdx.x % 32 / 4), t(threadIdx.x % 4),
+          number(threadIdx.x / TEAM), warp(threadIdx.x % TEAM / 32), g(threadIdx.x % 32 / 4), t(threadIdx.x % 4),
           own_d(warp * (D / WARPS) + g * OWN)
     {
     }
@@ -90,6 +90,50 @@ template <bool only> struct paged_team {
         return own_d < source.head_dim ? ignis_pack_of<value_part>(__ldcg((const value_word *)(from + own_d)))
                                        : value_part{};
     }
+    __device__ const uint8_t *cell(const T *from, int page) const
+    {
+        return (const uint8_t *)from + ((long long)page * source.kv_heads + kv) * cache_cell(TYPE, source.head_dim);
+    }
+    /*  Loads this lane's chunk c of key r of a page, and its elements of a value; zeros if it does not exist. */
+    __device__ uint4 load_key(int page, int r, int c, bool exists) const
+    {
+        const int d = (t + 4 * c) * 8, head_dim = source.head_dim;
+        if constexpr (TYPE == IGNIS__CACHE_NUMBERS) {
+            return load_chunk(source.k + place(page, r), c, exists);
+        } else {
+            uint2 words = {0, 0};
+            if (!exists || d >= head_dim)
+                return make_uint4(0, 0, 0, 0);
+            const uint8_t *const own = cell(source.k, page), *const from = own + r * IGNIS__CACHE_ROW(TYPE, head_dim) +
+                                                                           d / cache_word(TYPE) * 4;
+            if constexpr (TYPE == IGNIS__CACHE_Q4_0)
+                words.x = __ldcg((const uint32_t *)from);
+            else
+                words = __ldcg((const uint2 *)from);
+            return cache_eight<T, TYPE>(words, cache_scale_two<T, TYPE>(own, head_dim, r, d));
+        }
+    }
+    __device__ value_part load_value_of(int page, int r, bool exists) const
+    {
+        if constexpr (TYPE == IGNIS__CACHE_NUMBERS) {
+            return exists ? load_value(source.v + place(page, r)) : value_part{};
+        } else {
+            constexpr int per_word = cache_word(TYPE), words = (OWN + per_word - 1) / per_word;
+            const int head_dim = source.head_dim;
+            value_part x = {};
+            if (!exists || own_d >= head_dim)
+                return x;
+            const uint8_t *const own = cell(source.v, page);
+            const uint32_t *const from =
+                (const uint32_t *)(own + r * IGNIS__CACHE_ROW(TYPE, head_dim)) + own_d / per_word;
+            const uint32_t scales = cache_scale_two<T, TYPE>(own, head_dim, r, own_d);
+#pragma unroll
+            for (int i = 0; i < OWN; i += 2)
+                x.words[i / 2] = cache_pair<T, TYPE>(__ldcg(from + (words > 1 ? i / per_word : 0)),
+                                                     (own_d + i) % per_word / 2, scales);
+            return x;
+        }
+    }
     static __device__ int row_of(int t, int j) { return 2 * t + j % 2 + j / 2 * 8; } /* of a page's values */
 
     /*  Clears what was fetched, so that its registers are free until the next fetch. */
@@ -113,13 +157,12 @@ template <bool only> struct paged_team {
         for (int i = 0; i < 2; i++)
 #pragma unroll
             for (int c = 0; c < OWN; c++)
-                keys[i][c] = load_chunk(source.k + place(own_page, g + 8 * i), c, at + PAGE * warp + g + 8 * i < to);
+                keys[i][c] = load_key(own_page, g + 8 * i, c, at + PAGE * warp + g + 8 * i < to);
 #pragma unroll
         for (int i = 0; i < WARPS; i++)
 #pragma unroll
             for (int j = 0; j < 4; j++)
-                values[i][j] = at + PAGE * i + row_of(t, j) < to ? load_value(source.v + place(pages[i], row_of(t, j)))
-                                                                 : value_part{};
+                values[i][j] = load_value_of(pages[i], row_of(t, j), at + PAGE * i + row_of(t, j) < to);
     }
     /*  Replaces key `last` of fetch(at), which may have been loaded before it was written. key(c): this lane's chunk
         c of it. */

@@ -12,6 +12,7 @@
 typedef ignis_type<IGNIS_T> T;
 typedef ignis_wide<T> W, Wide;
 #include "shared/models/kv_cache.h"
+#include "cache_types.cuh"
 
 /* --- uploads: parameters of launches, so no host memory needs to stay ----------------------------------------- */
 
@@ -262,9 +263,10 @@ extern "C" __global__ void __launch_bounds__(256) ignis_generate_gate(T *y, cons
 
 /* --- the KV cache --------------------------------------------------------------------------------------------- */
 
-/*  Rotates heads of q in place, and heads of k on their way to the KV cache; writes heads of v there. grid = rows,
-    blocks that divide a row's heads. head_dim is a multiple of 8, up to 256. With norms there is shared memory for
-    the factor of each head of a block. Rows and pages were written long before. */
+/*  Rotates heads of q in place, and heads of k on their way to the KV cache; writes heads of v there. Into a cache of
+    another type than numbers a warp writes each head, when all of it has been rotated in place. grid = rows, blocks
+    that divide a row's heads. head_dim is a multiple of 8, up to 256. With norms there is shared memory for the factor
+    of each head of a block. Rows and pages were written long before. */
 extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
     ignis_generate_cache(ignis__generate_cache p, const __grid_constant__ frequency_table<W> frequencies)
 {
@@ -316,7 +318,7 @@ extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
                 break;
             T *to = qkv + head * p.head_dim, *too = nullptr;
             const T *const weight = head < p.heads ? p.q_weight : p.k_weight;
-            if (head >= p.heads) {
+            if (head >= p.heads && !p.type) {
                 const generate_cache<T> cache = {head < turning ? p.k : p.v, p.kv_heads, p.head_dim};
                 to = cache.data + cache.in_page(page, position, kv);
                 too = head < turning ? p.k_too : p.v_too;
@@ -346,13 +348,26 @@ extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
                 put(too);
         }
     }
+    if constexpr (sizeof(T) <= 4) {
+        if (!p.type)
+            return;
+        __syncthreads(); /* the block has written the heads that its warps read now */
+        for (int head = max(first_head, p.heads) + threadIdx.x / 32; head < end_head; head += 256 / 32) {
+            const int kv = (head - p.heads) % p.kv_heads;
+            T *const too = head < turning ? p.k_too : p.v_too;
+            const long long place = ((long long)position * p.kv_heads + kv) * p.head_dim,
+                            cell = ((long long)page * p.kv_heads + kv) * cache_cell(p.type, p.head_dim);
+            cache_write_any<T>(p.type, (uint8_t *)(head < turning ? p.k : p.v) + cell, p.head_dim, position % PAGE,
+                               qkv + head * p.head_dim, too ? too + place : nullptr);
+        }
+    }
 }
 
 /*  Gathers keys and values of a sequence's tokens [first, end) from its pages: [tokens, kv_heads, head_dim]. head_dim
-    is a multiple of 8. table: see ignis__generate_row. */
+    is a multiple of 8. table: see ignis__generate_row; type: of the cache. */
 extern "C" __global__ void __launch_bounds__(256)
     ignis_generate_gather(T *k_to, T *v_to, const T *k, const T *v, const ignis__generate_row *row, int table,
-                          int first, int end, int kv_heads, int head_dim)
+                          int first, int end, int kv_heads, int head_dim, int type)
 {
     constexpr int pack = 16 / sizeof(T);
     const int width = kv_heads * head_dim / pack, at = blockIdx.x * 256 + threadIdx.x, token = first + at / width,
@@ -361,6 +376,15 @@ extern "C" __global__ void __launch_bounds__(256)
     ignis_grid_dependency();
     if (token >= end)
         return;
+    if constexpr (sizeof(T) <= 4)
+        if (type) {
+            const int head = i / head_dim, d = i % head_dim, row_of_page = token % PAGE;
+            const long long cell =
+                ((long long)row->pages[table + token / PAGE] * kv_heads + head) * cache_cell(type, head_dim);
+            ignis_store(k_to + to, cache_read_any<T, pack>(type, (const uint8_t *)k + cell, head_dim, row_of_page, d));
+            ignis_store(v_to + to, cache_read_any<T, pack>(type, (const uint8_t *)v + cell, head_dim, row_of_page, d));
+            return;
+        }
     const generate_cache<const T> keys = {k, kv_heads, head_dim}, values = {v, kv_heads, head_dim};
     ignis_store(k_to + to, ignis_load(keys.at(row->pages + table, token, i / head_dim) + i % head_dim));
     ignis_store(v_to + to, ignis_load(values.at(row->pages + table, token, i / head_dim) + i % head_dim));

@@ -28,14 +28,6 @@
 
 constexpr int UNIT = 4; /* blocks per unit */
 
-/*  Returns (word & mask) | bits as one instruction; the compiler would make two. */
-__device__ inline uint32_t and_or(uint32_t word, uint32_t mask, uint32_t bits)
-{
-    uint32_t result;
-    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));
-    return result;
-}
-
 /*  Returns an item of four. */
 __device__ inline float item_of(const float4 &four, int i)
 {

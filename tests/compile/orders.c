@@ -10,7 +10,17 @@
 ignis_model ignis_share(const char *path, ignis_comm comm);
 ignis_model ignis_share(const char *path, ignis_comm comm)
 {
-    ignis_model_desc desc = {path, IGNIS_BF16, IGNIS_WEIGHTS_DEFAULT,    0, false, 0, 0, IGNIS_BF16,
-                             NULL, NULL,       ignis_comm_parallel(comm)};
+    ignis_model_desc desc = {path,
+                             IGNIS_BF16,
+                             IGNIS_WEIGHTS_DEFAULT,
+                             0,
+                             false,
+                             0,
+                             0,
+                             IGNIS_BF16,
+                             NULL,
+                             NULL,
+                             ignis_comm_parallel(comm),
+                             IGNIS_CACHE_DEFAULT};
     return ignis_model_open(&desc);
 }

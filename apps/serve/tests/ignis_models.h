@@ -38,9 +38,16 @@ typedef enum ignis_model_family {
 typedef struct ignis_embed_desc {
     bool truncate;
 } ignis_embed_desc;
+typedef enum ignis_cache_type {
+    IGNIS_CACHE_DEFAULT,
+    IGNIS_CACHE_F8,
+    IGNIS_CACHE_Q8_0,
+    IGNIS_CACHE_Q4_0
+} ignis_cache_type;
 typedef struct ignis_model_desc {
     const char *path;
     int context, sequences;
+    ignis_cache_type cache_type;
 } ignis_model_desc;
 typedef struct ignis_model_info {
     int64_t weight_bytes, cache_bytes, workspace_bytes;

@@ -1029,7 +1029,8 @@ def test_end():
 def test_command_line():
     for options, code in (([], 2), (["--help"], 0), (["m", "--port"], 1), (["m", "--port", "x"], 1), (["m", "--nothing", "1"], 1), (["m", "n"], 1),
                           (["m", "--host", "256.256.256.256"], 1), (["m", "--queue", "-1"], 1), (["m", "--adapters", "x"], 1),
-                          (["m", "--adapters", "a=none"], 1), (["m", "--calls", "nothing"], 1)):
+                          (["m", "--adapters", "a=none"], 1), (["m", "--calls", "nothing"], 1),
+                          (["m", "--cache", "f16"], 1)):
         done = subprocess.run([PROGRAM, *options], capture_output=True, text=True, timeout=30)
         assert done.returncode == code and (done.stdout + done.stderr), (options, done)
 

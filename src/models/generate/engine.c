@@ -13,9 +13,12 @@ IGNIS__PRIVATE ignis__pool ignis__sequences =
 /*  Returns the slabs of a layer in the cache: of keys and of values, or of latents. */
 IGNIS__PRIVATE int ignis__engine_slabs(const ignis__engine *engine) { return engine->model->latent ? 1 : 2; }
 
+/*  Returns the elements of the model's dtype that have the room of a page in a slab. */
 IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *engine)
 {
-    return IGNIS__PAGE * ignis__model_cache_elements(engine->model) / ignis__engine_slabs(engine);
+    const ignis__model *model = engine->model;
+    return IGNIS__PAGE * ignis__model_cache_bytes(model) / ignis__dtypes[model->dtype].size /
+           ignis__engine_slabs(engine);
 }
 
 IGNIS__PRIVATE int ignis__engine_context_pages(const ignis__engine *engine)

@@ -6,6 +6,12 @@
 
 #include "room.h"
 
+/*  The types of caches. elements: heads are multiples of it. */
+static const struct {
+    const char *name;
+    int elements;
+} ignis__cache_types[IGNIS_CACHE_COUNT] = {{"of numbers", 8}, {"f8", 16}, {"q8_0", 32}, {"q4_0", 32}};
+
 /*  Returns whether sequences of the model can be generated with a cache of this size; false, and reported, if not. */
 IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engine *engine, int64_t pages,
                                             int64_t page_bytes)
@@ -31,6 +37,17 @@ IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engin
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                                  "the cache is to be %s and the model is %s; a cache has the dtype of its model",
                                  ignis__dtypes[model->cache_dtype].name, ignis__dtypes[model->dtype].name);
+    if (model->cache_type && (model->latent || model->dtype == IGNIS_F64))
+        return ignis__fail_false(
+            IGNIS_DIAG_UNSUPPORTED, call,
+            "the cache is to be %s, and the model has %s; such a cache has keys and values of f32, "
+            "f16 or bf16",
+            ignis__cache_types[model->cache_type].name, model->latent ? "latents" : "dtype f64");
+    if (model->cache_type && model->head_dim % ignis__cache_types[model->cache_type].elements != 0)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "the cache is to be %s, and heads have %d elements; such a cache has multiples of %d",
+                                 ignis__cache_types[model->cache_type].name, model->head_dim,
+                                 ignis__cache_types[model->cache_type].elements);
     if (model->recurrent_layers && (model->delta_k % 4 != 0 || model->delta_k > 256))
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                                  "heads of keys of recurrent layers have %d elements; multiples of 4 up to 256 can be "
@@ -138,8 +155,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     engine->step_rows = ignis__step_width((int)ignis__clamp(model->sequences, 8, IGNIS__STEP_ROWS));
     engine->mask_count = engine->step_rows + IGNIS__SPARE_MASKS;
     engine->splits = (int)ignis__clamp(ignis__ceil_div(engine->context, IGNIS__SPLIT), 1, IGNIS__SPLITS);
-    page_bytes = (int64_t)IGNIS__PAGE * (model->layers - model->recurrent_layers) * ignis__model_cache_elements(model) *
-                 ignis__dtypes[model->dtype].size;
+    page_bytes = (int64_t)IGNIS__PAGE * (model->layers - model->recurrent_layers) * ignis__model_cache_bytes(model);
     ok = ignis__engine_check(call, engine, pages, page_bytes);
     for (i = 0; ok && model->rope && i < model->head_dim / 2; i++) {
         engine->frequencies[0][i] = model->frequencies[i];

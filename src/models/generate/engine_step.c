@@ -169,6 +169,7 @@ static void ignis__layers_pass_begin(ignis__layers_pass *pass, ignis__op *op, ig
     paged->ended = ignis__op_write(op, engine->block_counts);
     paged->q_row = engine->qkv->shape.dim[1];
     paged->softcap = model->softcap;
+    cache->type = paged->type = (int)model->cache_type;
     paged->splits = engine->splits;
     paged->settled = end == 0;
     pass->norm.sum = engine->sum;
@@ -224,8 +225,9 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
     ignis__layers_adapt(pass, IGNIS__LORA_QKV, desc);
     pass->direct.frequencies =
         turns ? ignis__op_write(op, engine->rope_table) + (rope == IGNIS__ROPE_LOCAL ? 4 * IGNIS__ROPE_HALF : 0) : 0;
-    if (!pass->is_chunk && !model->latent && !layer->q_norm && !layer->k_norm && model->head_dim % 16 == 0 &&
-        !(cache->rest_scale > 0) && ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
+    if (!pass->is_chunk && !model->latent && !model->cache_type && !layer->q_norm && !layer->k_norm &&
+        model->head_dim % 16 == 0 && !(cache->rest_scale > 0) &&
+        ignis__gemv_uses_tensor_cores(op, model->dtype, layer->qkv)) {
         desc->kind = IGNIS__GEMV_CACHE;
         desc->cache = &pass->direct;
         desc->dequantised = engine->dequantised;

@@ -101,8 +101,8 @@ IGNIS__PRIVATE int ignis__single_launch_short = 1024;
 IGNIS__COLD static bool ignis__engine_is_plain(const ignis__engine *engine)
 {
     const ignis__model *model = engine->model;
-    bool plain = !engine->result && !model->latent && !model->experts && !model->gelu_gate && !model->exact_gelu &&
-                 !model->parallel_blocks && !model->wide_norms && !model->head_layer_norms &&
+    bool plain = !engine->result && !model->cache_type && !model->latent && !model->experts && !model->gelu_gate &&
+                 !model->exact_gelu && !model->parallel_blocks && !model->wide_norms && !model->head_layer_norms &&
                  !(model->norm_offset > 0) && !(model->embedding_scale > 0) && !(model->logit_scale > 0) &&
                  !(model->softcap > 0) && !(model->logit_softcap > 0);
     int i;

@@ -48,8 +48,9 @@ typedef struct ignis_sequence_info {
     ignis_sequence_set_lora.
     Returns: the sequence, or no handle.
     Errors: FREED, UNSUPPORTED (this thread captures a graph; an encoder; heads of more than 256 elements or not a
-    multiple of 8; more than 2^19 tokens; a cache_dtype that is not the model's; adapters of a rank above 512), MEMORY
-    (also if the device has no memory for the KV cache), LIBRARY, COMPILE, CUDA.
+    multiple of 8; more than 2^19 tokens; a cache_dtype that is not the model's; a cache_type with f64, with latent
+    attention, or whose blocks do not divide the heads; adapters of a rank above 512), MEMORY (also if the device has no
+    memory for the KV cache), LIBRARY, COMPILE, CUDA.
     Ownership: the caller frees it with ignis_sequence_free. It keeps the model's memory alive.
     Threads: any; calls for sequences of one model wait for each other. With ignis_model_desc.parallel all ranks make
     the same calls in the same order. Calls that compute then also fail with MISMATCH if ranks disagree, TIMEOUT if a

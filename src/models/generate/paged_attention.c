@@ -55,25 +55,29 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
                                            const ignis__paged *paged)
 {
     /* attention_paged_mma.cu has the same: HEADS and TEAMS of a block, blocks of a CLUSTER, blocks of an SM.
-       attention_paged_many.cu: ELEMENTS of a row for all warps that multiply, OTHERS: the other threads; ROWS: bytes
-       for what it knows of rows */
-    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, OTHERS = 64, ROWS = IGNIS__STEP_ROWS * 24 + 1024 };
+       attention_paged_many.cu: ELEMENTS of a row for all warps that multiply, or with other types than numbers WARPS;
+       OTHERS: the other threads; ROWS: bytes for what it knows of rows */
+    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, WARPS = 6, OTHERS = 64 };
+    enum { ROWS = IGNIS__STEP_ROWS * 24 + 1024 };
     const ignis__device *device = op->work.device;
     ignis__paged p = *paged;
     int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, rows;
-    const int head_dim = ignis__paged_head_dim(p.head_dim);
+    const int head_dim = ignis__paged_head_dim(p.head_dim), warps = p.type ? (int)WARPS : ELEMENTS / head_dim;
+    const int row = p.type ? IGNIS__CACHE_ROW(p.type, head_dim) + IGNIS__CACHE_SCALES(p.type, head_dim) : 2 * head_dim;
     bool mma = size == 2 && device->info.compute_major >= 8, clusters, clustered, use_many;
     int heads = mma ? (int)HEADS : group < 2 ? 1 : 2;
     int64_t groups = ignis__ceil_div(group, heads) * p.kv_heads, blocks;
     ignis__builtin builtin = mma          ? IGNIS__BUILTIN(PAGED_MMA)
                              : heads == 1 ? IGNIS__BUILTIN(PAGED_1)
                                           : IGNIS__BUILTIN(PAGED_2);
-    size_t arrivals, tiles = 2 * ELEMENTS * (2 * IGNIS__SPLIT + HEADS);
+    size_t arrivals, tiles = (size_t)(warps * (2 * IGNIS__SPLIT * row + HEADS * 2 * head_dim));
     const bool ranged = p.window > 0 || p.softcap > 0 || p.sinks; /* programs of their own */
-    char plain[48], with_clusters[80];
+    char plain[64], with_clusters[96];
     void *params[] = {&p};
     arrivals = 8 * IGNIS__SPLITS * (size_t)(HEADS + HEADS * head_dim / CLUSTER / 2);
     snprintf(plain, sizeof plain, "-DIGNIS_HEAD_DIM=%d%s", head_dim, ranged ? " -DIGNIS_WINDOW=1" : "");
+    if (p.type)
+        snprintf(plain + strlen(plain), sizeof plain - strlen(plain), " -DIGNIS_CACHE_TYPE=%d", p.type);
     snprintf(with_clusters, sizeof with_clusters, "%s -DIGNIS_CLUSTERS=1", plain);
     ignis__paged_attention_record(op, dtype, group, head_dim <= IGNIS__MANY_HEAD_DIM && !ranged, plain, with_clusters);
     clusters = mma && device->clusters && ignis__variant_exists(device, builtin, dtype, with_clusters);
@@ -91,10 +95,9 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
         blocks = clustered ? (int64_t)CLUSTER : ignis__clamp(blocks, 1, p.splits);
         p.count = rows;
         if (use_many && 2 * groups * rows >= 5 * device->info.multiprocessors)
-            ignis__op_launch(
-                op, IGNIS__BUILTIN(PAGED_MANY), dtype, plain,
-                ignis__launch_row(device->info.multiprocessors, (unsigned)(32 * ELEMENTS / head_dim + OTHERS), tiles),
-                params);
+            ignis__op_launch(op, IGNIS__BUILTIN(PAGED_MANY), dtype, plain,
+                             ignis__launch_row(device->info.multiprocessors, (unsigned)(32 * warps + OTHERS), tiles),
+                             params);
         else
             ignis__op_launch(
                 op, builtin, dtype, clustered ? with_clusters : plain,
@@ -131,9 +134,10 @@ IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, co
     int64_t width = (int64_t)paged->kv_heads * paged->head_dim, size = ignis__dtypes[dtype].size;
     ignis__address k_to = ignis__op_write(op, gathered), v_to = k_to + (ignis__address)(gathered->numel / 2 * size),
                    k = paged->k, v = paged->v, row = paged->rows;
-    int kv_heads = paged->kv_heads, head_dim = paged->head_dim, before = end - count, table = paged->table;
+    int kv_heads = paged->kv_heads, head_dim = paged->head_dim, before = end - count, table = paged->table,
+        type = paged->type;
     int first = paged->window > 0 && paged->window <= before ? before - paged->window + 1 : 0;
-    void *params[] = {&k_to, &v_to, &k, &v, &row, &table, &first, &before, &kv_heads, &head_dim};
+    void *params[] = {&k_to, &v_to, &k, &v, &row, &table, &first, &before, &kv_heads, &head_dim, &type};
     ignis__attention p;
     if (before > first)
         ignis__op_launch_row(op, IGNIS__BUILTIN(GENERATE_GATHER), dtype,

@@ -35,17 +35,29 @@ static void ignis__sequence_file_host(ignis__sequence_file *f, void *data, int64
         f->hash = ignis__hash(f->hash, data, (size_t)size);
 }
 
-/*  Moves device memory to or from a file, at most a page at a time. Of each of `groups` parts of it, the rows from
-    `used` on of IGNIS__PAGE are written as zeros: no text has computed them. */
-static void ignis__sequence_file_device(ignis__sequence_file *f, ignis__address address, int64_t size, int groups,
-                                        int used)
+/*  Sets rows of a head in a page to zeros, from `used` on: of numbers, or of a quantised cache, whose scales follow
+    the rows. size: bytes of the rows and scales. */
+static void ignis__cell_clear(const ignis__model *model, char *cell, int64_t size, int used)
 {
-    const int64_t row = size / groups / IGNIS__PAGE;
+    const int type = model ? (int)model->cache_type : 0, left = IGNIS__PAGE - used;
+    const int64_t row = type ? IGNIS__CACHE_ROW(type, model->head_dim) : size / IGNIS__PAGE;
+    const int scale = type == IGNIS__CACHE_F8 ? 1 : 2;
+    int64_t at;
+    memset(cell + used * row, 0, (size_t)(left * row));
+    for (at = row * IGNIS__PAGE; at < size; at += scale * IGNIS__PAGE)
+        memset(cell + at + used * scale, 0, (size_t)(left * scale));
+}
+
+/*  Moves device memory to or from a file, at most a page at a time. Of each of `groups` parts of it, the rows from
+    `used` on of IGNIS__PAGE are written as zeros: no text has computed them. model: of a page, or NULL. */
+static void ignis__sequence_file_device(ignis__sequence_file *f, const ignis__model *model, ignis__address address,
+                                        int64_t size, int groups, int used)
+{
     int i;
     if (f->op.ok && f->to)
         f->op.ok = ignis__copy_to_host(&f->op.work, f->page, address, size);
     for (i = 0; f->op.ok && f->to && used < IGNIS__PAGE && i < groups; i++)
-        memset(f->page + (i * IGNIS__PAGE + used) * row, 0, (size_t)((IGNIS__PAGE - used) * row));
+        ignis__cell_clear(model, f->page + i * (size / groups), size / groups, used);
     ignis__sequence_file_host(f, f->page, size);
     if (f->op.ok && !f->to)
         f->op.ok = ignis__copy_from_host(&f->op.work, address, f->page, size);
@@ -59,7 +71,7 @@ static void ignis__sequence_file_array(ignis__sequence_file *f, ignis__array *ar
     int64_t done, size;
     for (done = 0; f->op.ok && done < bytes; done += size) {
         size = bytes - done < piece ? bytes - done : piece;
-        ignis__sequence_file_device(f, address + (ignis__address)done, size, 1, IGNIS__PAGE);
+        ignis__sequence_file_device(f, NULL, address + (ignis__address)done, size, 1, IGNIS__PAGE);
     }
 }
 
@@ -89,10 +101,10 @@ static void ignis__sequence_file_body(ignis__sequence_file *f, ignis__sequence *
         for (slab = 0; f->op.ok && slab < slabs; slab++)
             for (i = header->first[g]; f->op.ok && i < header->pages[g]; i++) {
                 const int64_t page = (int64_t)slab * group->pages + sequence->tables[g].page[i];
-                ignis__sequence_file_device(f, cache + (ignis__address)(page * bytes), bytes, engine->model->kv_heads,
-                                            header->cached - i * IGNIS__PAGE < IGNIS__PAGE
-                                                ? header->cached - i * IGNIS__PAGE
-                                                : (int)IGNIS__PAGE);
+                ignis__sequence_file_device(
+                    f, engine->model, cache + (ignis__address)(page * bytes), bytes, engine->model->kv_heads,
+                    header->cached - i * IGNIS__PAGE < IGNIS__PAGE ? header->cached - i * IGNIS__PAGE
+                                                                   : (int)IGNIS__PAGE);
             }
     }
 }
@@ -136,7 +148,7 @@ static uint64_t ignis__engine_identity(ignis__op *op, ignis__engine *engine)
 {
     const ignis__model *m = engine->model;
     ignis__array **array, **end = (ignis__array **)(void *)(engine->layer + m->layers);
-    int32_t numbers[20];
+    int32_t numbers[21];
     double reals[4];
     uint64_t hash = IGNIS__HASH_START;
     int i;
@@ -145,7 +157,8 @@ static uint64_t ignis__engine_identity(ignis__op *op, ignis__engine *engine)
     numbers[8] = m->experts, numbers[9] = m->chosen, numbers[10] = m->latent, numbers[11] = m->rotary;
     numbers[12] = m->value_dim, numbers[13] = m->delta_heads, numbers[14] = m->delta_conv;
     numbers[15] = (int32_t)m->dtype, numbers[16] = m->parallel.size, numbers[17] = m->parallel.rank;
-    numbers[18] = engine->groups[0].layers, numbers[19] = engine->groups[1].layers;
+    numbers[18] = engine->groups[0].layers, numbers[19] = engine->groups[1].layers,
+    numbers[20] = (int32_t)m->cache_type;
     hash = ignis__hash(hash, numbers, sizeof numbers);
     reals[0] = m->eps, reals[1] = m->attention_factor, reals[2] = m->softcap, reals[3] = m->attention_scale;
     hash = ignis__hash(hash, reals, sizeof reals);

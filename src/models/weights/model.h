@@ -75,6 +75,17 @@ typedef enum ignis_weights {
     IGNIS_WEIGHTS_COUNT
 } ignis_weights;
 
+/*  The storage of the keys and values of sequences. Quantised ones take less memory and bandwidth, at some cost of
+    accuracy. Each key and value of a head is quantised by itself, so a text has the same bits alone and in any
+    batch. */
+typedef enum ignis_cache_type {
+    IGNIS_CACHE_DEFAULT = 0, /* as numbers of cache_dtype */
+    IGNIS_CACHE_F8,          /* e4m3 with a power of two for each head: 1 byte an element; head_dim a multiple of 16 */
+    IGNIS_CACHE_Q8_0,        /* 34 bytes for 32 elements; head_dim a multiple of 32, as of */
+    IGNIS_CACHE_Q4_0,        /* 18 bytes for 32 elements */
+    IGNIS_CACHE_COUNT
+} ignis_cache_type;
+
 typedef struct ignis_model_desc {
     const char *path; /* required: a folder with config.json and model.safetensors (or its shards), or a .gguf file */
     /* of computation, and of weights that are not quantised: f32, f16, bf16 or f64 (that of most in the file; else
@@ -91,16 +102,18 @@ typedef struct ignis_model_desc {
                         void *user_data); /* called with the bytes of the file that were read; false stops (none) */
     void *user_data;                      /* for progress_fn */
     ignis_model_parallel parallel;        /* the ranks that share the model, and this rank (none) */
+    ignis_cache_type cache_type;          /* how keys and values are stored (as numbers of cache_dtype) */
 } ignis_model_desc;
 
 typedef struct ignis_model_info {
     ignis_model_family family;
     int layers, hidden, heads, kv_heads, head_dim, inner, vocab;
-    int model_context;       /* tokens that the model was trained for */
-    int context, sequences;  /* as in ignis_model_desc, filled in */
-    ignis_dtype dtype;       /* of computation, and of weights that are not quantised */
-    ignis_dtype cache_dtype; /* of the keys and values of sequences */
-    bool tied;               /* one table serves as embedding and head */
+    int model_context;           /* tokens that the model was trained for */
+    int context, sequences;      /* as in ignis_model_desc, filled in */
+    ignis_dtype dtype;           /* of computation, and of weights that are not quantised */
+    ignis_dtype cache_dtype;     /* of the keys and values of sequences */
+    ignis_cache_type cache_type; /* how they are stored */
+    bool tied;                   /* one table serves as embedding and head */
     /* this rank, and how many share the model; 0, 1: not shared. The members below are for this rank's share */
     int rank, ranks;
     int64_t parameters;           /* elements of all weights */

@@ -120,6 +120,9 @@ static bool ignis__model_check(const char *call, const ignis_model_desc *desc)
                     (int)(*field == 'd' ? desc->dtype : desc->cache_dtype));
     else if ((unsigned)desc->weights >= IGNIS_WEIGHTS_COUNT)
         ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->weights is %d, no value of ignis_weights", (int)desc->weights);
+    else if ((unsigned)desc->cache_type >= IGNIS_CACHE_COUNT)
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->cache_type is %d, no value of ignis_cache_type",
+                    (int)desc->cache_type);
     else if (desc->requires_grad && desc->weights > IGNIS_WEIGHTS_NUMBERS)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
                     "desc->requires_grad is set with quantised weights, which have no gradients");
@@ -212,6 +215,7 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     files->gguf.descriptor = -1;
     model->dtype = desc->dtype;
     model->cache_dtype = desc->cache_dtype;
+    model->cache_type = desc->cache_type;
     model->parallel = desc->parallel;
     model->max_tokens = desc->context;
     model->parallel.size += model->parallel.size == 0;
@@ -269,6 +273,16 @@ IGNIS__PRIVATE int64_t ignis__model_window_tokens(const ignis__model *model, int
 IGNIS__PRIVATE int64_t ignis__model_cache_elements(const ignis__model *model)
 {
     return model->latent ? (int64_t)model->latent + model->rotary : (int64_t)2 * model->kv_heads * model->head_dim;
+}
+
+/*  Returns the bytes of a token in the KV cache of a layer. */
+IGNIS__PRIVATE int64_t ignis__model_cache_bytes(const ignis__model *model)
+{
+    const int64_t elements = ignis__model_cache_elements(model), rows = 2 * (int64_t)model->kv_heads;
+    const int type = (int)model->cache_type;
+    return type == IGNIS__CACHE_NUMBERS
+               ? elements * ignis__dtypes[model->cache_dtype].size
+               : rows * (IGNIS__CACHE_ROW(type, model->head_dim) + IGNIS__CACHE_SCALES(type, model->head_dim));
 }
 
 /*  Returns the 16-bit elements that hold the rows of a product of a step as integers, with a scale and a sum for each
@@ -363,13 +377,13 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->model_context = model->context;
     info->context = model->max_tokens, info->sequences = model->sequences;
     info->dtype = model->dtype, info->cache_dtype = model->cache_dtype;
+    info->cache_type = model->cache_type;
     info->tied = model->tied;
     memcpy(info->ends, model->stops, sizeof info->ends);
     info->end_count = model->stop_count;
     info->parameters = model->parameters, info->quantised = model->quantised, info->file_bytes = model->file_bytes,
     info->weight_bytes = model->weight_bytes;
-    info->cache_bytes_of_token =
-        attentive * ignis__model_cache_elements(model) * ignis__dtypes[model->cache_dtype].size;
+    info->cache_bytes_of_token = attentive * ignis__model_cache_bytes(model);
     info->state_bytes =
         2 * model->recurrent_layers * ignis__delta_state(model) * ignis__dtypes[ignis__wide_dtype(model->dtype)].size;
     info->cache_bytes =

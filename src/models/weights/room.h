@@ -11,6 +11,8 @@
 #include "../room.h"
 #include "../tokenizer/room.h"
 
+#include "../../shared/models/cache_types.h"
+
 #define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, the limit of attention */
 #define IGNIS__RANKS 64       /* that share a model, at most */
 #define IGNIS__MODEL_STOPS 16 /* the size of ignis_model_info.ends */
@@ -101,6 +103,7 @@ typedef struct ignis__model {
     bool tied; /* the head is the embedding */
     double frequencies[IGNIS__MODEL_HALF], local_frequencies[IGNIS__MODEL_HALF];
     ignis_dtype dtype, cache_dtype;
+    ignis_cache_type cache_type;
     ignis_weights weights;
     int max_tokens, sequences; /* of the KV cache: tokens of a sequence, number of sequences */
     int32_t bos;               /* -1 if there is none */
@@ -623,6 +626,7 @@ IGNIS__PRIVATE bool ignis__model_check_not_shared(const char *call, const ignis_
 extern bool ignis__model_keeps_windows;
 IGNIS__PRIVATE int64_t ignis__model_window_tokens(const ignis__model *model, int *window, int *layers);
 IGNIS__PRIVATE int64_t ignis__model_cache_elements(const ignis__model *model);
+IGNIS__PRIVATE int64_t ignis__model_cache_bytes(const ignis__model *model);
 IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns);
 IGNIS__PRIVATE int64_t ignis__delta_width(const ignis__model *model);
 IGNIS__PRIVATE int64_t ignis__delta_channels(const ignis__model *model);

@@ -20,8 +20,10 @@ typedef struct ignis__generate_cache {
        `turning` on, which do not rotate */
     double eps, weight_offset, rest_scale;
     int heads, kv_heads, head_dim, turns, turning, table; /* table: see ignis__generate_row */
+    int type;                                             /* of the KV cache: IGNIS__CACHE_NUMBERS, ... */
+    int unused;
 } ignis__generate_cache;
-IGNIS__ASSERT_SIZE(ignis__generate_cache, 112);
+IGNIS__ASSERT_SIZE(ignis__generate_cache, 120);
 
 /*  Attention of rows over the pages of their sequences. */
 typedef struct ignis__paged {
@@ -45,5 +47,7 @@ typedef struct ignis__paged {
     double softcap;
     int window;
     int table; /* see ignis__generate_row */
+    int type;  /* of k and v: IGNIS__CACHE_NUMBERS, ..., as -DIGNIS_CACHE_TYPE says */
+    int unused;
 } ignis__paged;
-IGNIS__ASSERT_SIZE(ignis__paged, 120);
+IGNIS__ASSERT_SIZE(ignis__paged, 128);

@@ -1328,6 +1328,14 @@ TEST(sizes_are_known_without_a_device)
     CHECK_INT(info.cache_bytes, info.cache_bytes_of_token * 50 * 3);
     CHECK_INT(info.weight_bytes, info.parameters * 4);
     CHECK_INT(info.cache_bytes_of_token, 2 * 2 * 80 * 2);
+    desc.cache_type = IGNIS_CACHE_Q8_0;
+    CHECK_OK(ignis_model_inspect(&desc, &info));
+    CHECK(info.cache_type == IGNIS_CACHE_Q8_0);
+    CHECK_INT(info.cache_bytes_of_token, 2 * 2 * (80 + 80 / 16));
+    desc.cache_type = IGNIS_CACHE_COUNT;
+    CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
+    CHECK_MESSAGE_HAS("desc->cache_type is 4, no value of ignis_cache_type");
+    desc.cache_type = IGNIS_CACHE_DEFAULT;
     desc.context = 97;
     CHECK_STATUS(ignis_model_inspect(&desc, &info), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     desc.context = -1;
