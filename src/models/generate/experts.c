@@ -159,7 +159,7 @@ static void ignis__experts_run_sorted(ignis__op *op, ignis__engine *engine, cons
     ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_COMBINE), model->dtype, count, 256, params);
 }
 
-/*  Steps sort slots if there are as many as this share of the experts: of fewer ones hardly two have an expert in common. */
+/*  Steps sort slots if there are as many as this share of the experts: of fewer ones hardly two have one in common. */
 enum { IGNIS__EXPERT_SHARED_PERCENT = 50 };
 
 /*  As ignis__experts_run, for the rows of a step, whose experts are chosen. */
