@@ -1626,7 +1626,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x1b3f6ddc1cd1d7d2ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xec7d992c8bf171baULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -5012,15 +5012,13 @@ static const char ignis__text_gemv_blocks_cu_0[] =
     "const whole_numbers<8, weights::minima> x(eight_of(row, eight * 8, p.k));\n"
     "if (block >= units * UNIT)\n"
     "continue;\n"
-    "uint8_t *const to = all.x + ((long long)blockIdx.x * units + block / UNIT) * UNIT_BYTES +\n"
-    "block % UNIT / 2 * 128 + eight % 4 * 16 + block % 2 * 8;\n"
-    "*(uint2 *)to = make_uint2(x.high[0], x.high[1]);\n"
-    "*(uint2 *)(to + 64) = make_uint2(x.low[0], x.low[1]);\n"
+    "*(uint4 *)(all.x + ((long long)blockIdx.x * units * UNIT * 4 + eight) * 16) =\n"
+    "make_uint4(x.high[0], x.high[1], x.low[0], x.low[1]);\n"
     "if (eight % 4 == 0) {\n"
-    "float *const scale = all.scales + (block / UNIT * columns + blockIdx.x) * UNIT + block % UNIT;\n"
-    "scale[0] = x.scale * weights::factor;\n"
+    "float *to = all.scales + block * columns + blockIdx.x;\n"
+    "to[0] = x.scale * weights::factor;\n"
     "if (weights::minima)\n"
-    "scale[units * UNIT * columns] = x.sum;\n"
+    "to[units * UNIT * columns] = x.sum;\n"
     "}\n"
     "}\n"
     "}\n\n\n\n\n\n"
@@ -5066,11 +5064,11 @@ static const char ignis__text_gemv_blocks_cu_0[] =
     "};\n\n"
     "#if __CUDA_ARCH__ >= 900\n\n\n"
     "struct pieces_in_shared : piece_order {\n\n"
-    "static constexpr int bytes = record_bytes(IGNIS_BLOCKS), units = 2, slots = bytes > 144 ? 2 : 3;\n";
-static const char ignis__text_gemv_blocks_cu_1[] =
+    "static constexpr int bytes = record_bytes(IGNIS_BLOCKS), units = 2, slots = bytes > 144 ? 2 : 3;\n"
     "static_assert(bytes / 16 % 2 == 1, \"so rows that lanes read at a time have different banks\");\n"
     "const int records;\n"
-    "weights::unit rest[slots];\n"
+    "weights::unit rest[slots];\n";
+static const char ignis__text_gemv_blocks_cu_1[] =
     "uint32_t ring, barriers, phases;\n\n"
     "__device__ pieces_in_shared(const ignis__gemv_blocks &all, const void *memory, const slice_of_k &k, int tiles)\n"
     ": piece_order(all, k, tiles, row_of_lanes(threadIdx.x % 32 / 4)), records(k.units / units), phases(0)\n"
@@ -5174,12 +5172,12 @@ static const char ignis__text_gemv_blocks_cu_1[] =
     "line.load(p, low + g, high + g, 0);\n"
     "if (p.norm_of) {\n"
     "const row_norm norm(p);\n"
-    "ignis_grid_dependency_wait();\n";
-static const char ignis__text_gemv_blocks_cu_2[] =
+    "ignis_grid_dependency_wait();\n"
     "norm.run(p.norm_of, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared(row + i, four); });\n"
     "__syncthreads();\n"
     "put_whole(row, k, p.k, whole, scales, sums);\n"
-    "} else {\n"
+    "} else {\n";
+static const char ignis__text_gemv_blocks_cu_2[] =
     "ignis_grid_dependency_wait();\n"
     "put_whole(p.x, k, p.k, whole, scales, sums);\n"
     "}\n"
@@ -5231,64 +5229,18 @@ static const char ignis__text_gemv_blocks_cu_2[] =
     "line.put(p, low + g, high + g, 0, y[0], y[1]);\n"
     "}\n"
     "}\n\n\n"
-    "template <int columns, int N> __device__ inline void put_fours(float *to, const float (&sum)[N][4], int row)\n"
-    "{\n"
-    "#pragma unroll\n"
-    "for (int n = 0; n < N; n++)\n"
-    "#pragma unroll\n"
-    "for (int j = 0; j < 4; j++)\n"
-    "if (8 * n + j % 2 * 4 < columns)\n"
-    "to[(8 * n + threadIdx.x % 4 + j % 2 * 4) * COLUMN + row + j / 2 * 8] = sum[n][j];\n"
-    "}\n\n\n"
-    "template <int FOURS> struct unit_of_rows {\n"
-    "uint4 x[FOURS][2];\n"
-    "float4 scales[FOURS], sums[weights::minima ? FOURS : 1];\n"
-    "};\n\n\n"
-    "struct rows_of_x {\n"
-    "const uint8_t *x;\n"
-    "const float *scales;\n"
-    "int units, rows;\n\n"
-    "__device__ rows_of_x(const ignis__gemv_blocks &all, int units, int rows) : units(units), rows(rows)\n"
-    "{\n"
-    "const int lane = threadIdx.x % 32, t = lane % 4;\n"
-    "x = all.x + (long long)(lane / 8) * units * UNIT_BYTES + lane % 8 * 16;\n"
-    "scales = all.scales + t * UNIT;\n"
-    "}\n"
-    "__device__ uint4 of(int unit, int f, int j) const\n"
-    "{\n"
-    "return *(const uint4 *)(x + (4 * f * units + unit) * UNIT_BYTES + j * 128);\n"
-    "}\n"
-    "__device__ float4 scales_of(int unit, int f, float4 &sums) const\n"
-    "{\n"
-    "const float *const from = scales + (unit * rows + 4 * f) * UNIT;\n"
-    "if (weights::minima)\n"
-    "sums = *(const float4 *)(from + units * UNIT * rows);\n"
-    "return *(const float4 *)from;\n"
-    "}\n"
-    "template <int FOURS> __device__ void load(unit_of_rows<FOURS> &to, int unit) const\n"
-    "{\n"
-    "#pragma unroll\n"
-    "for (int f = 0; f < FOURS; f++) {\n"
-    "to.x[f][0] = of(unit, f, 0);\n"
-    "to.x[f][1] = of(unit, f, 1);\n"
-    "to.scales[f] = scales_of(unit, f, to.sums[weights::minima ? f : 0]);\n"
-    "}\n"
-    "}\n"
-    "};\n\n\n"
-    "template <int FOURS> __device__ inline void product(const ignis__gemv_blocks &all)\n"
+    "template <int N> __device__ inline void product(const ignis__gemv_blocks &all)\n"
     "{\n"
     "const ignis__gemv_mma &p = all.product;\n"
     "uint4 *const memory = shared_memory();\n"
-    "constexpr int columns = 4 * FOURS, found_size = SLICES * columns * COLUMN;\n\n"
-    "constexpr bool simple = !weights::halves && !weights::minima, keeps = FOURS == 1 && simple;\n"
-    "constexpr int ring = FOURS == 16 || (FOURS == 2 && !simple) || (FOURS == 1 && weights::halves) ? 1 : 2;\n"
+    "constexpr int columns = 8 * N, found_size = SLICES * columns * COLUMN;\n\n"
+    "constexpr int ring = N == 8 || (N == 1 && weights::halves && __CUDA_ARCH__ < 900) ? 1 : 2;\n"
     "float *found = (float *)memory;\n"
-    "const int lane = threadIdx.x % 32, slice = threadIdx.x / 32, tiles = tiles_of(all), rows = (p.rows + 7) / 8 * 8;\n"
+    "const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all),\n"
+    "rows = (p.rows + 7) / 8 * 8;\n"
     "const slice_of_k k(p.k);\n"
-    "const rows_of_x from_x(all, k.units, rows);\n"
     "const int steps = (k.last - k.first + ring - 1) / ring;\n"
-    "typename weights::unit loaded[ring];\n"
-    "unit_of_rows<keeps ? FOURS : 1> kept[keeps ? ring : 1];\n\n"
+    "typename weights::unit loaded[ring];\n\n"
     "int low, high;\n\n"
     "ignis_grid_dependents_launch();\n"
     "weights from = weights_of_tile(all, blockIdx.x, lane / 4, low, high);\n"
@@ -5296,15 +5248,10 @@ static const char ignis__text_gemv_blocks_cu_2[] =
     "for (int i = 0; i < ring; i++)\n"
     "if (k.first + i < k.last)\n"
     "loaded[i] = from.load<false>(k.first + i);\n"
-    "ignis_grid_dependency_wait();\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < ring && keeps; i++)\n"
-    "if (k.first + i < k.last)\n"
-    "from_x.load(kept[i], k.first + i);\n\n";
-static const char ignis__text_gemv_blocks_cu_3[] =
+    "ignis_grid_dependency_wait();\n\n"
     "for (int tile = blockIdx.x, turn = 0; tile < tiles; tile += gridDim.x, turn ^= 1) {\n"
     "const int g = threadIdx.x % 8, own = threadIdx.x / 8;\n"
-    "float sum[(FOURS + 1) / 2][4] = {};\n"
+    "float sum[N][4] = {};\n"
     "finish_line line;\n"
     "tile_rows(p, all.first, tile, low, high);\n"
     "if (own < p.rows)\n"
@@ -5318,57 +5265,56 @@ static const char ignis__text_gemv_blocks_cu_3[] =
     "#pragma unroll\n"
     "for (int i = 0; i < ring; i++) {\n"
     "const int unit = k.first + step * ring + i;\n"
-    "const unit_of_rows<keeps ? FOURS : 1> &there = kept[keeps ? i : 0];\n"
     "if (unit < k.last)\n"
-    "weights::add<FOURS>(\n"
+    "weights::add<N>(\n"
     "sum, rows, loaded[i], unit,\n"
-    "[&](int f, int j) {\n"
-    "if (keeps)\n"
-    "return there.x[keeps ? f : 0][j];\n"
-    "return 4 * f < rows ? from_x.of(unit, f, j) : make_uint4(0, 0, 0, 0);\n"
+    "[&](int block, int n) {\n"
+    "if (8 * n >= rows)\n"
+    "return make_uint4(0, 0, 0, 0);\n"
+    "return *(const uint4 *)(all.x + ((8 * n + lane / 4) * k.units + unit) * UNIT_BYTES +\n"
+    "block * 64 + t * 16);\n"
     "},\n"
-    "[&](int f, float4 &sums) {\n"
-    "if (keeps) {\n"
-    "sums = there.sums[keeps && weights::minima ? f : 0];\n"
-    "return there.scales[keeps ? f : 0];\n"
+    "[&](int block, int n, float(&of)[2]) {\n"
+    "if (8 * n >= rows)\n"
+    "return make_float2(0, 0);\n"
+    "const float *scales = all.scales + (unit * UNIT + block) * rows + 8 * n + 2 * t;\n"
+    "if (weights::minima) {\n"
+    "const float2 both = *(const float2 *)(scales + k.units * UNIT * rows);\n"
+    "of[0] = both.x;\n"
+    "of[1] = both.y;\n"
     "}\n"
-    "return 4 * f < rows ? from_x.scales_of(unit, f, sums) : make_float4(0, 0, 0, 0);\n"
+    "return *(const float2 *)scales;\n"
     "});\n"
-    "if (more && next + i < k.last) {\n"
+    "if (more && next + i < k.last)\n"
     "loaded[i] = from.load<false>(next + i);\n"
-    "if (keeps)\n"
-    "from_x.load(kept[keeps ? i : 0], next + i);\n"
-    "}\n"
     "}\n"
     "}\n\n"
     "float *slices = found + turn * found_size;\n"
-    "put_fours<columns>(slices + slice * columns * COLUMN, sum, lane / 4);\n"
+    "put_slice<columns>(slices + slice * columns * COLUMN, sum, lane / 4);\n"
     "__syncthreads();\n"
     "finish_tile<columns, false>(p, slices, low, high, line);\n"
     "}\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, weights::own_minima ? 1 : 2)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
     "ignis_gemv_blocks_8(const __grid_constant__ ignis__gemv_blocks p)\n"
     "{\n"
-    "if (p.product.rows <= 4)\n"
     "product<1>(p);\n"
-    "else\n"
-    "product<2>(p);\n"
     "}\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n"
     "ignis_gemv_blocks_16(const __grid_constant__ ignis__gemv_blocks p)\n"
     "{\n"
-    "product<4>(p);\n"
+    "product<2>(p);\n"
     "}\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n";
+static const char ignis__text_gemv_blocks_cu_3[] =
     "ignis_gemv_blocks_32(const __grid_constant__ ignis__gemv_blocks p)\n"
     "{\n"
-    "product<8>(p);\n"
+    "product<4>(p);\n"
     "}\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n"
     "ignis_gemv_blocks_64(const __grid_constant__ ignis__gemv_blocks p)\n"
     "{\n"
-    "product<16>(p);\n"
+    "product<8>(p);\n"
     "}\n";
 static const char *const ignis__text_gemv_blocks_cu[] = {
     ignis__text_gemv_blocks_cu_0,
@@ -5401,7 +5347,7 @@ static const char ignis__text_gemv_cluster_cu_0[] =
     "region = threadIdx.x % 32 * box / 64;\n"
     "eight = threadIdx.x % 32 * box % 64 / 8;\n"
     "}\n"
-    "__device__ uint32_t bytes(int) const { return STAGE_BYTES; }\n"
+    "__device__ uint32_t bytes() const { return STAGE_BYTES; }\n"
     "__device__ void ask_weights(uint32_t to, uint32_t barrier, int group, int at) const\n"
     "{\n"
     "int low, high;\n"
@@ -5524,7 +5470,7 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "const int rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, stride = CLUSTER > 1 ? 1 << 24 : gridDim.x;\n"
     "const int steps = (source.per_slice + source.advance - 1) / source.advance;\n"
     "const int tiles = (int)((p.n - first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16));\n\n"
-    "const int beside = (p.rows + COLUMNS - 1) / COLUMNS;\n"
+    "const int beside = CLUSTER > 1 ? 1 : (p.rows + COLUMNS - 1) / COLUMNS;\n"
     "const int items = (tiles + TILES - 1) / TILES * beside;\n"
     "const auto first_of = [&](int slice) { return (rank * OWN + slice) * source.per_slice; };\n\n"
     "if (threadIdx.x == 0) {\n"
@@ -5552,7 +5498,7 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "const auto place = [&](const step_order &of) { return first_of(of.slice) + of.step * source.advance; };\n"
     "const auto ask_weights = [&](int stage, const step_order &of) {\n"
     "if (lane == 0)\n"
-    "ignis_ptx_mbarrier_arrive_expect(full + 8 * stage, source.bytes(of.item % beside * COLUMNS));\n"
+    "ignis_ptx_mbarrier_arrive_expect(full + 8 * stage, source.bytes());\n"
     "__syncwarp();\n"
     "source.ask_weights(at + stage * STAGE_BYTES, full + 8 * stage, of.item / beside, place(of));\n"
     "};\n";
@@ -5660,7 +5606,7 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "of[c][j].y += of[c + apart][j].y;\n"
     "}\n"
     "const float y[4] = {of[0][0].x, of[0][0].y, of[0][1].x, of[0][1].y};\n"
-    "finish(p, first, own_item / beside, own_item % beside * COLUMNS, i * CLUSTER + rank, y);\n"
+    "finish(p, first, own_item, 0, i * CLUSTER + rank, y);\n"
     "}\n"
     "}\n"
     "}\n\n"
@@ -5677,8 +5623,7 @@ static const char ignis__text_gemv_cluster_blocks_cu_0[] =
     "typedef blocks_rows<IGNIS_BLOCKS> weights;\n\n"
     "constexpr int RECORD_BYTES = record_bytes(IGNIS_BLOCKS), EIGHT_BYTES = 8 * RECORD_BYTES;\n\n"
     "constexpr int BOX_BYTES = COLUMNS * 128, X_BYTES = 4 * BOX_BYTES;\n"
-    "constexpr int UNIT_SCALES = COLUMNS * 16, SCALES_BYTES = UNIT_SCALES * (weights::minima ? 4 : 2);\n"
-    "constexpr int WEIGHT_BYTES = 2 * TILES * EIGHT_BYTES;\n"
+    "constexpr int SCALES_BYTES = RECORD * COLUMNS * 4 * (weights::minima ? 2 : 1), WEIGHT_BYTES = 2 * TILES * EIGHT_BYTES;\n"
     "static_assert(RECORD_BYTES / 16 % 2 == 1, \"so rows that lanes read at a time have different banks\");\n\n\n"
     "struct blocks_source {\n\n"
     "static constexpr int STAGE_BYTES = (X_BYTES + SCALES_BYTES + WEIGHT_BYTES + 1023) / 1024 * 1024;\n"
@@ -5690,12 +5635,9 @@ static const char ignis__text_gemv_cluster_blocks_cu_0[] =
     ": all(all), p(all.product), of_x(of_x), length(((int)p.k + 32 * RECORD - 1) / (32 * RECORD)),\n"
     "per_slice((length + SLICES - 1) / SLICES), advance(1), rows((p.rows + 7) / 8 * 8)\n"
     "{\n"
-    "}\n\n"
-    "__device__ int scale_bytes(int column) const { return min(rows - column, COLUMNS) * 16; }\n"
-    "__device__ uint32_t bytes(int column) const\n"
-    "{\n"
-    "return X_BYTES + (weights::minima ? 4 : 2) * scale_bytes(column) + WEIGHT_BYTES;\n"
     "}\n"
+    "__device__ int scale_bytes() const { return RECORD * rows * 4; }\n"
+    "__device__ uint32_t bytes() const { return X_BYTES + (weights::minima ? 2 : 1) * scale_bytes() + WEIGHT_BYTES; }\n"
     "__device__ int row_of_weights(int row) const\n"
     "{\n"
     "const int behind = (int)(p.gated ? 2 * p.n : p.n) - all.first;\n"
@@ -5714,22 +5656,20 @@ static const char ignis__text_gemv_cluster_blocks_cu_0[] =
     "ignis_ptx_bulk_load(to + X_BYTES + SCALES_BYTES + lane * EIGHT_BYTES,\n"
     "(const uint8_t *)p.weights + record * RECORD_BYTES, EIGHT_BYTES, barrier);\n"
     "}\n"
-    "__device__ void ask_x(uint32_t to, uint32_t barrier, int at, int column) const\n"
+    "__device__ void ask_x(uint32_t to, uint32_t barrier, int at, int) const\n"
     "{\n"
-    "const int lane = threadIdx.x % 32, own = lane - 4;\n"
+    "const int lane = threadIdx.x % 32;\n"
     "if (lane < 4)\n"
-    "ignis_ptx_tensor_load<2>(to + lane * BOX_BYTES, of_x, barrier, at * 4 * 64 + lane * 64, column);\n"
-    "else if (own < (weights::minima ? 4 : 2))\n"
-    "ignis_ptx_bulk_load(\n"
-    "to + X_BYTES + own * UNIT_SCALES,\n"
-    "all.scales + ((long long)(own / 2 * length + min(at, length - 1)) * 2 + own % 2) * UNIT * rows +\n"
-    "column * UNIT,\n"
-    "scale_bytes(column), barrier);\n"
+    "ignis_ptx_tensor_load<2>(to + lane * BOX_BYTES, of_x, barrier, at * 4 * 64 + lane * 64, 0);\n"
+    "else if (lane < (weights::minima ? 6 : 5))\n"
+    "ignis_ptx_bulk_load(to + X_BYTES + (lane - 4) * RECORD * COLUMNS * 4,\n"
+    "all.scales + ((lane - 4) * length + min(at, length - 1)) * RECORD * rows, scale_bytes(),\n"
+    "barrier);\n"
     "}\n"
     "__device__ void multiply(float (&sum)[M][N][4], const char *stage, int group, int at, int end) const\n"
     "{\n"
     "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, t = lane % 4, row = row_of_lanes(lane / 4);\n"
-    "const char *const scales = stage + X_BYTES;\n"
+    "const float *const scales = (const float *)(stage + X_BYTES);\n"
     "if (at >= end)\n"
     "return;\n"
     "#pragma unroll\n"
@@ -5752,28 +5692,28 @@ static const char ignis__text_gemv_cluster_blocks_cu_0[] =
     "for (int r = 0; r < 2; r++)\n"
     "weights::read<false>(w, r, records + r * TILES * EIGHT_BYTES, half,\n"
     "[](const uint8_t *from) { return *(const uint4 *)from; });\n"
-    "const auto x_of = [&](int f, int j) {\n"
-    "const int of = 8 * (warp / DOWN * N) + 4 * f + lane / 8, chunk = lane / 4 % 2 * 4 + t;\n"
-    "return *(const uint4 *)(stage + (2 * half + j) * BOX_BYTES + of * 128 + (chunk ^ of % 8) * 16);\n"
-    "};\n"
-    "const auto scales_of_x = [&](int f, float4 &sums) {\n"
-    "const char *const from = scales + half * UNIT_SCALES + (8 * (warp / DOWN * N) + 4 * f + t) * 16;\n"
-    "if (weights::minima)\n"
-    "sums = *(const float4 *)(from + 2 * UNIT_SCALES);\n"
-    "return *(const float4 *)from;\n"
-    "};\n"
-    "if (N == 1 && p.rows <= 4)\n"
-    "weights::add<N == 1 ? 1 : 2 * N>(sum[m], 4, w, half, x_of, scales_of_x);\n"
-    "else\n";
-static const char ignis__text_gemv_cluster_blocks_cu_1[] =
-    "weights::add<2 * N>(sum[m], rows, w, half, x_of, scales_of_x);\n"
+    "weights::add<N>(\n"
+    "sum[m], rows - warp / DOWN * 8 * N, w, half,\n"
+    "[&](int b, int n) {\n"
+    "const char *const box =\n"
+    "stage + (2 * half + b / 2) * BOX_BYTES + (8 * (warp / DOWN * N + n) + row) * 128;\n"
+    "return *(const uint4 *)(box + ((b % 2 * 4 + t) ^ row) * 16);\n"
+    "},\n"
+    "[&](int b, int n, float(&of)[2]) {\n"
+    "const float *const from = scales + (half * UNIT + b) * rows + 8 * (warp / DOWN * N + n) + t;\n"
+    "if (weights::minima) {\n"
+    "of[0] = from[RECORD * COLUMNS];\n"
+    "of[1] = from[RECORD * COLUMNS + 4];\n"
+    "}\n"
+    "return make_float2(from[0], from[4]);\n"
+    "});\n"
     "}\n"
     "}\n"
     "}\n"
     "};\n\n\n"
-    "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1)\n"
-    "__launch_bounds__(THREADS + 32, COLUMNS == 8 && !weights::halves ? 2 : 1)\n"
-    "ignis_gemv_cluster_blocks(const __grid_constant__ ignis__gemv_blocks all,\n"
+    "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS + 32, 1)\n"
+    "ignis_gemv_cluster_blocks(const __grid_constant__ ignis__gemv_blocks all,\n";
+static const char ignis__text_gemv_cluster_blocks_cu_1[] =
     "const __grid_constant__ ignis__tensor_map of_x)\n"
     "{\n"
     "blocks_source source(all, &of_x);\n"
@@ -9212,16 +9152,12 @@ static const char *const ignis__text_weights_cuh[] = {
 };
 
 static const char ignis__text_weights_blocks_cuh_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_WEIGHTS_BLOCKS_CUH\n"
     "#define IGNIS_WEIGHTS_BLOCKS_CUH\n\n"
     "#include \"mma.cuh\"\n"
     "#include \"blocks.cuh\"\n\n"
-    "constexpr int UNIT = 4;\n\n\n"
-    "__device__ inline float item_of(const float4 &four, int i)\n"
-    "{\n"
-    "return i == 0 ? four.x : i == 1 ? four.y : i == 2 ? four.z : four.w;\n"
-    "}\n\n\n\n\n\n"
+    "constexpr int UNIT = 4;\n\n\n\n\n\n"
     "template <int N, bool summed> struct whole_numbers {\n"
     "uint32_t high[N / 4], low[N / 4];\n"
     "float scale, sum;\n\n"
@@ -9311,11 +9247,11 @@ static const char ignis__text_weights_blocks_cuh_0[] =
     "w.both[r] = ((const uint32_t *)halves_at[r])[record];\n"
     "else\n"
     "w.d[r] = ((const uint16_t *)halves_at[r])[record];\n"
-    "}\n\n";
-static const char ignis__text_weights_blocks_cuh_1[] =
+    "}\n\n"
     "template <bool alone, typename Four>\n"
     "static __device__ void read(unit &w, int r, const uint8_t *record, int half, const Four &four)\n"
-    "{\n"
+    "{\n";
+static const char ignis__text_weights_blocks_cuh_1[] =
     "const int t = threadIdx.x % 4, own = half * UNIT + t;\n"
     "if (alone)\n"
     "#pragma unroll\n"
@@ -9428,10 +9364,10 @@ static const char ignis__text_weights_blocks_cuh_1[] =
     "} else {\n"
     "const uint32_t low = upper_bits(more[r].x, one[r], i), high = upper_bits(more[r].y, one[r] >> 4, i);\n"
     "if (nibbles) {\n"
-    "a[r] = and_or(q << begin, mask, low);\n";
-static const char ignis__text_weights_blocks_cuh_2[] =
+    "a[r] = and_or(q << begin, mask, low);\n"
     "a[2 + r] = and_or(begin <= 4 ? q >> (4 - begin) : q << (begin - 4), mask, high);\n"
-    "} else if (is_table) {\n"
+    "} else if (is_table) {\n";
+static const char ignis__text_weights_blocks_cuh_2[] =
     "a[r] = look_up(__byte_perm(low | low >> 4, 0, 0x4420));\n"
     "a[2 + r] = look_up(__byte_perm(high | high >> 4, 0, 0x4420));\n"
     "} else {\n"
@@ -9441,15 +9377,15 @@ static const char ignis__text_weights_blocks_cuh_2[] =
     "}\n"
     "}\n"
     "}\n\n\n\n"
-    "static __device__ float scaled(const float (&product)[parts], const float (&whole)[parts], const float (&of)[parts],\n"
+    "static __device__ float scaled(const int (&product)[parts], const int (&whole)[parts], const float (&of)[parts],\n"
     "const float (&least)[parts], float x, float sum)\n"
     "{\n"
-    "float y = __fmul_rn(product[0], __fmul_rn(of[0], x));\n"
+    "float y = __fmul_rn((float)product[0], __fmul_rn(of[0], x));\n"
     "if (halves)\n"
-    "y = fmaf(product[parts - 1], __fmul_rn(of[parts - 1], x), y);\n"
+    "y = fmaf((float)product[parts - 1], __fmul_rn(of[parts - 1], x), y);\n"
     "if (own_minima) {\n"
-    "y = fmaf(-whole[0], __fmul_rn(least[0], x), y);\n"
-    "y = fmaf(-whole[parts - 1], __fmul_rn(least[parts - 1], x), y);\n"
+    "y = fmaf(-(float)whole[0], __fmul_rn(least[0], x), y);\n"
+    "y = fmaf(-(float)whole[parts - 1], __fmul_rn(least[parts - 1], x), y);\n"
     "}\n"
     "return minima ? fmaf(-least[0], sum, y) : y;\n"
     "}\n\n\n\n"
@@ -9472,26 +9408,28 @@ static const char ignis__text_weights_blocks_cuh_2[] =
     "float y[2];\n"
     "#pragma unroll\n"
     "for (int r = 0; r < 2; r++) {\n"
-    "float product[parts], all[parts];\n"
+    "int product[parts], all[parts];\n"
     "#pragma unroll\n"
     "for (int i = 0; i < parts; i++) {\n"
-    "product[i] = (float)(128 * found[i][2 * r] + found[i][2 * r + 1]);\n"
-    "all[i] = (float)(128 * whole[i][2 * r] + whole[i][2 * r + 1]);\n"
+    "product[i] = 128 * found[i][2 * r] + found[i][2 * r + 1];\n"
+    "all[i] = 128 * whole[i][2 * r] + whole[i][2 * r + 1];\n"
     "}\n"
     "y[r] = scaled(product, all, s.of[r], s.least[r], x_scale, x_sum);\n"
     "}\n"
     "float pair = odd ? y[1] : y[0];\n"
     "pair += __shfl_xor_sync(0xffffffff, odd ? y[0] : y[1], 1);\n"
     "sum += pair + __shfl_xor_sync(0xffffffff, pair, 2);\n"
-    "}\n\n\n\n"
-    "static constexpr int BEGIN = 0x4b400000;\n"
-    "static constexpr float BEGIN_AS = 12582912.0f;\n"
-    "static __device__ float joined(int high, int low)\n"
+    "}\n\n\n"
+    "static __device__ void multiply(int (&found)[4], const uint32_t (&a)[4], const uint4 &x)\n"
     "{\n"
-    "return fmaf(__int_as_float(high), 128.0f, -129.0f * BEGIN_AS) + __int_as_float(low);\n"
-    "}\n\n\n\n\n\n"
-    "template <int FOURS, typename Of, typename Scales>\n"
-    "static __device__ void add(float (&sum)[(FOURS + 1) / 2][4], int rows, const unit &w, int number, const Of &x_of,\n"
+    "ignis_ptx_mma_s8(found, a, x.x, x.y);\n"
+    "#pragma unroll\n"
+    "for (int &c : found)\n"
+    "c *= 128;\n"
+    "ignis_ptx_mma_s8(found, a, x.z, x.w);\n"
+    "}\n\n\n\n\n"
+    "template <int N, typename Of, typename Scales>\n"
+    "static __device__ void add(float (&sum)[N][4], int rows, const unit &w, int number, const Of &x_of,\n"
     "const Scales &scales_of_x)\n"
     "{\n"
     "const int t = threadIdx.x % 4, quad = threadIdx.x % 32 - t;\n"
@@ -9519,56 +9457,57 @@ static const char ignis__text_weights_blocks_cuh_2[] =
     "}\n"
     "operand(a[b], w, b, more, one, t);\n"
     "}\n\n"
-    "constexpr bool apart = FOURS >= 8 && __CUDA_ARCH__ != 900;\n"
-    "uint4 x[2][2];\n"
-    "float4 of[2], sums[2];\n"
-    "const auto fetch = [&](int f) {\n"
-    "x[f % 2][0] = x_of(f, 0);\n"
-    "x[f % 2][1] = x_of(f, 1);\n"
-    "of[f % 2] = scales_of_x(f, sums[f % 2]);\n"
+    "constexpr bool apart = N >= 4 && __CUDA_ARCH__ != 900;\n"
+    "uint4 x[2][UNIT];\n"
+    "float2 of[2][UNIT];\n"
+    "float sums[2][UNIT][2];\n"
+    "const auto fetch = [&](int n) {\n"
+    "#pragma unroll\n"
+    "for (int b = 0; b < UNIT; b++) {\n"
+    "x[n % 2][b] = x_of(b, n);\n"
+    "of[n % 2][b] = scales_of_x(b, n, sums[n % 2][b]);\n"
+    "}\n"
     "};\n"
     "fetch(0);\n"
     "#pragma unroll\n"
-    "for (int f = 0; f < FOURS; f++) {\n"
-    "float pair[2], y[2];\n"
-    "if (apart && 4 * f >= rows)\n"
+    "for (int n = 0; n < N; n++) {\n"
+    "float pair[4], y[4];\n"
+    "if (apart && 8 * n >= rows)\n"
     "break;\n"
-    "if (f + 1 < FOURS)\n"
-    "fetch(f + 1);\n"
-    "if (FOURS > 2)\n"
+    "if (n + 1 < N)\n"
+    "fetch(n + 1);\n"
+    "if (N > 1)\n"
     "__syncwarp();\n"
     "#pragma unroll\n"
     "for (int b = 0; b < UNIT; b++) {\n"
-    "const uint4 &now = x[f % 2][b / 2];\n"
-    "const uint32_t four = b % 2 ? now.z : now.x, next = b % 2 ? now.w : now.y;\n"
-    "const float scale = item_of(of[f % 2], b), sum_of_x = minima ? item_of(sums[f % 2], b) : 0;\n"
+    "const uint4 now = x[n % 2][b];\n"
     "const uint32_t all[4] = {0x01010101u, 0x01010101u, 0x01010101u, 0x01010101u};\n"
-    "int found[parts][4], whole[parts][4];\n"
+    "int found[parts][4] = {}, whole[parts][4] = {};\n"
     "#pragma unroll\n"
     "for (int i = 0; i < parts; i++) {\n"
     "const bool has = !halves || t / 2 == i;\n"
-    "found[i][0] = found[i][1] = found[i][2] = found[i][3] = BEGIN;\n";
-static const char ignis__text_weights_blocks_cuh_3[] =
-    "whole[i][0] = whole[i][1] = whole[i][2] = whole[i][3] = BEGIN;\n"
-    "ignis_ptx_mma_s8(found[i], a[b], has ? four : 0, has ? next : 0);\n"
+    "const uint4 part = has ? now : make_uint4(0, 0, 0, 0);\n"
+    "multiply(found[i], a[b], part);\n"
     "if (own_minima)\n"
-    "ignis_ptx_mma_s8(whole[i], all, has ? four : 0, has ? next : 0);\n"
+    "multiply(whole[i], all, part);\n"
     "}\n"
     "#pragma unroll\n"
-    "for (int r = 0; r < 2; r++) {\n"
-    "float product[parts], of_ones[parts];\n"
+    "for (int c = 0; c < 4; c++) {\n"
+    "int product[parts], sum_of_x[parts];\n"
     "#pragma unroll\n"
     "for (int i = 0; i < parts; i++) {\n"
-    "product[i] = joined(found[i][2 * r], found[i][2 * r + 1]);\n"
-    "of_ones[i] = own_minima ? joined(whole[i][2 * r], whole[i][2 * r + 1]) : 0;\n"
-    "}\n"
-    "const float one = scaled(product, of_ones, s[b].of[r], s[b].least[r], scale, sum_of_x);\n"
+    "product[i] = found[i][c];\n"
+    "sum_of_x[i] = whole[i][c];\n"
+    "}\n";
+static const char ignis__text_weights_blocks_cuh_3[] =
+    "const float one = scaled(product, sum_of_x, s[b].of[c / 2], s[b].least[c / 2],\n"
+    "c % 2 ? of[n % 2][b].y : of[n % 2][b].x, sums[n % 2][b][c % 2]);\n"
     "if (b % 2 == 0)\n"
-    "y[r] = one;\n"
+    "y[c] = one;\n"
     "else if (b == 1)\n"
-    "pair[r] = y[r] + one;\n"
+    "pair[c] = y[c] + one;\n"
     "else\n"
-    "sum[f / 2][f % 2 + 2 * r] += pair[r] + (y[r] + one);\n"
+    "sum[n][c] += pair[c] + (y[c] + one);\n"
     "}\n"
     "}\n"
     "}\n"
@@ -9818,7 +9757,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x9be4b320049d6b99ULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 47};
+    "weights_blocks.cuh", 0x20101418d0854835ULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 47};
 
 static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9894,7 +9833,7 @@ static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_blocks_cu = {
-    "gemv_blocks.cu", 0x5ed24f563972ec51ULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 19};
+    "gemv_blocks.cu", 0x1b650c5f8a9ce9bbULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 19};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -9910,7 +9849,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cuh = {
-    "gemv_cluster.cuh", 0x8bb16913a43a1ff1ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 21};
+    "gemv_cluster.cuh", 0xaa0f3e0b93481b4fULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 21};
 
 static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
@@ -9935,7 +9874,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cu = {
-    "gemv_cluster.cu", 0xfa0e916900614b69ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 20};
+    "gemv_cluster.cu", 0xb745320312c50694ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 20};
 
 static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9956,7 +9895,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_blocks_cu = {
-    "gemv_cluster_blocks.cu", 0xf02f71b45f557405ULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 22};
+    "gemv_cluster_blocks.cu", 0xd9240ae91fb81b34ULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 22};
 
 static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -36587,20 +36526,25 @@ IGNIS__PRIVATE void ignis__pre_norm_fuse(ignis__op *op, ignis__gemv_mma *p, cons
 
 /*  A variant of gemv_cluster.cuh. columns: rows of x at a time; cluster: blocks per cluster; resident: blocks per SM. A
     product has one cluster for each 128 rows of weights. It takes the first variant for its rows of x with which it
-    has at most `most` blocks for two SMs; those of dense weights were measured. The last variants have clusters of one
-    block, which takes one group after the other. found: shared memory for results, in units of 512 bytes per row of
-    x. */
+    has at most `most` blocks for two SMs; the limits were measured. The last variants have clusters of one block,
+    which takes one group after the other. found: shared memory for results, in units of 512 bytes per row of x. */
 typedef struct ignis__gemv_cluster {
     int columns, cluster, resident, most, found;
 } ignis__gemv_cluster;
 
-static const ignis__gemv_cluster ignis__gemv_clusters[] = {
-    {16, 8, 2, 3, 1}, {16, 4, 2, 4, 1}, {16, 1, 2, 0, 0}, {32, 8, 2, 3, 1}, {32, 4, 2, 4, 1},
-    {32, 1, 2, 0, 1}, {64, 8, 2, 4, 1}, {64, 2, 1, 2, 2}, {64, 1, 1, 0, 2}, {128, 1, 1, 0, 2}};
-/*  Of quantised weights. */
-static const ignis__gemv_cluster ignis__gemv_clusters_of_blocks[] = {
-    {8, 8, 2, 4, 1},  {8, 4, 2, 4, 2},  {8, 2, 2, 4, 3},  {8, 1, 2, 0, 3},  {16, 8, 1, 2, 1}, {16, 4, 1, 2, 2},
-    {16, 2, 1, 2, 3}, {16, 1, 1, 0, 3}, {32, 8, 1, 2, 1}, {32, 4, 1, 2, 2}, {32, 2, 1, 2, 3}, {32, 1, 1, 0, 3}};
+enum { IGNIS__GEMV_CLUSTERS = 10 }; /* dense weights; quantised weights have fewer variants */
+static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] = {
+    {{16, 8, 2, 3, 1},
+     {16, 4, 2, 4, 1},
+     {16, 1, 2, 0, 0},
+     {32, 8, 2, 3, 1},
+     {32, 4, 2, 4, 1},
+     {32, 1, 2, 0, 1},
+     {64, 8, 2, 4, 1},
+     {64, 2, 1, 2, 2},
+     {64, 1, 1, 0, 2},
+     {128, 1, 1, 0, 2}},
+    {{16, 2, 1, 2, 3}, {16, 1, 1, 0, 3}, {32, 2, 1, 2, 3}, {32, 1, 1, 0, 3}}};
 
 /*  Writes the defines of a variant. type: of quantised blocks, or 0. */
 static void ignis__gemv_cluster_define(char *define, size_t size, const ignis__gemv_cluster *variant, int type)
@@ -36623,10 +36567,10 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dt
         snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
         ignis__record_builtin(IGNIS__BUILTIN(GEMV_MMA_16), dtype, define, 80, IGNIS__EVERY_ARCH);
     }
-    for (i = 0; i < IGNIS__COUNT(ignis__gemv_clusters); i++) {
-        ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[i], 0);
+    for (i = 0; i < IGNIS__GEMV_CLUSTERS; i++) {
+        ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[0][i], 0);
         ignis__record_builtin(IGNIS__BUILTIN(GEMV_CLUSTER), dtype, define, 90,
-                              ignis__gemv_clusters[i].columns == 128 ? 90 : IGNIS__EVERY_ARCH);
+                              ignis__gemv_clusters[0][i].columns == 128 ? 90 : IGNIS__EVERY_ARCH);
     }
 }
 
@@ -36648,21 +36592,15 @@ IGNIS__PRIVATE void ignis__gemv_choose_ring(ignis__op *op, const ignis__array *w
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, &desc);
 }
 
-/*  The operands of a product by gemv_cluster.cuh. x_columns: 16-bit elements of a row of x.
+/*  The operands of a product of 9 rows and more by gemv_cluster.cuh. x_columns: 16-bit elements of a row of x.
     weights, each: bytes of a stage for the weights, and for each row of x. */
 typedef struct ignis__gemv_cluster_source {
     ignis__builtin builtin;
     ignis__address x;
     int64_t x_columns, groups; /* groups: of 128 rows of weights */
     size_t weights, each;
-    int type;     /* of quantised blocks, or 0 */
-    int resident; /* blocks per SM at most, as registers allow */
+    int type; /* of quantised blocks, or 0 */
 } ignis__gemv_cluster_source;
-
-static int ignis__gemv_cluster_resident(const ignis__gemv_cluster_source *source, const ignis__gemv_cluster *variant)
-{
-    return variant->resident < source->resident ? variant->resident : source->resident;
-}
 
 /*  Returns how many rows of x blocks take at a time, if there are more than 64. 128 read less from the L2 cache, 64
     leave fewer SMs without work. It assumes that 128 take 8/5 of the time of 64. The kernel of 128 moves registers
@@ -36684,26 +36622,22 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
                                                              size_t size)
 {
     const ignis_device_info *info = &op->work.device->info;
-    const ignis__gemv_cluster *variant = source->type ? ignis__gemv_clusters_of_blocks : ignis__gemv_clusters;
+    const ignis__gemv_cluster *variant = ignis__gemv_clusters[source->type ? 1 : 0];
     const int64_t dims[] = {source->x_columns, p->rows}, step = 2 * source->x_columns;
-    const int columns = !source->type   ? ignis__gemv_cluster_choose_columns(op, p->rows, source->groups)
-                        : p->rows <= 32 ? p->rows
-                                        : 32;
-    /* clusters of a group of weights: dense products of more than 64 rows take no clusters of several blocks */
-    const int64_t items = source->groups * (source->type ? ignis__ceil_div(p->rows, 32) : 1);
+    const int columns = ignis__gemv_cluster_choose_columns(op, p->rows, source->groups);
     size_t stage, free_bytes, found;
     int box[] = {64, 0};
     const ignis__tensor_map_desc desc = {dtype, false, source->x, 2, dims, &step, box, NULL};
     if (!op->work.device->clusters || !ignis__cuda.cuTensorMapEncodeTiled)
         return NULL;
     while (variant->columns < columns ||
-           (variant->cluster > 1 && ((!source->type && p->rows > columns) ||
-                                     2 * items * variant->cluster > (int64_t)info->multiprocessors * variant->most)))
+           (variant->cluster > 1 && (p->rows > columns || 2 * source->groups * variant->cluster >
+                                                              (int64_t)info->multiprocessors * variant->most)))
         variant++;
     box[1] = variant->columns;
     stage = (source->weights + source->each * (size_t)variant->columns + 1023) / 1024 * 1024;
     found = 512 * (size_t)(variant->columns * variant->found);
-    free_bytes = ((size_t)info->shared_per_block + 1024) / (size_t)ignis__gemv_cluster_resident(source, variant) - 1024;
+    free_bytes = ((size_t)info->shared_per_block + 1024) / (size_t)variant->resident - 1024;
     p->ring = free_bytes > found ? (int)((free_bytes - found - 8) / (stage + 16)) : 0;
     p->found_at = (int)stage * p->ring;
     ignis__gemv_cluster_define(define, size, variant, source->type);
@@ -36719,12 +36653,13 @@ static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const i
 {
     const size_t shared =
         (size_t)p->found_at + 512 * (size_t)(variant->columns * variant->found) + 8 + 16 * (size_t)p->ring;
-    const int64_t most = (int64_t)ignis__gemv_cluster_resident(source, variant) * op->work.device->info.multiprocessors,
+    const int64_t most = (int64_t)variant->resident * op->work.device->info.multiprocessors,
                   items = source->groups * ignis__ceil_div(p->rows, variant->columns);
-    ignis__op_launch(op, source->builtin, dtype, define,
-                     ignis__launch_row(variant->cluster > 1 ? items * variant->cluster : ignis__clamp(items, 1, most),
-                                       variant->columns == 128 ? 384 : 288, shared),
-                     params);
+    ignis__op_launch(
+        op, source->builtin, dtype, define,
+        ignis__launch_row(variant->cluster > 1 ? source->groups * variant->cluster : ignis__clamp(items, 1, most),
+                          variant->columns == 128 ? 384 : 288, shared),
+        params);
 }
 
 /*  Multiplies with dense weights by clusters. False if this device has no variant. */
@@ -36746,7 +36681,6 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
     source.groups = ignis__ceil_div(p->n, p->gated ? 64 : 128);
     source.weights = 16 * 1024;
     source.each = 128;
-    source.resident = 2;
     variant = ignis__gemv_cluster_choose(op, weights->dtype, &source, p, &maps[1], define, sizeof define);
     if (!variant)
         return false;
@@ -36755,8 +36689,8 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
     return true;
 }
 
-/*  As ignis__gemv_cluster_dense, for one part of quantised weights. False, too, for few rows of weights. More than 32
-    rows of x are two items for each group of weights. */
+/*  As ignis__gemv_cluster_dense, for one part of quantised weights. False, too, for few rows of weights or more than
+    32 rows of x, where gemv_blocks.cu is as fast. */
 IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type,
                                                   int64_t units)
 {
@@ -36774,9 +36708,7 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dty
     /* eight scales, and sums if minima need them */
     source.each = 512 + (of->scales == (int)IGNIS__SCALES_K || of->scales == (int)IGNIS__SCALES_ADDED ? 64 : 32);
     source.type = type;
-    source.resident = IGNIS__BLOCKS_OUTSIDE(of->scales) ? 1 : 2; /* the kernel has the same */
-    /* clusters of 8 blocks would leave half of the SMs without work */
-    if (16 * source.groups * ignis__ceil_div(p->product.rows, 32) <= op->work.device->info.multiprocessors)
+    if (p->product.rows > 32 || 4 * source.groups <= op->work.device->info.multiprocessors)
         return false;
     variant = ignis__gemv_cluster_choose(op, dtype, &source, &p->product, &x_map, define, sizeof define);
     if (!variant)
@@ -36965,7 +36897,7 @@ static void ignis__gemv_launch_quantised(ignis__op *op, const ignis__gemv_desc *
         } else { /* the factor of the type is in the scales of x */
             ignis__op_launch(op, IGNIS__BUILTIN(GEMV_BLOCKS_ROWS), desc->x->dtype, define,
                              ignis__launch_row(count, 256, row), params);
-            if (count > 1 && in_step && ignis__gemv_cluster_quantised(op, desc->x->dtype, &p, q.type, units))
+            if (count > 8 && in_step && ignis__gemv_cluster_quantised(op, desc->x->dtype, &p, q.type, units))
                 continue;
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }

@@ -181,35 +181,13 @@ static const char *const gemv_cluster[] = {IN_CLUSTERS(2, 16, 8),
                                            NULL};
 static const char *const gemv_cluster_of_128[] = {IN_CLUSTERS(1, 128, 1), IN_CLUSTERS(2, 128, 1), NULL};
 #define IN_CLUSTERS_BLOCKS(type, columns, blocks) IN_CLUSTERS(2, columns, blocks) " -DIGNIS_BLOCKS=" #type
-static const char *const gemv_cluster_blocks[] = {IN_CLUSTERS_BLOCKS(2, 16, 2),
-                                                  IN_CLUSTERS_BLOCKS(2, 16, 1),
-                                                  IN_CLUSTERS_BLOCKS(2, 32, 2),
-                                                  IN_CLUSTERS_BLOCKS(2, 32, 1),
-                                                  IN_CLUSTERS_BLOCKS(8, 16, 1),
-                                                  IN_CLUSTERS_BLOCKS(8, 32, 2),
-                                                  IN_CLUSTERS_BLOCKS(8, 32, 1),
-                                                  IN_CLUSTERS_BLOCKS(12, 16, 1),
-                                                  IN_CLUSTERS_BLOCKS(12, 32, 2),
-                                                  IN_CLUSTERS_BLOCKS(12, 32, 1),
-                                                  IN_CLUSTERS_BLOCKS(14, 16, 1),
-                                                  IN_CLUSTERS_BLOCKS(14, 32, 2),
-                                                  IN_CLUSTERS_BLOCKS(14, 32, 1),
-                                                  IN_CLUSTERS_BLOCKS(2, 8, 8),
-                                                  IN_CLUSTERS_BLOCKS(2, 8, 1),
-                                                  IN_CLUSTERS_BLOCKS(8, 8, 1),
-                                                  IN_CLUSTERS_BLOCKS(12, 8, 1),
-                                                  IN_CLUSTERS_BLOCKS(14, 8, 1),
-                                                  IN_CLUSTERS_BLOCKS(10, 8, 1),
-                                                  IN_CLUSTERS_BLOCKS(13, 8, 1),
-                                                  IN_CLUSTERS_BLOCKS(2, 16, 4),
-                                                  IN_CLUSTERS_BLOCKS(2, 16, 8),
-                                                  IN_CLUSTERS_BLOCKS(2, 32, 8),
-                                                  IN_CLUSTERS_BLOCKS(12, 32, 8),
-                                                  IN_CLUSTERS_BLOCKS(2, 32, 4),
-                                                  IN_CLUSTERS_BLOCKS(8, 32, 4),
-                                                  IN_CLUSTERS_BLOCKS(12, 32, 4),
-                                                  IN_CLUSTERS_BLOCKS(14, 32, 4),
-                                                  NULL};
+static const char *const gemv_cluster_blocks[] = {IN_CLUSTERS_BLOCKS(2, 16, 2),  IN_CLUSTERS_BLOCKS(2, 16, 1),
+                                                  IN_CLUSTERS_BLOCKS(2, 32, 2),  IN_CLUSTERS_BLOCKS(2, 32, 1),
+                                                  IN_CLUSTERS_BLOCKS(8, 16, 1),  IN_CLUSTERS_BLOCKS(8, 32, 2),
+                                                  IN_CLUSTERS_BLOCKS(8, 32, 1),  IN_CLUSTERS_BLOCKS(12, 16, 1),
+                                                  IN_CLUSTERS_BLOCKS(12, 32, 2), IN_CLUSTERS_BLOCKS(12, 32, 1),
+                                                  IN_CLUSTERS_BLOCKS(14, 16, 1), IN_CLUSTERS_BLOCKS(14, 32, 2),
+                                                  IN_CLUSTERS_BLOCKS(14, 32, 1), NULL};
 static const char *const halves_of_blocks[] = {
     "-DIGNIS_T=1 -DIGNIS_BLOCKS=2",  "-DIGNIS_T=2 -DIGNIS_BLOCKS=2",  "-DIGNIS_T=1 -DIGNIS_BLOCKS=8",
     "-DIGNIS_T=2 -DIGNIS_BLOCKS=8",  "-DIGNIS_T=1 -DIGNIS_BLOCKS=12", "-DIGNIS_T=2 -DIGNIS_BLOCKS=12",
@@ -760,7 +738,7 @@ static const struct {
      gemv_cluster_blocks,
      90,
      0,
-     {0, 0, 36}}, /* sm_120: 32 rows of Q6_K; 24 on sm_90: 8 of Q5_K */
+     {0, 0, 36}}, /* sm_120: 32 rows of Q6_K; 4 on sm_90 */
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged_mma, 75, 75, {0}},
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_mma, 80, 0, {0, 0, 4}}, /* heads of 64: in 96 registers */
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_clusters, 90, 0, {0, 0, 8}}, /* heads of 256 */

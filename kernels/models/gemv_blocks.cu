@@ -87,15 +87,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const whole_numbers<8, weights::minima> x(eight_of(row, eight * 8, p.k));
         if (block >= units * UNIT)
             continue;
-        uint8_t *const to = all.x + ((long long)blockIdx.x * units + block / UNIT) * UNIT_BYTES +
-                            block % UNIT / 2 * 128 + eight % 4 * 16 + block % 2 * 8;
-        *(uint2 *)to = make_uint2(x.high[0], x.high[1]);
-        *(uint2 *)(to + 64) = make_uint2(x.low[0], x.low[1]);
+        *(uint4 *)(all.x + ((long long)blockIdx.x * units * UNIT * 4 + eight) * 16) =
+            make_uint4(x.high[0], x.high[1], x.low[0], x.low[1]);
         if (eight % 4 == 0) {
-            float *const scale = all.scales + (block / UNIT * columns + blockIdx.x) * UNIT + block % UNIT;
-            scale[0] = x.scale * weights::factor;
+            float *to = all.scales + block * columns + blockIdx.x;
+            to[0] = x.scale * weights::factor;
             if (weights::minima)
-                scale[units * UNIT * columns] = x.sum;
+                to[units * UNIT * columns] = x.sum;
         }
     }
 }
@@ -328,73 +326,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     }
 }
 
-/*  Writes the results of a warp's slice as put_slice does, in the layout of `add`. */
-template <int columns, int N> __device__ inline void put_fours(float *to, const float (&sum)[N][4], int row)
-{
-#pragma unroll
-    for (int n = 0; n < N; n++)
-#pragma unroll
-        for (int j = 0; j < 4; j++)
-            if (8 * n + j % 2 * 4 < columns)
-                to[(8 * n + threadIdx.x % 4 + j % 2 * 4) * COLUMN + row + j / 2 * 8] = sum[n][j];
-}
-
-/*  A lane's part of a unit of FOURS times four rows of x: see weights_blocks.cuh. */
-template <int FOURS> struct unit_of_rows {
-    uint4 x[FOURS][2];
-    float4 scales[FOURS], sums[weights::minima ? FOURS : 1];
-};
-
-/*  The rows of x for a lane. `rows` is a multiple of 8. */
-struct rows_of_x {
-    const uint8_t *x;
-    const float *scales;
-    int units, rows;
-
-    __device__ rows_of_x(const ignis__gemv_blocks &all, int units, int rows) : units(units), rows(rows)
-    {
-        const int lane = threadIdx.x % 32, t = lane % 4;
-        x = all.x + (long long)(lane / 8) * units * UNIT_BYTES + lane % 8 * 16;
-        scales = all.scales + t * UNIT;
-    }
-    __device__ uint4 of(int unit, int f, int j) const
-    {
-        return *(const uint4 *)(x + (4 * f * units + unit) * UNIT_BYTES + j * 128);
-    }
-    __device__ float4 scales_of(int unit, int f, float4 &sums) const
-    {
-        const float *const from = scales + (unit * rows + 4 * f) * UNIT;
-        if (weights::minima)
-            sums = *(const float4 *)(from + units * UNIT * rows);
-        return *(const float4 *)from;
-    }
-    template <int FOURS> __device__ void load(unit_of_rows<FOURS> &to, int unit) const
-    {
-#pragma unroll
-        for (int f = 0; f < FOURS; f++) {
-            to.x[f][0] = of(unit, f, 0);
-            to.x[f][1] = of(unit, f, 1);
-            to.scales[f] = scales_of(unit, f, to.sums[weights::minima ? f : 0]);
-        }
-    }
-};
-
-/*  Multiplies up to 4 FOURS rows. */
-template <int FOURS> __device__ inline void product(const ignis__gemv_blocks &all)
+/*  Multiplies up to 8 N rows. */
+template <int N> __device__ inline void product(const ignis__gemv_blocks &all)
 {
     const ignis__gemv_mma &p = all.product;
     uint4 *const memory = shared_memory();
-    constexpr int columns = 4 * FOURS, found_size = SLICES * columns * COLUMN;
-    /* as registers allow: units that are loaded ahead, and whether x is, too */
-    constexpr bool simple = !weights::halves && !weights::minima, keeps = FOURS == 1 && simple;
-    constexpr int ring = FOURS == 16 || (FOURS == 2 && !simple) || (FOURS == 1 && weights::halves) ? 1 : 2;
+    constexpr int columns = 8 * N, found_size = SLICES * columns * COLUMN;
+    /* as registers allow */
+    constexpr int ring = N == 8 || (N == 1 && weights::halves && __CUDA_ARCH__ < 900) ? 1 : 2;
     float *found = (float *)memory; /* [2][SLICES][columns][COLUMN] */
-    const int lane = threadIdx.x % 32, slice = threadIdx.x / 32, tiles = tiles_of(all), rows = (p.rows + 7) / 8 * 8;
+    const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all),
+              rows = (p.rows + 7) / 8 * 8;
     const slice_of_k k(p.k);
-    const rows_of_x from_x(all, k.units, rows);
     const int steps = (k.last - k.first + ring - 1) / ring;
     typename weights::unit loaded[ring];
-    unit_of_rows<keeps ? FOURS : 1> kept[keeps ? ring : 1];
 
     int low, high;
 
@@ -405,14 +350,10 @@ template <int FOURS> __device__ inline void product(const ignis__gemv_blocks &al
         if (k.first + i < k.last)
             loaded[i] = from.load<false>(k.first + i);
     ignis_grid_dependency_wait();
-#pragma unroll
-    for (int i = 0; i < ring && keeps; i++)
-        if (k.first + i < k.last)
-            from_x.load(kept[i], k.first + i);
 
     for (int tile = blockIdx.x, turn = 0; tile < tiles; tile += gridDim.x, turn ^= 1) {
         const int g = threadIdx.x % 8, own = threadIdx.x / 8; /* row and column of this thread's epilogue */
-        float sum[(FOURS + 1) / 2][4] = {};
+        float sum[N][4] = {};
         finish_line line;
         tile_rows(p, all.first, tile, low, high);
         if (own < p.rows)
@@ -426,58 +367,56 @@ template <int FOURS> __device__ inline void product(const ignis__gemv_blocks &al
 #pragma unroll
             for (int i = 0; i < ring; i++) {
                 const int unit = k.first + step * ring + i;
-                const unit_of_rows<keeps ? FOURS : 1> &there = kept[keeps ? i : 0];
                 if (unit < k.last)
-                    weights::add<FOURS>(
+                    weights::add<N>(
                         sum, rows, loaded[i], unit,
-                        [&](int f, int j) {
-                            if (keeps)
-                                return there.x[keeps ? f : 0][j];
-                            return 4 * f < rows ? from_x.of(unit, f, j) : make_uint4(0, 0, 0, 0);
+                        [&](int block, int n) {
+                            if (8 * n >= rows)
+                                return make_uint4(0, 0, 0, 0);
+                            return *(const uint4 *)(all.x + ((8 * n + lane / 4) * k.units + unit) * UNIT_BYTES +
+                                                    block * 64 + t * 16);
                         },
-                        [&](int f, float4 &sums) {
-                            if (keeps) {
-                                sums = there.sums[keeps && weights::minima ? f : 0];
-                                return there.scales[keeps ? f : 0];
+                        [&](int block, int n, float(&of)[2]) {
+                            if (8 * n >= rows)
+                                return make_float2(0, 0);
+                            const float *scales = all.scales + (unit * UNIT + block) * rows + 8 * n + 2 * t;
+                            if (weights::minima) {
+                                const float2 both = *(const float2 *)(scales + k.units * UNIT * rows);
+                                of[0] = both.x;
+                                of[1] = both.y;
                             }
-                            return 4 * f < rows ? from_x.scales_of(unit, f, sums) : make_float4(0, 0, 0, 0);
+                            return *(const float2 *)scales;
                         });
-                if (more && next + i < k.last) {
+                if (more && next + i < k.last)
                     loaded[i] = from.load<false>(next + i);
-                    if (keeps)
-                        from_x.load(kept[keeps ? i : 0], next + i);
-                }
             }
         }
 
         float *slices = found + turn * found_size;
-        put_fours<columns>(slices + slice * columns * COLUMN, sum, lane / 4);
+        put_slice<columns>(slices + slice * columns * COLUMN, sum, lane / 4);
         __syncthreads(); /* that of the next tile comes before this half is written again */
         finish_tile<columns, false>(p, slices, low, high, line);
     }
 }
 
 /*  grid = any number of blocks, at most one per tile; shared memory for 2 SLICES COLUMN columns floats. */
-extern "C" __global__ void __launch_bounds__(THREADS, weights::own_minima ? 1 : 2)
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
     ignis_gemv_blocks_8(const __grid_constant__ ignis__gemv_blocks p)
 {
-    if (p.product.rows <= 4)
-        product<1>(p);
-    else
-        product<2>(p);
+    product<1>(p);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ignis_gemv_blocks_16(const __grid_constant__ ignis__gemv_blocks p)
 {
-    product<4>(p);
+    product<2>(p);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ignis_gemv_blocks_32(const __grid_constant__ ignis__gemv_blocks p)
 {
-    product<8>(p);
+    product<4>(p);
 }
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ignis_gemv_blocks_64(const __grid_constant__ ignis__gemv_blocks p)
 {
-    product<16>(p);
+    product<8>(p);
 }

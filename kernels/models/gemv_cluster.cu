@@ -32,7 +32,7 @@ struct dense_source {
         region = threadIdx.x % 32 * box / 64;
         eight = threadIdx.x % 32 * box % 64 / 8;
     }
-    __device__ uint32_t bytes(int) const { return STAGE_BYTES; }
+    __device__ uint32_t bytes() const { return STAGE_BYTES; }
     __device__ void ask_weights(uint32_t to, uint32_t barrier, int group, int at) const
     {
         int low, high;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT
-/*  models/gemv_cluster.cuh - products of several rows by clusters of blocks, for sm_90 and up
+/*  models/gemv_cluster.cuh - products of 9 rows and more by clusters of blocks, for sm_90 and up
 
     Sums have the order of products of fewer rows. The blocks of a cluster divide the slices of K of 128 rows of
     weights. TMA brings weights and x to a ring in shared memory, which all warps read. So the device reads at most
     half as many bytes of x as of 16-bit weights. The blocks exchange their results, and each does the epilogue of a
-    slice of them. A product may have more than COLUMNS rows of x: a cluster takes a group of weights with some rows of
-    x at a time, and those with the same weights run side by side, so that these come from the L2 cache.
+    slice of them. Without clusters a product may have more than COLUMNS rows of x: blocks take a group of weights with
+    some rows of x at a time, and those with the same weights run side by side, so that these come from the L2 cache.
 
-    Compiled with -DIGNIS_T=<1 or 2>, rows of x at a time -DIGNIS_COLUMNS=<8, 16, 32, 64 or 128>, and blocks of a
-    cluster -DIGNIS_CLUSTER=<1, 2, 4 or 8>.
+    Compiled with -DIGNIS_T=<1 or 2>, rows of x at a time -DIGNIS_COLUMNS=<16, 32, 64 or 128>, and blocks of a cluster
+    -DIGNIS_CLUSTER=<1, 2, 4 or 8>.
 
     A source of operands, of dense or of quantised weights, has
         static STAGE_BYTES                            of a stage of the ring, a multiple of 1024
         length, per_slice, advance                    of K, of a slice and of a k step, in its unit
-        bytes(column)                                 copied to a stage
+        bytes()                                       copied to a stage
         ask_weights(to, barrier, group, at)           starts copies of a group's weights from `at` on, by a warp
         ask_x(to, barrier, at, column)                starts copies of COLUMNS rows of x from `column` on
         multiply(sum, stage, group, at, end)          multiplies a stage, by a warp; from `end` on it is another slice's
@@ -110,7 +110,7 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
     const int steps = (source.per_slice + source.advance - 1) / source.advance;
     const int tiles = (int)((p.n - first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16));
     /* items with the same weights */
-    const int beside = (p.rows + COLUMNS - 1) / COLUMNS;
+    const int beside = CLUSTER > 1 ? 1 : (p.rows + COLUMNS - 1) / COLUMNS;
     const int items = (tiles + TILES - 1) / TILES * beside;
     const auto first_of = [&](int slice) { return (rank * OWN + slice) * source.per_slice; };
 
@@ -140,7 +140,7 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
         const auto place = [&](const step_order &of) { return first_of(of.slice) + of.step * source.advance; };
         const auto ask_weights = [&](int stage, const step_order &of) {
             if (lane == 0) /* the barrier expects the bytes of x, too */
-                ignis_ptx_mbarrier_arrive_expect(full + 8 * stage, source.bytes(of.item % beside * COLUMNS));
+                ignis_ptx_mbarrier_arrive_expect(full + 8 * stage, source.bytes());
             __syncwarp();
             source.ask_weights(at + stage * STAGE_BYTES, full + 8 * stage, of.item / beside, place(of));
         };
@@ -249,7 +249,7 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
                         of[c][j].y += of[c + apart][j].y;
                     }
             const float y[4] = {of[0][0].x, of[0][0].y, of[0][1].x, of[0][1].y};
-            finish(p, first, own_item / beside, own_item % beside * COLUMNS, i * CLUSTER + rank, y);
+            finish(p, first, own_item, 0, i * CLUSTER + rank, y);
         }
     }
 }

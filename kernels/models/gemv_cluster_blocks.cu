@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-/*  models/gemv_cluster_blocks.cu - products of 2 to 64 rows with quantised weights, by clusters of blocks
+/*  models/gemv_cluster_blocks.cu - GEMV of 9 to 32 rows with quantised weights, by clusters of blocks
 
     For f16 and bf16, sm_90 and up. Rows of x are whole numbers already: gemv_blocks.cu converts them. This part is
-    the source of operands; all else: gemv_cluster.cuh. Compiled with -DIGNIS_COLUMNS=<8, 16 or 32> -DIGNIS_BLOCKS=<a
+    the source of operands; all else: gemv_cluster.cuh. Compiled with -DIGNIS_COLUMNS=<16 or 32> -DIGNIS_BLOCKS=<a
     blocks_type>.
 */
 #include "gemv_cluster.cuh"
@@ -11,10 +11,9 @@
 typedef blocks_rows<IGNIS_BLOCKS> weights;
 
 constexpr int RECORD_BYTES = record_bytes(IGNIS_BLOCKS), EIGHT_BYTES = 8 * RECORD_BYTES;
-/*  of two blocks of rows of x, and of a record; of the scales of a unit */
+/*  of two blocks of all rows of x, and of a record */
 constexpr int BOX_BYTES = COLUMNS * 128, X_BYTES = 4 * BOX_BYTES;
-constexpr int UNIT_SCALES = COLUMNS * 16, SCALES_BYTES = UNIT_SCALES * (weights::minima ? 4 : 2);
-constexpr int WEIGHT_BYTES = 2 * TILES * EIGHT_BYTES;
+constexpr int SCALES_BYTES = RECORD * COLUMNS * 4 * (weights::minima ? 2 : 1), WEIGHT_BYTES = 2 * TILES * EIGHT_BYTES;
 static_assert(RECORD_BYTES / 16 % 2 == 1, "so rows that lanes read at a time have different banks");
 
 /*  The source of quantised weights. A k step is a record of each row. */
@@ -31,12 +30,8 @@ struct blocks_source {
           per_slice((length + SLICES - 1) / SLICES), advance(1), rows((p.rows + 7) / 8 * 8)
     {
     }
-    /*  Returns the bytes of the scales of a unit, of COLUMNS rows of x from `column` on. */
-    __device__ int scale_bytes(int column) const { return min(rows - column, COLUMNS) * 16; }
-    __device__ uint32_t bytes(int column) const
-    {
-        return X_BYTES + (weights::minima ? 4 : 2) * scale_bytes(column) + WEIGHT_BYTES;
-    }
+    __device__ int scale_bytes() const { return RECORD * rows * 4; }
+    __device__ uint32_t bytes() const { return X_BYTES + (weights::minima ? 2 : 1) * scale_bytes() + WEIGHT_BYTES; }
     __device__ int row_of_weights(int row) const /* of eight results; the first row if they do not exist */
     {
         const int behind = (int)(p.gated ? 2 * p.n : p.n) - all.first;
@@ -55,22 +50,20 @@ struct blocks_source {
         ignis_ptx_bulk_load(to + X_BYTES + SCALES_BYTES + lane * EIGHT_BYTES,
                             (const uint8_t *)p.weights + record * RECORD_BYTES, EIGHT_BYTES, barrier);
     }
-    __device__ void ask_x(uint32_t to, uint32_t barrier, int at, int column) const
+    __device__ void ask_x(uint32_t to, uint32_t barrier, int at, int) const
     {
-        const int lane = threadIdx.x % 32, own = lane - 4;
+        const int lane = threadIdx.x % 32;
         if (lane < 4)
-            ignis_ptx_tensor_load<2>(to + lane * BOX_BYTES, of_x, barrier, at * 4 * 64 + lane * 64, column);
-        else if (own < (weights::minima ? 4 : 2)) /* scales of both units, and sums after the scales of all blocks */
-            ignis_ptx_bulk_load(
-                to + X_BYTES + own * UNIT_SCALES,
-                all.scales + ((long long)(own / 2 * length + min(at, length - 1)) * 2 + own % 2) * UNIT * rows +
-                    column * UNIT,
-                scale_bytes(column), barrier);
+            ignis_ptx_tensor_load<2>(to + lane * BOX_BYTES, of_x, barrier, at * 4 * 64 + lane * 64, 0);
+        else if (lane < (weights::minima ? 6 : 5)) /* scales, and sums after the scales of all blocks */
+            ignis_ptx_bulk_load(to + X_BYTES + (lane - 4) * RECORD * COLUMNS * 4,
+                                all.scales + ((lane - 4) * length + min(at, length - 1)) * RECORD * rows, scale_bytes(),
+                                barrier);
     }
     __device__ void multiply(float (&sum)[M][N][4], const char *stage, int group, int at, int end) const
     {
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, t = lane % 4, row = row_of_lanes(lane / 4);
-        const char *const scales = stage + X_BYTES;
+        const float *const scales = (const float *)(stage + X_BYTES);
         if (at >= end)
             return;
 #pragma unroll
@@ -93,28 +86,28 @@ struct blocks_source {
                 for (int r = 0; r < 2; r++)
                     weights::read<false>(w, r, records + r * TILES * EIGHT_BYTES, half,
                                          [](const uint8_t *from) { return *(const uint4 *)from; });
-                const auto x_of = [&](int f, int j) {
-                    const int of = 8 * (warp / DOWN * N) + 4 * f + lane / 8, chunk = lane / 4 % 2 * 4 + t;
-                    return *(const uint4 *)(stage + (2 * half + j) * BOX_BYTES + of * 128 + (chunk ^ of % 8) * 16);
-                };
-                const auto scales_of_x = [&](int f, float4 &sums) {
-                    const char *const from = scales + half * UNIT_SCALES + (8 * (warp / DOWN * N) + 4 * f + t) * 16;
-                    if (weights::minima)
-                        sums = *(const float4 *)(from + 2 * UNIT_SCALES);
-                    return *(const float4 *)from;
-                };
-                if (N == 1 && p.rows <= 4)
-                    weights::add<N == 1 ? 1 : 2 * N>(sum[m], 4, w, half, x_of, scales_of_x);
-                else
-                    weights::add<2 * N>(sum[m], rows, w, half, x_of, scales_of_x);
+                weights::add<N>(
+                    sum[m], rows - warp / DOWN * 8 * N, w, half,
+                    [&](int b, int n) {
+                        const char *const box =
+                            stage + (2 * half + b / 2) * BOX_BYTES + (8 * (warp / DOWN * N + n) + row) * 128;
+                        return *(const uint4 *)(box + ((b % 2 * 4 + t) ^ row) * 16);
+                    },
+                    [&](int b, int n, float(&of)[2]) {
+                        const float *const from = scales + (half * UNIT + b) * rows + 8 * (warp / DOWN * N + n) + t;
+                        if (weights::minima) {
+                            of[0] = from[RECORD * COLUMNS];
+                            of[1] = from[RECORD * COLUMNS + 4];
+                        }
+                        return make_float2(from[0], from[4]);
+                    });
             }
         }
     }
 };
 
 /*  Params: a TMA map of x, as 16-bit numbers, whose tiles are COLUMNS rows of 64. */
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1)
-    __launch_bounds__(THREADS + 32, COLUMNS == 8 && !weights::halves ? 2 : 1)
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS + 32, 1)
     ignis_gemv_cluster_blocks(const __grid_constant__ ignis__gemv_blocks all,
                               const __grid_constant__ ignis__tensor_map of_x)
 {

@@ -13,10 +13,8 @@
         alone   Lane t has block t, 16 bytes of each row at once. Its i-th MMA is of elements 8 i to 8 i + 7 of each of
                 the four blocks. Column 2 t of B has the high bytes of block t, the next column its low bytes, and zeros
                 for other blocks. So each lane ends with the product of its own block, and scales no other one.
-        batch   Lane t has elements 8 t to 8 t + 7 of each block. Columns of B are four rows of x: of each its high
-                bytes, then its low ones. So a lane has the products of both, and one MMA is of a block of four rows. In
-                memory a unit of a row is 16 bytes for each lane: of blocks 0 and 1, then of blocks 2 and 3, high bytes,
-                then low ones, each of elements 8 t to 8 t + 7.
+        batch   Lane t has elements 8 t to 8 t + 7 of each block. Columns of B are rows of x: their high bytes first,
+                then the low ones.
 
     The four blocks of a unit are added as a tree, units in their order.
 */
@@ -27,12 +25,6 @@
 #include "blocks.cuh"
 
 constexpr int UNIT = 4; /* blocks per unit */
-
-/*  Returns an item of four. */
-__device__ inline float item_of(const float4 &four, int i)
-{
-    return i == 0 ? four.x : i == 1 ? four.y : i == 2 ? four.z : four.w;
-}
 
 /* >>x ----------------------------------------------------------------------------------------------------------- */
 
@@ -288,15 +280,15 @@ template <int type> struct blocks_rows {
 
     /*  Returns the scaled product of a block in one row. whole: sums of x as whole numbers, for minima of 16 elements;
         x: scale of x, with the factor; sum: of x. */
-    static __device__ float scaled(const float (&product)[parts], const float (&whole)[parts], const float (&of)[parts],
+    static __device__ float scaled(const int (&product)[parts], const int (&whole)[parts], const float (&of)[parts],
                                    const float (&least)[parts], float x, float sum)
     {
-        float y = __fmul_rn(product[0], __fmul_rn(of[0], x));
+        float y = __fmul_rn((float)product[0], __fmul_rn(of[0], x));
         if (halves)
-            y = fmaf(product[parts - 1], __fmul_rn(of[parts - 1], x), y);
+            y = fmaf((float)product[parts - 1], __fmul_rn(of[parts - 1], x), y);
         if (own_minima) {
-            y = fmaf(-whole[0], __fmul_rn(least[0], x), y);
-            y = fmaf(-whole[parts - 1], __fmul_rn(least[parts - 1], x), y);
+            y = fmaf(-(float)whole[0], __fmul_rn(least[0], x), y);
+            y = fmaf(-(float)whole[parts - 1], __fmul_rn(least[parts - 1], x), y);
         }
         return minima ? fmaf(-least[0], sum, y) : y;
     }
@@ -322,11 +314,11 @@ template <int type> struct blocks_rows {
         float y[2];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            float product[parts], all[parts];
+            int product[parts], all[parts];
 #pragma unroll
             for (int i = 0; i < parts; i++) {
-                product[i] = (float)(128 * found[i][2 * r] + found[i][2 * r + 1]);
-                all[i] = (float)(128 * whole[i][2 * r] + whole[i][2 * r + 1]);
+                product[i] = 128 * found[i][2 * r] + found[i][2 * r + 1];
+                all[i] = 128 * whole[i][2 * r] + whole[i][2 * r + 1];
             }
             y[r] = scaled(product, all, s.of[r], s.least[r], x_scale, x_sum);
         }
@@ -335,21 +327,21 @@ template <int type> struct blocks_rows {
         sum += pair + __shfl_xor_sync(0xffffffff, pair, 2);
     }
 
-    /*  Returns 128 high + low, rounded once, of sums of MMAs that began with BEGIN: as floats they are sums of BEGIN_AS
-        and of the whole numbers. Conversions would take longer. */
-    static constexpr int BEGIN = 0x4b400000;
-    static constexpr float BEGIN_AS = 12582912.0f;
-    static __device__ float joined(int high, int low)
+    /*  Multiplies A with a row of x: its high bytes, then its low ones. */
+    static __device__ void multiply(int (&found)[4], const uint32_t (&a)[4], const uint4 &x)
     {
-        return fmaf(__int_as_float(high), 128.0f, -129.0f * BEGIN_AS) + __int_as_float(low);
+        ignis_ptx_mma_s8(found, a, x.x, x.y);
+#pragma unroll
+        for (int &c : found)
+            c *= 128;
+        ignis_ptx_mma_s8(found, a, x.z, x.w);
     }
 
-    /*  Adds weights times 4 FOURS rows of x to sum. A lane has row 4 f + t of x: with row lane / 4 of the weights in
-        sum[f / 2][f % 2], with row lane / 4 + 8 two items after it. rows: of x.
-        x_of(f, j): what a lane has of blocks 2 j and 2 j + 1 of row 4 f + lane / 8: of odd lane / 4 the low bytes, else
-        the high ones, of elements 8 t to 8 t + 7. scales_of_x(f, sums): scales of row 4 f + t, and its sums. */
-    template <int FOURS, typename Of, typename Scales>
-    static __device__ void add(float (&sum)[(FOURS + 1) / 2][4], int rows, const unit &w, int number, const Of &x_of,
+    /*  Adds weights times rows 8 n and on of x to sum[n], in the layout of an MMA's C. rows: of x, a multiple of 8.
+        x_of(b, n): high and low bytes, two words each, of elements 8 t to 8 t + 7 of block b of row 8 n + lane / 4.
+        scales_of_x(b, n, sums): scales of rows 8 n + 2 t and the next, and their sums. */
+    template <int N, typename Of, typename Scales>
+    static __device__ void add(float (&sum)[N][4], int rows, const unit &w, int number, const Of &x_of,
                                const Scales &scales_of_x)
     {
         const int t = threadIdx.x % 4, quad = threadIdx.x % 32 - t;
@@ -378,55 +370,56 @@ template <int type> struct blocks_rows {
             operand(a[b], w, b, more, one, t);
         }
         /* a branch each: else the compiler delays sums until registers spill */
-        constexpr bool apart = FOURS >= 8 && __CUDA_ARCH__ != 900;
-        uint4 x[2][2];
-        float4 of[2], sums[2];
-        const auto fetch = [&](int f) {
-            x[f % 2][0] = x_of(f, 0);
-            x[f % 2][1] = x_of(f, 1);
-            of[f % 2] = scales_of_x(f, sums[f % 2]);
+        constexpr bool apart = N >= 4 && __CUDA_ARCH__ != 900;
+        uint4 x[2][UNIT];
+        float2 of[2][UNIT];
+        float sums[2][UNIT][2];
+        const auto fetch = [&](int n) {
+#pragma unroll
+            for (int b = 0; b < UNIT; b++) {
+                x[n % 2][b] = x_of(b, n);
+                of[n % 2][b] = scales_of_x(b, n, sums[n % 2][b]);
+            }
         };
         fetch(0);
 #pragma unroll
-        for (int f = 0; f < FOURS; f++) {
-            float pair[2], y[2];
-            if (apart && 4 * f >= rows)
+        for (int n = 0; n < N; n++) {
+            float pair[4], y[4];
+            if (apart && 8 * n >= rows)
                 break;
-            if (f + 1 < FOURS)
-                fetch(f + 1);
-            if (FOURS > 2)
+            if (n + 1 < N)
+                fetch(n + 1);
+            if (N > 1)
                 __syncwarp(); /* else the compiler loads operands one by one, to save registers that are free */
 #pragma unroll
             for (int b = 0; b < UNIT; b++) {
-                const uint4 &now = x[f % 2][b / 2];
-                const uint32_t four = b % 2 ? now.z : now.x, next = b % 2 ? now.w : now.y;
-                const float scale = item_of(of[f % 2], b), sum_of_x = minima ? item_of(sums[f % 2], b) : 0;
+                const uint4 now = x[n % 2][b];
                 const uint32_t all[4] = {0x01010101u, 0x01010101u, 0x01010101u, 0x01010101u};
-                int found[parts][4], whole[parts][4];
+                int found[parts][4] = {}, whole[parts][4] = {};
 #pragma unroll
                 for (int i = 0; i < parts; i++) {
                     const bool has = !halves || t / 2 == i;
-                    found[i][0] = found[i][1] = found[i][2] = found[i][3] = BEGIN;
-                    whole[i][0] = whole[i][1] = whole[i][2] = whole[i][3] = BEGIN;
-                    ignis_ptx_mma_s8(found[i], a[b], has ? four : 0, has ? next : 0);
+                    const uint4 part = has ? now : make_uint4(0, 0, 0, 0);
+                    multiply(found[i], a[b], part);
                     if (own_minima)
-                        ignis_ptx_mma_s8(whole[i], all, has ? four : 0, has ? next : 0);
+                        multiply(whole[i], all, part);
                 }
 #pragma unroll
-                for (int r = 0; r < 2; r++) {
-                    float product[parts], of_ones[parts];
+                for (int c = 0; c < 4; c++) {
+                    int product[parts], sum_of_x[parts];
 #pragma unroll
                     for (int i = 0; i < parts; i++) {
-                        product[i] = joined(found[i][2 * r], found[i][2 * r + 1]);
-                        of_ones[i] = own_minima ? joined(whole[i][2 * r], whole[i][2 * r + 1]) : 0;
+                        product[i] = found[i][c];
+                        sum_of_x[i] = whole[i][c];
                     }
-                    const float one = scaled(product, of_ones, s[b].of[r], s[b].least[r], scale, sum_of_x);
+                    const float one = scaled(product, sum_of_x, s[b].of[c / 2], s[b].least[c / 2],
+                                             c % 2 ? of[n % 2][b].y : of[n % 2][b].x, sums[n % 2][b][c % 2]);
                     if (b % 2 == 0)
-                        y[r] = one;
+                        y[c] = one;
                     else if (b == 1)
-                        pair[r] = y[r] + one;
+                        pair[c] = y[c] + one;
                     else
-                        sum[f / 2][f % 2 + 2 * r] += pair[r] + (y[r] + one);
+                        sum[n][c] += pair[c] + (y[c] + one);
                 }
             }
         }

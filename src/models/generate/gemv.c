@@ -180,7 +180,7 @@ static void ignis__gemv_launch_quantised(ignis__op *op, const ignis__gemv_desc *
         } else { /* the factor of the type is in the scales of x */
             ignis__op_launch(op, IGNIS__BUILTIN(GEMV_BLOCKS_ROWS), desc->x->dtype, define,
                              ignis__launch_row(count, 256, row), params);
-            if (count > 1 && in_step && ignis__gemv_cluster_quantised(op, desc->x->dtype, &p, q.type, units))
+            if (count > 8 && in_step && ignis__gemv_cluster_quantised(op, desc->x->dtype, &p, q.type, units))
                 continue;
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }

@@ -41,20 +41,25 @@ IGNIS__PRIVATE void ignis__pre_norm_fuse(ignis__op *op, ignis__gemv_mma *p, cons
 
 /*  A variant of gemv_cluster.cuh. columns: rows of x at a time; cluster: blocks per cluster; resident: blocks per SM. A
     product has one cluster for each 128 rows of weights. It takes the first variant for its rows of x with which it
-    has at most `most` blocks for two SMs; those of dense weights were measured. The last variants have clusters of one
-    block, which takes one group after the other. found: shared memory for results, in units of 512 bytes per row of
-    x. */
+    has at most `most` blocks for two SMs; the limits were measured. The last variants have clusters of one block,
+    which takes one group after the other. found: shared memory for results, in units of 512 bytes per row of x. */
 typedef struct ignis__gemv_cluster {
     int columns, cluster, resident, most, found;
 } ignis__gemv_cluster;
 
-static const ignis__gemv_cluster ignis__gemv_clusters[] = {
-    {16, 8, 2, 3, 1}, {16, 4, 2, 4, 1}, {16, 1, 2, 0, 0}, {32, 8, 2, 3, 1}, {32, 4, 2, 4, 1},
-    {32, 1, 2, 0, 1}, {64, 8, 2, 4, 1}, {64, 2, 1, 2, 2}, {64, 1, 1, 0, 2}, {128, 1, 1, 0, 2}};
-/*  Of quantised weights. */
-static const ignis__gemv_cluster ignis__gemv_clusters_of_blocks[] = {
-    {8, 8, 2, 4, 1},  {8, 4, 2, 4, 2},  {8, 2, 2, 4, 3},  {8, 1, 2, 0, 3},  {16, 8, 1, 2, 1}, {16, 4, 1, 2, 2},
-    {16, 2, 1, 2, 3}, {16, 1, 1, 0, 3}, {32, 8, 1, 2, 1}, {32, 4, 1, 2, 2}, {32, 2, 1, 2, 3}, {32, 1, 1, 0, 3}};
+enum { IGNIS__GEMV_CLUSTERS = 10 }; /* dense weights; quantised weights have fewer variants */
+static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] = {
+    {{16, 8, 2, 3, 1},
+     {16, 4, 2, 4, 1},
+     {16, 1, 2, 0, 0},
+     {32, 8, 2, 3, 1},
+     {32, 4, 2, 4, 1},
+     {32, 1, 2, 0, 1},
+     {64, 8, 2, 4, 1},
+     {64, 2, 1, 2, 2},
+     {64, 1, 1, 0, 2},
+     {128, 1, 1, 0, 2}},
+    {{16, 2, 1, 2, 3}, {16, 1, 1, 0, 3}, {32, 2, 1, 2, 3}, {32, 1, 1, 0, 3}}};
 
 /*  Writes the defines of a variant. type: of quantised blocks, or 0. */
 static void ignis__gemv_cluster_define(char *define, size_t size, const ignis__gemv_cluster *variant, int type)
@@ -77,10 +82,10 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dt
         snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
         ignis__record_builtin(IGNIS__BUILTIN(GEMV_MMA_16), dtype, define, 80, IGNIS__EVERY_ARCH);
     }
-    for (i = 0; i < IGNIS__COUNT(ignis__gemv_clusters); i++) {
-        ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[i], 0);
+    for (i = 0; i < IGNIS__GEMV_CLUSTERS; i++) {
+        ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[0][i], 0);
         ignis__record_builtin(IGNIS__BUILTIN(GEMV_CLUSTER), dtype, define, 90,
-                              ignis__gemv_clusters[i].columns == 128 ? 90 : IGNIS__EVERY_ARCH);
+                              ignis__gemv_clusters[0][i].columns == 128 ? 90 : IGNIS__EVERY_ARCH);
     }
 }
 
@@ -102,21 +107,15 @@ IGNIS__PRIVATE void ignis__gemv_choose_ring(ignis__op *op, const ignis__array *w
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, &desc);
 }
 
-/*  The operands of a product by gemv_cluster.cuh. x_columns: 16-bit elements of a row of x.
+/*  The operands of a product of 9 rows and more by gemv_cluster.cuh. x_columns: 16-bit elements of a row of x.
     weights, each: bytes of a stage for the weights, and for each row of x. */
 typedef struct ignis__gemv_cluster_source {
     ignis__builtin builtin;
     ignis__address x;
     int64_t x_columns, groups; /* groups: of 128 rows of weights */
     size_t weights, each;
-    int type;     /* of quantised blocks, or 0 */
-    int resident; /* blocks per SM at most, as registers allow */
+    int type; /* of quantised blocks, or 0 */
 } ignis__gemv_cluster_source;
-
-static int ignis__gemv_cluster_resident(const ignis__gemv_cluster_source *source, const ignis__gemv_cluster *variant)
-{
-    return variant->resident < source->resident ? variant->resident : source->resident;
-}
 
 /*  Returns how many rows of x blocks take at a time, if there are more than 64. 128 read less from the L2 cache, 64
     leave fewer SMs without work. It assumes that 128 take 8/5 of the time of 64. The kernel of 128 moves registers
@@ -138,26 +137,22 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
                                                              size_t size)
 {
     const ignis_device_info *info = &op->work.device->info;
-    const ignis__gemv_cluster *variant = source->type ? ignis__gemv_clusters_of_blocks : ignis__gemv_clusters;
+    const ignis__gemv_cluster *variant = ignis__gemv_clusters[source->type ? 1 : 0];
     const int64_t dims[] = {source->x_columns, p->rows}, step = 2 * source->x_columns;
-    const int columns = !source->type   ? ignis__gemv_cluster_choose_columns(op, p->rows, source->groups)
-                        : p->rows <= 32 ? p->rows
-                                        : 32;
-    /* clusters of a group of weights: dense products of more than 64 rows take no clusters of several blocks */
-    const int64_t items = source->groups * (source->type ? ignis__ceil_div(p->rows, 32) : 1);
+    const int columns = ignis__gemv_cluster_choose_columns(op, p->rows, source->groups);
     size_t stage, free_bytes, found;
     int box[] = {64, 0};
     const ignis__tensor_map_desc desc = {dtype, false, source->x, 2, dims, &step, box, NULL};
     if (!op->work.device->clusters || !ignis__cuda.cuTensorMapEncodeTiled)
         return NULL;
     while (variant->columns < columns ||
-           (variant->cluster > 1 && ((!source->type && p->rows > columns) ||
-                                     2 * items * variant->cluster > (int64_t)info->multiprocessors * variant->most)))
+           (variant->cluster > 1 && (p->rows > columns || 2 * source->groups * variant->cluster >
+                                                              (int64_t)info->multiprocessors * variant->most)))
         variant++;
     box[1] = variant->columns;
     stage = (source->weights + source->each * (size_t)variant->columns + 1023) / 1024 * 1024;
     found = 512 * (size_t)(variant->columns * variant->found);
-    free_bytes = ((size_t)info->shared_per_block + 1024) / (size_t)ignis__gemv_cluster_resident(source, variant) - 1024;
+    free_bytes = ((size_t)info->shared_per_block + 1024) / (size_t)variant->resident - 1024;
     p->ring = free_bytes > found ? (int)((free_bytes - found - 8) / (stage + 16)) : 0;
     p->found_at = (int)stage * p->ring;
     ignis__gemv_cluster_define(define, size, variant, source->type);
@@ -173,12 +168,13 @@ static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const i
 {
     const size_t shared =
         (size_t)p->found_at + 512 * (size_t)(variant->columns * variant->found) + 8 + 16 * (size_t)p->ring;
-    const int64_t most = (int64_t)ignis__gemv_cluster_resident(source, variant) * op->work.device->info.multiprocessors,
+    const int64_t most = (int64_t)variant->resident * op->work.device->info.multiprocessors,
                   items = source->groups * ignis__ceil_div(p->rows, variant->columns);
-    ignis__op_launch(op, source->builtin, dtype, define,
-                     ignis__launch_row(variant->cluster > 1 ? items * variant->cluster : ignis__clamp(items, 1, most),
-                                       variant->columns == 128 ? 384 : 288, shared),
-                     params);
+    ignis__op_launch(
+        op, source->builtin, dtype, define,
+        ignis__launch_row(variant->cluster > 1 ? source->groups * variant->cluster : ignis__clamp(items, 1, most),
+                          variant->columns == 128 ? 384 : 288, shared),
+        params);
 }
 
 /*  Multiplies with dense weights by clusters. False if this device has no variant. */
@@ -200,7 +196,6 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
     source.groups = ignis__ceil_div(p->n, p->gated ? 64 : 128);
     source.weights = 16 * 1024;
     source.each = 128;
-    source.resident = 2;
     variant = ignis__gemv_cluster_choose(op, weights->dtype, &source, p, &maps[1], define, sizeof define);
     if (!variant)
         return false;
@@ -209,8 +204,8 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
     return true;
 }
 
-/*  As ignis__gemv_cluster_dense, for one part of quantised weights. False, too, for few rows of weights. More than 32
-    rows of x are two items for each group of weights. */
+/*  As ignis__gemv_cluster_dense, for one part of quantised weights. False, too, for few rows of weights or more than
+    32 rows of x, where gemv_blocks.cu is as fast. */
 IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type,
                                                   int64_t units)
 {
@@ -228,9 +223,7 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dty
     /* eight scales, and sums if minima need them */
     source.each = 512 + (of->scales == (int)IGNIS__SCALES_K || of->scales == (int)IGNIS__SCALES_ADDED ? 64 : 32);
     source.type = type;
-    source.resident = IGNIS__BLOCKS_OUTSIDE(of->scales) ? 1 : 2; /* the kernel has the same */
-    /* clusters of 8 blocks would leave half of the SMs without work */
-    if (16 * source.groups * ignis__ceil_div(p->product.rows, 32) <= op->work.device->info.multiprocessors)
+    if (p->product.rows > 32 || 4 * source.groups <= op->work.device->info.multiprocessors)
         return false;
     variant = ignis__gemv_cluster_choose(op, dtype, &source, &p->product, &x_map, define, sizeof define);
     if (!variant)
