@@ -1626,7 +1626,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xec7d992c8bf171baULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x58726153bb4b2a69ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -7174,7 +7174,7 @@ static const char *const ignis__text_generate_draw_cu[] = {
 };
 
 static const char ignis__text_generate_step_cu_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifdef IGNIS_BLOCKS_TYPES\n"
     "#define IGNIS__STEP_OF_PARTS\n"
     "#include \"generate_step_blocks.cuh\"\n"
@@ -7429,48 +7429,8 @@ static const char ignis__text_generate_step_cu_2[] =
     "if (i + j * step < end)\n"
     "((uint2 *)to)[i + j * step] = make_uint2((uint32_t)x[j].x, (uint32_t)x[j].y);\n"
     "}\n"
-    "}\n\n\n\n\n"
-    "__device__ bool gathers(const paged_splits &splits) const\n"
-    "{\n"
-    "return IGNIS_SHORT && p.head_dim == 64 && splits.count > 0 && splits.count <= SPLITS_AT_A_TIME;\n"
-    "}\n\n\n"
-    "__device__ void gather(uint32_t own, const paged_splits &splits, int begin, int end) const\n"
-    "{\n"
-    "const int lane = threadIdx.x % 32;\n"
-    "#pragma unroll 1\n"
-    "for (int first = begin / 2; first < end / 2; first += 32) {\n"
-    "const int i = min(first + lane, end / 2 - 1), head = first / 32;\n"
-    "const int of_sums = min(head + lane / 16, p.heads - 1);\n"
-    "ulonglong2 x[SPLITS_AT_A_TIME + 1];\n"
-    "const ulonglong2 &sums = x[SPLITS_AT_A_TIME];\n"
-    "wait_words(\n"
-    "x, own,\n"
-    "[&](int j) {\n"
-    "return j < SPLITS_AT_A_TIME ? found_at(i / 32, j) + 2 + 2 * i % 64 : found_at(of_sums, lane % 16);\n"
-    "},\n"
-    "[&](int j) { return (j < SPLITS_AT_A_TIME ? j : lane % 16) < splits.count; });\n"
-    "__syncwarp();\n"
-    "const float own_top = lane % 16 < splits.count ? number_of(sums.x) : -ignis_infinity<float>();\n"
-    "float top = own_top, sum = 0, a = 0, b = 0;\n"
-    "#pragma unroll\n"
-    "for (int apart = 8; apart > 0; apart /= 2)\n"
-    "top = max(top, __shfl_xor_sync(0xffffffff, top, apart));\n"
-    "const float weight = power_of_2(own_top - top);\n"
-    "const int from = (i / 32 - head) * 16;\n"
-    "#pragma unroll\n"
-    "for (int j = 0; j < SPLITS_AT_A_TIME; j++)\n"
-    "if (j < splits.count) {\n"
-    "const float w = __shfl_sync(0xffffffff, weight, from + j);\n"
-    "sum += w * __shfl_sync(0xffffffff, number_of(sums.y), from + j);\n"
-    "a += w * number_of(x[j].x);\n"
-    "b += w * number_of(x[j].y);\n"
-    "}\n"
-    "if (first + lane < end / 2)\n"
-    "((uint32_t *)row.at)[i] = ignis_round_two<T>(a / sum, b / sum);\n"
-    "}\n"
     "}\n\n\n\n"
-    "template <bool normed>\n"
-    "__device__ void load_row(const step_place &at, const T *norm, const T *norm_bias, const paged_splits &splits) const\n"
+    "template <bool normed> __device__ void load_row(const step_place &at, const T *norm, const T *norm_bias) const\n"
     "{\n"
     "const step_product &x = m.products[at.which];\n"
     "const int k = x.k, slice = x.per_slice * GRAIN, length = x.grains * GRAIN;\n"
@@ -7478,18 +7438,9 @@ static const char ignis__text_generate_step_cu_2[] =
     "lane = threadIdx.x % 32;\n"
     "const uint32_t own = number(at.layer);\n"
     "part_of_block::sync();\n"
-    "if (!normed && at.which == IGNIS__STEP_ATTENDED && gathers(splits)) {\n"
-    "gather(own, splits, begin, min(end, k));\n"
-    "__syncwarp();\n"
-    "row.settle(begin, end, k);\n"
-    "__syncwarp();\n"
-    "return;\n"
-    "}\n"
     "if (!normed && at.which % 2) {\n"
     "const word *const from = at.which == IGNIS__STEP_ATTENDED ? p.attended : p.inner;\n"
-    "if (IGNIS_SHORT && slice <= 2 * 32 * 4)\n"
-    "fetch<2>(row.at, from, own, begin / 4 + lane, 32, min(end, k) / 4);\n"
-    "else if (!IGNIS_SHORT && D < 256 && slice > 8 * 32 * 4)\n\n"
+    "if (D < 256 && slice > 8 * 32 * 4)\n"
     "fetch<16>(row.at, from, own, begin / 4 + lane, 32, min(end, k) / 4);\n"
     "else\n"
     "fetch<8>(row.at, from, own, begin / 4 + lane, 32, min(end, k) / 4);\n"
@@ -7507,18 +7458,13 @@ static const char ignis__text_generate_step_cu_2[] =
     "ignis_ptx_cp_async_8((uint32_t)__cvta_generic_to_shared(bias + i), norm_bias + i, 8);\n"
     "}\n"
     "ignis_ptx_cp_async_commit();\n"
-    "const word *const from = p.sums[at.which == IGNIS__STEP_UP];\n"
-    "const uint32_t number_of_row = own - (at.which != IGNIS__STEP_UP);\n"
-    "if (IGNIS_SHORT && k <= 2 * THREADS * 2)\n"
-    "fetch<2>(numbers, from, number_of_row, threadIdx.x, THREADS, k / 2);\n"
-    "else\n"
-    "fetch<8>(numbers, from, number_of_row, threadIdx.x, THREADS, k / 2);\n"
+    "fetch<8>(numbers, p.sums[at.which == IGNIS__STEP_UP], own - (at.which != IGNIS__STEP_UP), threadIdx.x, THREADS,\n"
+    "k / 2);\n"
     "ignis_ptx_cp_async_wait<0>();\n"
     "part_of_block::sync();\n"
     "float mean = 0, squares = 0;\n"
     "if (!p.rms) {\n"
-    "#pragma unroll 1\n";
-static const char ignis__text_generate_step_cu_3[] =
+    "#pragma unroll 1\n"
     "for (int i = first; i < k; i += THREADS * 4) {\n"
     "const float4 v = *(const float4 *)(numbers + i);\n"
     "mean += (v.x + v.y) + (v.z + v.w);\n"
@@ -7553,8 +7499,7 @@ static const char ignis__text_generate_step_cu_3[] =
     "const T *weight, *bias;\n"
     "};\n\n"
     "template <bool with_keys>\n"
-    "__device__ void product(const step_place &at, step_norms &norms, const paged_splits &splits, step_turn &stage,\n"
-    "step_turn &turn) const\n"
+    "__device__ void product(const step_place &at, step_norms &norms, step_turn &stage, step_turn &turn) const\n"
     "{\n"
     "const step_product &x = m.products[at.which];\n"
     "const step_norms own = norms;\n"
@@ -7565,11 +7510,8 @@ static const char ignis__text_generate_step_cu_3[] =
     "}\n"
     "if (x.first >= x.tiles)\n"
     "return;\n"
-    "step_chunk first;\n"
-    "if (IGNIS_SHORT)\n"
-    "take_first(ring, stage, first);\n"
-    "load_row<with_keys>(at, own.weight, own.bias, splits);\n"
-    "multiply<with_keys>(ring, x, row, stage, turn, first);\n"
+    "load_row<with_keys>(at, own.weight, own.bias);\n"
+    "multiply<with_keys>(ring, x, row, stage, turn);\n"
     "}\n\n\n\n"
     "__device__ word *found_at(int head, int split) const\n"
     "{\n"
@@ -7579,7 +7521,8 @@ static const char ignis__text_generate_step_cu_3[] =
     "{\n"
     "const int width = splits.count > 16 ? 32\n"
     ": splits.count > 8 ? 16\n"
-    ": 8,\n"
+    ": 8,\n";
+static const char ignis__text_generate_step_cu_3[] =
     "lane = threadIdx.x % width, begin = threadIdx.x % 32 - lane;\n"
     "const int pairs = p.heads * p.head_dim / 2, share = (pairs + gridDim.x - 1) / gridDim.x;\n"
     "const int end = min((int)(blockIdx.x + 1) * share, pairs);\n"
@@ -7623,8 +7566,7 @@ static const char ignis__text_generate_step_cu_3[] =
     "{\n"
     "const int quarter = p.head_dim / 4;\n"
     "for (int i = threadIdx.x % TEAM; i < 2 * quarter; i += TEAM) {\n"
-    "const T *const from = p.layers[layer].head_norm[i / quarter];\n";
-static const char ignis__text_generate_step_cu_4[] =
+    "const T *const from = p.layers[layer].head_norm[i / quarter];\n"
     "if (from)\n"
     "ignis_ptx_cp_async_8(\n"
     "(uint32_t)__cvta_generic_to_shared(&m.head_norms[team.number][i / quarter][i % quarter * 4]),\n"
@@ -7689,7 +7631,8 @@ static const char ignis__text_generate_step_cu_4[] =
     "if (!fetched) {\n"
     "w.unit = blockIdx.x + team.number * gridDim.x;\n"
     "w.at = team.to;\n"
-    "}\n\n"
+    "}\n\n";
+static const char ignis__text_generate_step_cu_4[] =
     "if (!fetched && EARLY && w.units <= TEAMS * gridDim.x && splits.keys == SPLIT && layer > 0) {\n"
     "w.at = team.from;\n"
     "if (w.unit < w.units)\n"
@@ -7751,8 +7694,7 @@ static const char ignis__text_generate_step_cu_4[] =
     "put_word(to + 1, team.sum[i], own);\n"
     "}\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < D / 64 && team.own_d < p.head_dim; j++) {\n";
-static const char ignis__text_generate_step_cu_5[] =
+    "for (int j = 0; j < D / 64 && team.own_d < p.head_dim; j++) {\n"
     "put_word(to + 2 + team.own_d + 2 * j, team.out[j][i], own);\n"
     "put_word(to + 2 + team.own_d + 2 * j + 1, team.out[j][2 + i], own);\n"
     "}\n"
@@ -7798,17 +7740,16 @@ static const char ignis__text_generate_step_cu_5[] =
     "while (at.more(p)) {\n"
     "if (at.which == IGNIS__STEP_QKV) {\n"
     "attend(w, at.layer, splits, false);\n"
-    "product<true>(at, norms, splits, stage, turn);\n"
+    "product<true>(at, norms, stage, turn);\n"
     "at.go_on(p);\n"
     "attend(w, at.layer, splits, true);\n"
-    "if (!gathers(splits))\n"
     "combine(number(at.layer), splits);\n"
     "}\n"
     "#pragma unroll 1\n"
     "do {\n"
     "if (at.which == IGNIS__STEP_HEAD)\n"
     "ignis_grid_dependents_launch();\n"
-    "product<false>(at, norms, splits, stage, turn);\n"
+    "product<false>(at, norms, stage, turn);\n"
     "at.go_on(p);\n"
     "} while (at.more(p) && at.which != IGNIS__STEP_QKV);\n"
     "}\n"
@@ -7824,7 +7765,8 @@ static const char ignis__text_generate_step_cu_5[] =
     "const uint32_t found_full = empty + 8 * p.ring;\n"
     "const step_ring ring = {\n"
     "stages, full, empty, found_full, found_full + 8 * TURNS, p.ring, (float *)(memory + p.found_at)};\n"
-    "step_block block = {p, m, ring, step_row((T *)(memory + p.row_at), ring.found + TURNS * SLICES * COLUMN), 0};\n"
+    "step_block block = {p, m, ring, step_row((T *)(memory + p.row_at), ring.found + TURNS * SLICES * COLUMN), 0};\n";
+static const char ignis__text_generate_step_cu_5[] =
     "if (threadIdx.x < IGNIS__STEP_PRODUCTS)\n"
     "m.products[threadIdx.x] = product_of(p, threadIdx.x);\n"
     "if (threadIdx.x == 0)\n"
@@ -7876,8 +7818,7 @@ static const char ignis__text_generate_step_cu_5[] =
     "if (position >= 0)\n"
     "blocks_eight(p.table, p.row->ids[position], i / 4, i % 4, x);\n"
     "for (int j = 0; j < 8; j++) {\n"
-    "if (position >= 0 && p.positions)\n";
-static const char ignis__text_generate_step_cu_6[] =
+    "if (position >= 0 && p.positions)\n"
     "x[j] += float(p.positions[(long long)position * hidden + 8 * i + j]);\n"
     "put_word(p.sums[0] + 8 * i + j, x[j], block.number(-1));\n"
     "}\n"
@@ -7906,20 +7847,16 @@ static const char *const ignis__text_generate_step_cu[] = {
     ignis__text_generate_step_cu_3,
     ignis__text_generate_step_cu_4,
     ignis__text_generate_step_cu_5,
-    ignis__text_generate_step_cu_6,
 };
 
 static const char ignis__text_generate_step_cuh_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_GENERATE_STEP_CUH\n"
     "#define IGNIS_GENERATE_STEP_CUH\n\n"
     "#include \"gemv.cuh\"\n"
     "#include \"hopper.cuh\"\n"
     "#include \"shared/models/weights.h\"\n"
     "#include \"shared/models/fused_step.h\"\n\n"
-    "#ifndef IGNIS_SHORT\n"
-    "#define IGNIS_SHORT 0\n"
-    "#endif\n\n"
     "constexpr int BRINGERS = 2;\n"
     "constexpr int HALF = SLICES / 2;\n"
     "constexpr int TURNS = 4;\n\n\n\n"
@@ -8225,11 +8162,9 @@ static const char ignis__text_generate_step_blocks_cuh_2[] =
     "ring.has_found(turn);\n"
     "}\n"
     "}\n\n"
-    "typedef int step_chunk;\n"
-    "__device__ inline void take_first(const step_ring &, step_turn &, step_chunk &) {}\n\n"
     "template <bool with_keys>\n"
     "__device__ inline void multiply(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage,\n"
-    "step_turn &turn, step_chunk &)\n"
+    "step_turn &turn)\n"
     "{\n\n"
     "if (!with_keys && IGNIS_HEAD_DIM < 256 && x.pieces == 1)\n"
     "multiply_tiles<true>(ring, x, row, stage, turn);\n"
@@ -8306,44 +8241,30 @@ static const char ignis__text_generate_step_dense_cuh_0[] =
     "settle(begin, end, k);\n"
     "}\n"
     "};\n\n\n"
-    "typedef dense_weights<T>::block step_chunk[PIECE];\n\n\n"
-    "__device__ __forceinline__ void take_chunk(const step_ring &ring, const step_turn &stage, const char *of_ring, int own,\n"
-    "step_chunk &to)\n"
-    "{\n"
-    "const char *from = of_ring + stage.at * STAGE_BYTES;\n"
-    "ring.wait(stage, threadIdx.x / 32 / HALF);\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < PIECE; i++)\n"
-    "#pragma unroll\n"
-    "for (int j = 0; j < 2; j++)\n"
-    "to[i].rows[j] = *(const uint4 *)(from + 32 * i / BOX * BOX_BYTES + j * BOX_BYTES / 2 +\n"
-    "((32 * i % BOX / 8 + threadIdx.x % 4) ^ own) * 16);\n"
-    "}\n"
-    "__device__ inline const char *chunk_of_ring(const step_ring &ring, int own)\n"
-    "{\n"
-    "return (const char *)__cvta_shared_to_generic(ring.stages) + threadIdx.x / 32 * PIECE_BYTES + own * 2 * BOX;\n"
-    "}\n\n"
-    "__device__ inline void take_first(const step_ring &ring, step_turn &stage, step_chunk &first)\n"
-    "{\n"
-    "const int own = row_of_lanes(threadIdx.x % 32 / 4);\n"
-    "take_chunk(ring, stage, chunk_of_ring(ring, own), own, first);\n"
-    "ring.took(stage);\n"
-    "}\n\n\n\n"
     "template <bool with_keys>\n"
     "__device__ inline void multiply(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage,\n"
-    "step_turn &turn, step_chunk &first)\n"
+    "step_turn &turn)\n"
     "{\n"
     "typedef dense_weights<T> weights;\n"
     "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4);\n"
     "const int begin = warp * x.per_slice, end = min(begin + x.per_slice, x.grains), pieces = x.pieces, size = x.size;\n"
     "const T *const of_x = row.at + lane % 4 * 8;\n"
-    "const char *const of_ring = chunk_of_ring(ring, own);\n"
+    "const char *const of_ring =\n"
+    "(const char *)__cvta_shared_to_generic(ring.stages) + warp * PIECE_BYTES + own * 2 * BOX;\n"
     "int left = ((x.tiles - 1 - x.first) / gridDim.x + 1) * pieces, piece = 0;\n"
     "float sum[1][4] = {{0, 0, 0, 0}};\n"
-    "step_chunk second;\n";
-static const char ignis__text_generate_step_dense_cuh_1[] =
-    "const auto take = [&](step_chunk &to) { take_chunk(ring, stage, of_ring, own, to); };\n"
-    "const auto step = [&](const step_chunk &now, step_chunk &next) {\n"
+    "weights::block first[PIECE], second[PIECE];\n"
+    "const auto take = [&](weights::block(&to)[PIECE]) {\n"
+    "const char *from = of_ring + stage.at * STAGE_BYTES;\n"
+    "ring.wait(stage, warp / HALF);\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < PIECE; i++)\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < 2; j++)\n"
+    "to[i].rows[j] = *(const uint4 *)(from + 32 * i / BOX * BOX_BYTES + j * BOX_BYTES / 2 +\n"
+    "((32 * i % BOX / 8 + lane % 4) ^ own) * 16);\n"
+    "};\n"
+    "const auto step = [&](const weights::block(&now)[PIECE], weights::block(&next)[PIECE]) {\n"
     "const int from = begin + piece * size, some = min(size, end - from);\n"
     "uint4 part[PIECE][1];\n"
     "#pragma unroll\n"
@@ -8361,16 +8282,15 @@ static const char ignis__text_generate_step_dense_cuh_1[] =
     "ring.took(stage);\n"
     "if (++piece < pieces)\n"
     "return;\n"
-    "piece = 0;\n"
+    "piece = 0;\n";
+static const char ignis__text_generate_step_dense_cuh_1[] =
     "ignis_mbarrier_wait(ring.found_free + 8 * turn.at, turn.phase);\n"
     "put_slice<1>(ring.found_of(turn.at, warp), sum, own);\n"
     "sum[0][0] = sum[0][1] = sum[0][2] = sum[0][3] = 0;\n"
     "ring.has_found(turn);\n"
     "};\n"
-    "if (!IGNIS_SHORT) {\n"
     "take(first);\n"
     "ring.took(stage);\n"
-    "}\n"
     "#pragma unroll 1\n"
     "do {\n"
     "step(first, second);\n"
@@ -9966,7 +9886,7 @@ static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_generate_step_cuh = {
-    "generate_step.cuh", 0xc59e054b9606faeaULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 28};
+    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 28};
 
 static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -9988,7 +9908,7 @@ static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_blocks_cuh = {
-    "generate_step_blocks.cuh", 0x4e3ffd94fd90d835ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 29};
+    "generate_step_blocks.cuh", 0x466e1c374174af38ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 29};
 
 static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -10009,7 +9929,7 @@ static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_dense_cuh = {
-    "generate_step_dense.cuh", 0xe1f02c1708d45ae4ULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 30};
+    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 30};
 
 static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10042,7 +9962,7 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_cu = {
-    "generate_step.cu", 0x704fe3a6049adc68ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 27};
+    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 27};
 
 static const ignis__source *const ignis__includes_shared_models_latent_h[] = {
     NULL};
@@ -37719,10 +37639,6 @@ IGNIS__PRIVATE size_t ignis__engine_single_launch_shared(const ignis__engine *en
 enum { IGNIS__SINGLE_LAUNCH_MAX_BYTES = 128 << 20, IGNIS__SINGLE_LAUNCH_MAX_BYTES_Q8_0 = 56 << 20 };
 IGNIS__PRIVATE int64_t ignis__single_launch_min_bytes = 16 << 20;
 
-/*  The longest rows, and results of attention, with which blocks wait longer than they multiply: -DIGNIS_SHORT=1. Tests
-    and benchmarks set 0. */
-IGNIS__PRIVATE int ignis__single_launch_short = 1024;
-
 /*  Returns whether a model has no feature that generate_step.cu lacks. */
 IGNIS__COLD static bool ignis__engine_is_plain(const ignis__engine *engine)
 {
@@ -37800,10 +37716,6 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ig
     snprintf(engine->step_define, sizeof engine->step_define, "-DIGNIS_HEAD_DIM=%d%s",
              ignis__paged_head_dim(model->head_dim),
              ignis__engine_has_head_norms(engine) ? " -DIGNIS_HEAD_NORMS=1" : "");
-    if (!engine->step_types && ignis__paged_head_dim(model->head_dim) == 64 &&
-        model->hidden <= ignis__single_launch_short && model->heads * model->head_dim <= ignis__single_launch_short)
-        snprintf(engine->step_define + strlen(engine->step_define),
-                 sizeof engine->step_define - strlen(engine->step_define), " -DIGNIS_SHORT=1");
     if (engine->step_types)
         snprintf(engine->step_define + strlen(engine->step_define),
                  sizeof engine->step_define - strlen(engine->step_define), " -DIGNIS_BLOCKS_TYPES=%lld",

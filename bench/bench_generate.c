@@ -22,8 +22,6 @@
       from the model draft=; whether all bits are equal. The weights make a text that repeats itself. `in part`: with a
       temperature at which about a fifth of the tokens leaves it.
     - drawn: ignis_generate with ways of sampling, and with a grammar, for which the vocabulary has made up words.
-    - graphs: a step of one sequence by graphs of 1 and of 8 steps, which the host launches without a wait.
-    - short=0: a step in one launch is that of models with long rows.
     - start: the time from a program's start to its first token behind 16, with kernels compiled before.
     - plain: no kernel begins before those ahead of it have ended.
     - trace=PATH: a profile of some steps of each number of sequences, PATH/MODEL-SEQUENCES.json, and of a prompt.
@@ -491,68 +489,6 @@ static double generate_seconds(ignis_sequence sequence, int prompt, int steps, i
     return median(times, rounds);
 }
 
-/*  Captures `count` decode steps of one sequence as one graph. NULL, and reported, on failure. */
-static void *capture_steps(ignis__engine *engine, int count, ignis__capture **capture)
-{
-    static const char call[] = "bench_generate";
-    void *exec;
-    ignis__op op;
-    bool ok;
-    if (!ignis__device_wait(call, engine->device) || !ignis__capture_begin(call, engine->device))
-        return NULL;
-    *capture = ignis__capturing();
-    ok = ignis__op_begin_on_device(&op, call, engine->device);
-    while (ok && count-- > 0)
-        ignis__engine_launch_step(&op, engine, 1, IGNIS__SAMPLING_UNFILTERED, false, 0);
-    ok = ok && ignis__op_leave(&op) == IGNIS_OK;
-    exec = ignis__capture_end(call, *capture);
-    return ok ? exec : NULL;
-}
-
-/*  Seconds of a step by graphs of `count` steps, each launched while others run: what the device alone takes. */
-static double graph_seconds(ignis_sequence handle, int prompt, int steps, int rounds, int count)
-{
-    static const char call[] = "bench_generate";
-    static const ignis_sampling_desc greedy = {0};
-    double times[ROUNDS] = {0}, start;
-    ignis__sequence *sequence = ignis__sequence_hold(call, handle);
-    ignis__engine *engine = sequence ? sequence->engine : NULL;
-    ignis__capture *capture = NULL;
-    ignis__generate_row row;
-    ignis__op op;
-    void *exec = NULL;
-    int round, i;
-    bool ok = engine != NULL;
-    for (round = -1; ok && round < rounds; round++) {
-        ok = ignis_sequence_truncate(handle, prompt) == IGNIS_OK;
-        for (i = 0; ok && i < 2; i++) /* the last token of the prompt has no keys yet */
-            ok = ignis_sequence_next(handle, NULL) >= 0;
-        exec = ok && !exec ? capture_steps(engine, count, &capture) : exec;
-        if (!ok || !exec || !ignis__op_begin_on_device(&op, call, engine->device)) {
-            ok = false;
-            break;
-        }
-        i = sequence->length - 1;
-        ignis__sequence_take_pages(&op, sequence, i, i + steps);
-        ignis__sequence_fill_row(&op, sequence, i, &row);
-        ignis__sampling_fill_row(engine, 0, &greedy, &row);
-        ignis__upload_rows(&op, engine->model->dtype, engine->rows, &row, 1);
-        ok = op.ok && ignis__device_wait(call, engine->device);
-        start = now();
-        for (i = 0; ok && i < steps; i += count)
-            ok = !IGNIS__CUDA_FAILED(call, engine->device, cuGraphLaunch, (exec, op.work.stream));
-        ok = ok && ignis__device_wait(call, engine->device);
-        if (round >= 0)
-            times[round] = (now() - start) / i;
-        ok = ignis__op_leave(&op) == IGNIS_OK && ok;
-    }
-    if (capture)
-        ignis__graph_destroy(call, capture, exec);
-    if (sequence)
-        ignis__sequence_drop(call, sequence);
-    return ok ? median(times, rounds) : -1;
-}
-
 /*  Seconds from the ids of a prompt to the first token. */
 static double first_seconds(ignis_sequence sequence, const int32_t *ids, int prompt, int rounds)
 {
@@ -771,7 +707,7 @@ static bool write_gguf(const shape *s, const blocks *type, const char *path)
     return fclose(file) == 0;
 }
 
-static bool with_draws, with_graphs, with_caches;
+static bool with_draws, with_caches;
 static const char *timed_program; /* where it is asked for */
 static int speculated;            /* tokens of a draft */
 static const char *draft_name = "llama-1b";
@@ -945,13 +881,6 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
         return false;
     printf("%-10s ignis_generate %9.1f tokens/s %10.1f us a token %6.3f of 4.25 TB/s\n", s->name, 1 / seconds,
            seconds * 1e6, (touched_bytes(s, &info, 1) + token) / seconds / 4.25e12);
-    for (i = 1; with_graphs && !comm.id && i <= 8; i += 7) {
-        seconds = graph_seconds(sequences[0], prompt, tiny ? 8 : steps, rounds, i);
-        if (!ok_or_say(seconds > 0))
-            return false;
-        printf("%-10s graphs of %d steps %7.1f tokens/s %10.1f us a step, without the host\n", s->name, i, 1 / seconds,
-               seconds * 1e6);
-    }
     for (i = 0; with_draws && !type && i < WAYS; i++) {
         if (i == WAYS - 1 && !ok_or_say(ignis_sequence_truncate(sequences[0], prompt) == IGNIS_OK &&
                                         ignis_sequence_grammar(sequences[0], grammar) == IGNIS_OK))
@@ -1165,10 +1094,6 @@ int main(int argc, char **argv)
             with_draws = true;
         else if (strcmp(argv[i], "start") == 0)
             timed_program = argv[0];
-        else if (strcmp(argv[i], "graphs") == 0)
-            with_graphs = true;
-        else if (strcmp(argv[i], "short=0") == 0)
-            ignis__single_launch_short = 0;
         else
             named = named || !strchr(argv[i], '=');
     }

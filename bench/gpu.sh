@@ -95,8 +95,7 @@ part() {
     generate)
         models=${MODELS:-gpt2 llama-1b llama-8b} batch=batch=${BATCH:-1,16,64}
         room_for_models
-        build bench_generate && $out/bench_generate "folder=$folder" batch=1 start graphs llama-135m &&
-            $out/bench_generate "folder=$folder" batch=1 short=0 graphs llama-135m &&
+        build bench_generate && $out/bench_generate "folder=$folder" batch=1 start llama-135m &&
             $out/bench_generate "folder=$folder" $batch drawn $models &&
             $out/bench_generate "folder=$folder" $batch weights=q4_0,q8_0,q4_k,q5_0,iq4_xs,mxfp4 $models &&
             $python bench/peer_generate.py "folder=$folder" $batch compile $models ;;

@@ -413,9 +413,6 @@ static const char *const generate_step[] = PAGED_MMA(""),
                              *const generate_step_tables[] = PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=8388608"), /* IQ4_XS */
                                  *const generate_step_powers[] =
                                      PAGED_MMA(" -DIGNIS_BLOCKS_TYPES=549755813888"); /* MXFP4 */
-static const char *const generate_step_short[] = {
-    "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64 -DIGNIS_SHORT=1", "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_SHORT=1",
-    "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64 -DIGNIS_HEAD_NORMS=1 -DIGNIS_SHORT=1", NULL};
 #define HEAD_NORMS(more)                                                \
     "-DIGNIS_T=1 -DIGNIS_HEAD_DIM=64" more " -DIGNIS_HEAD_NORMS=1",     \
         "-DIGNIS_T=2 -DIGNIS_HEAD_DIM=64" more " -DIGNIS_HEAD_NORMS=1", \
@@ -750,7 +747,6 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_cluster_types, 90, 0, {0}},
     {IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU, attention_paged_many_types, 80, 0, {0}},
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step, 90, 90, {0, 0, 60}}, /* heads of 256 */
-    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_short, 90, 90, {0}},
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_normed, 90, 90, {0, 0, 4}},
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_normed_blocks, 90, 90, {0, 0, 40}},
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_4_0, 90, 90, {0, 0, 24}}, /* heads of 128 */

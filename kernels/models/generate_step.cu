@@ -17,9 +17,7 @@
     and bf16, sm_90a; all blocks of a launch must run at once. One program per type and size of heads: compiled with
     -DIGNIS_T=<1 or 2> -DIGNIS_HEAD_DIM=<64, 128 or 256>, which serves smaller heads, too. Weights are of T:
     generate_step_dense.cuh; or ignis__quantised_weight, with -DIGNIS_BLOCKS_TYPES: generate_step_blocks.cuh, and sums
-    have the order of gemv_blocks.cu. With -DIGNIS_HEAD_NORMS=1, heads of q and k have norms. With -DIGNIS_SHORT=1,
-    rows are so short that waits are longer than products: the first weights of a product come to registers before its
-    row, and blocks of attention's output product combine the splits themselves, if there are few.
+    have the order of gemv_blocks.cu. With -DIGNIS_HEAD_NORMS=1, heads of q and k have norms.
 */
 #ifdef IGNIS_BLOCKS_TYPES
 #define IGNIS__STEP_OF_PARTS
@@ -318,55 +316,9 @@ struct step_block {
         }
     }
 
-    /*  Returns whether the blocks of attention's output product combine the splits. That saves the words of
-        `attended` and the wait for them; each of these blocks then loads the results of all splits. A row that does
-        not exist has no splits, and its blocks would not wait for each other. */
-    __device__ bool gathers(const paged_splits &splits) const
-    {
-        return IGNIS_SHORT && p.head_dim == 64 && splits.count > 0 && splits.count <= SPLITS_AT_A_TIME;
-    }
-    /*  Combines the results of all splits for a warp's slice of the row, with the bits of `combine`. A lane has a pair
-        of elements, and half a warp the sums of one of the two heads that the pairs of a warp may belong to. */
-    __device__ void gather(uint32_t own, const paged_splits &splits, int begin, int end) const
-    {
-        const int lane = threadIdx.x % 32;
-#pragma unroll 1
-        for (int first = begin / 2; first < end / 2; first += 32) {
-            const int i = min(first + lane, end / 2 - 1), head = first / 32;
-            const int of_sums = min(head + lane / 16, p.heads - 1);
-            ulonglong2 x[SPLITS_AT_A_TIME + 1]; /* the last one: of sums */
-            const ulonglong2 &sums = x[SPLITS_AT_A_TIME];
-            wait_words(
-                x, own,
-                [&](int j) {
-                    return j < SPLITS_AT_A_TIME ? found_at(i / 32, j) + 2 + 2 * i % 64 : found_at(of_sums, lane % 16);
-                },
-                [&](int j) { return (j < SPLITS_AT_A_TIME ? j : lane % 16) < splits.count; });
-            __syncwarp();
-            const float own_top = lane % 16 < splits.count ? number_of(sums.x) : -ignis_infinity<float>();
-            float top = own_top, sum = 0, a = 0, b = 0;
-#pragma unroll
-            for (int apart = 8; apart > 0; apart /= 2)
-                top = max(top, __shfl_xor_sync(0xffffffff, top, apart));
-            const float weight = power_of_2(own_top - top);
-            const int from = (i / 32 - head) * 16;
-#pragma unroll
-            for (int j = 0; j < SPLITS_AT_A_TIME; j++)
-                if (j < splits.count) {
-                    const float w = __shfl_sync(0xffffffff, weight, from + j);
-                    sum += w * __shfl_sync(0xffffffff, number_of(sums.y), from + j);
-                    a += w * number_of(x[j].x);
-                    b += w * number_of(x[j].y);
-                }
-            if (first + lane < end / 2)
-                ((uint32_t *)row.at)[i] = ignis_round_two<T>(a / sum, b / sum);
-        }
-    }
-
     /*  Loads x to `row`, each warp its slice: as it is, or through its norm, with the bits of row_norm. normed: a
         norm is certain. */
-    template <bool normed>
-    __device__ void load_row(const step_place &at, const T *norm, const T *norm_bias, const paged_splits &splits) const
+    template <bool normed> __device__ void load_row(const step_place &at, const T *norm, const T *norm_bias) const
     {
         const step_product &x = m.products[at.which];
         const int k = x.k, slice = x.per_slice * GRAIN, length = x.grains * GRAIN;
@@ -374,19 +326,9 @@ struct step_block {
                   lane = threadIdx.x % 32;
         const uint32_t own = number(at.layer);
         part_of_block::sync(); /* the previous row is no longer needed */
-        if (!normed && at.which == IGNIS__STEP_ATTENDED && gathers(splits)) {
-            gather(own, splits, begin, min(end, k));
-            __syncwarp();
-            row.settle(begin, end, k);
-            __syncwarp();
-            return;
-        }
         if (!normed && at.which % 2) {
             const word *const from = at.which == IGNIS__STEP_ATTENDED ? p.attended : p.inner;
-            if (IGNIS_SHORT && slice <= 2 * 32 * 4) /* fewer instructions between two questions for a word */
-                fetch<2>(row.at, from, own, begin / 4 + lane, 32, min(end, k) / 4);
-            else if (!IGNIS_SHORT && D < 256 && slice > 8 * 32 * 4)
-                /* else in two rounds; larger heads leave no registers for one */
+            if (D < 256 && slice > 8 * 32 * 4) /* else in two rounds; larger heads leave no registers for one */
                 fetch<16>(row.at, from, own, begin / 4 + lane, 32, min(end, k) / 4);
             else
                 fetch<8>(row.at, from, own, begin / 4 + lane, 32, min(end, k) / 4);
@@ -404,12 +346,8 @@ struct step_block {
                 ignis_ptx_cp_async_8((uint32_t)__cvta_generic_to_shared(bias + i), norm_bias + i, 8);
         }
         ignis_ptx_cp_async_commit();
-        const word *const from = p.sums[at.which == IGNIS__STEP_UP];
-        const uint32_t number_of_row = own - (at.which != IGNIS__STEP_UP);
-        if (IGNIS_SHORT && k <= 2 * THREADS * 2)
-            fetch<2>(numbers, from, number_of_row, threadIdx.x, THREADS, k / 2);
-        else
-            fetch<8>(numbers, from, number_of_row, threadIdx.x, THREADS, k / 2);
+        fetch<8>(numbers, p.sums[at.which == IGNIS__STEP_UP], own - (at.which != IGNIS__STEP_UP), threadIdx.x, THREADS,
+                 k / 2);
         ignis_ptx_cp_async_wait<0>();
         part_of_block::sync();
         float mean = 0, squares = 0;
@@ -452,8 +390,7 @@ struct step_block {
     };
     /*  Does a product. with_keys: that of q, k and v, while keys for attention are in flight. */
     template <bool with_keys>
-    __device__ void product(const step_place &at, step_norms &norms, const paged_splits &splits, step_turn &stage,
-                            step_turn &turn) const
+    __device__ void product(const step_place &at, step_norms &norms, step_turn &stage, step_turn &turn) const
     {
         const step_product &x = m.products[at.which];
         const step_norms own = norms;
@@ -464,11 +401,8 @@ struct step_block {
         }
         if (x.first >= x.tiles)
             return;
-        step_chunk first;
-        if (IGNIS_SHORT)
-            take_first(ring, stage, first);
-        load_row<with_keys>(at, own.weight, own.bias, splits);
-        multiply<with_keys>(ring, x, row, stage, turn, first);
+        load_row<with_keys>(at, own.weight, own.bias);
+        multiply<with_keys>(ring, x, row, stage, turn);
     }
 
     /* >>attention ------------------------------------------------------------------------------------------------ */
@@ -713,17 +647,16 @@ struct step_block {
         while (at.more(p)) {
             if (at.which == IGNIS__STEP_QKV) {
                 attend(w, at.layer, splits, false);
-                product<true>(at, norms, splits, stage, turn);
+                product<true>(at, norms, stage, turn);
                 at.go_on(p);
                 attend(w, at.layer, splits, true);
-                if (!gathers(splits))
-                    combine(number(at.layer), splits);
+                combine(number(at.layer), splits);
             }
 #pragma unroll 1
             do { /* separate from the product above, where registers hold keys, too */
                 if (at.which == IGNIS__STEP_HEAD)
                     ignis_grid_dependents_launch();
-                product<false>(at, norms, splits, stage, turn);
+                product<false>(at, norms, stage, turn);
                 at.go_on(p);
             } while (at.more(p) && at.which != IGNIS__STEP_QKV);
         }

@@ -11,7 +11,6 @@
                                     with zeros after the first k: by fill(begin, end, k, get), where get(i) returns
                                     the EACH elements from i on; or by settle(begin, end, k) if they are there as
                                     numbers. NUMBERS: they stay as they are
-        step_chunk                  a warp's first weights of a product: take_first loads them before a short row
         multiply<with_keys>         multiplies the tiles of a block; with_keys: registers have keys for attention, too
 */
 #ifndef IGNIS_GENERATE_STEP_CUH
@@ -21,10 +20,6 @@
 #include "hopper.cuh"
 #include "shared/models/weights.h"
 #include "shared/models/fused_step.h"
-
-#ifndef IGNIS_SHORT
-#define IGNIS_SHORT 0
-#endif
 
 constexpr int BRINGERS = 2;      /* warps that start copies of weights */
 constexpr int HALF = SLICES / 2; /* warps that share half a stage, which may arrive before the other half */

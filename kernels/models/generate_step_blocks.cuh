@@ -298,12 +298,9 @@ __device__ inline void multiply_tiles(const step_ring &ring, const step_product 
     }
 }
 
-typedef int step_chunk;
-__device__ inline void take_first(const step_ring &, step_turn &, step_chunk &) {}
-
 template <bool with_keys>
 __device__ inline void multiply(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage,
-                                step_turn &turn, step_chunk &)
+                                step_turn &turn)
 {
     /* with keys, or with larger heads, registers do not suffice */
     if (!with_keys && IGNIS_HEAD_DIM < 256 && x.pieces == 1)

@@ -76,50 +76,31 @@ struct step_row {
     }
 };
 
-/*  A chunk of a warp in registers. */
-typedef dense_weights<T>::block step_chunk[PIECE];
-
-/*  Loads a warp's chunk of a stage. of_ring: the warp's and lane's place in the first stage. */
-__device__ __forceinline__ void take_chunk(const step_ring &ring, const step_turn &stage, const char *of_ring, int own,
-                                           step_chunk &to)
-{
-    const char *from = of_ring + stage.at * STAGE_BYTES;
-    ring.wait(stage, threadIdx.x / 32 / HALF);
-#pragma unroll
-    for (int i = 0; i < PIECE; i++)
-#pragma unroll
-        for (int j = 0; j < 2; j++)
-            to[i].rows[j] = *(const uint4 *)(from + 32 * i / BOX * BOX_BYTES + j * BOX_BYTES / 2 +
-                                             ((32 * i % BOX / 8 + threadIdx.x % 4) ^ own) * 16);
-}
-__device__ inline const char *chunk_of_ring(const step_ring &ring, int own)
-{
-    return (const char *)__cvta_shared_to_generic(ring.stages) + threadIdx.x / 32 * PIECE_BYTES + own * 2 * BOX;
-}
-/*  Loads a warp's first chunk of a product. */
-__device__ inline void take_first(const step_ring &ring, step_turn &stage, step_chunk &first)
-{
-    const int own = row_of_lanes(threadIdx.x % 32 / 4);
-    take_chunk(ring, stage, chunk_of_ring(ring, own), own, first);
-    ring.took(stage);
-}
-
-/*  Multiplies the tiles of a block. A chunk is in flight to registers while the previous one is multiplied. first: has
-    the first chunk if rows are short. */
+/*  Multiplies the tiles of a block. A chunk is in flight to registers while the previous one is multiplied. */
 template <bool with_keys>
 __device__ inline void multiply(const step_ring &ring, const step_product &x, const step_row &row, step_turn &stage,
-                                step_turn &turn, step_chunk &first)
+                                step_turn &turn)
 {
     typedef dense_weights<T> weights;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own = row_of_lanes(lane / 4);
     const int begin = warp * x.per_slice, end = min(begin + x.per_slice, x.grains), pieces = x.pieces, size = x.size;
     const T *const of_x = row.at + lane % 4 * 8;
-    const char *const of_ring = chunk_of_ring(ring, own);
+    const char *const of_ring =
+        (const char *)__cvta_shared_to_generic(ring.stages) + warp * PIECE_BYTES + own * 2 * BOX;
     int left = ((x.tiles - 1 - x.first) / gridDim.x + 1) * pieces, piece = 0;
     float sum[1][4] = {{0, 0, 0, 0}};
-    step_chunk second;
-    const auto take = [&](step_chunk &to) { take_chunk(ring, stage, of_ring, own, to); };
-    const auto step = [&](const step_chunk &now, step_chunk &next) {
+    weights::block first[PIECE], second[PIECE];
+    const auto take = [&](weights::block(&to)[PIECE]) {
+        const char *from = of_ring + stage.at * STAGE_BYTES;
+        ring.wait(stage, warp / HALF);
+#pragma unroll
+        for (int i = 0; i < PIECE; i++)
+#pragma unroll
+            for (int j = 0; j < 2; j++)
+                to[i].rows[j] = *(const uint4 *)(from + 32 * i / BOX * BOX_BYTES + j * BOX_BYTES / 2 +
+                                                 ((32 * i % BOX / 8 + lane % 4) ^ own) * 16);
+    };
+    const auto step = [&](const weights::block(&now)[PIECE], weights::block(&next)[PIECE]) {
         const int from = begin + piece * size, some = min(size, end - from); /* the rest is another slice's */
         uint4 part[PIECE][1];
 #pragma unroll
@@ -144,10 +125,8 @@ __device__ inline void multiply(const step_ring &ring, const step_product &x, co
         sum[0][0] = sum[0][1] = sum[0][2] = sum[0][3] = 0;
         ring.has_found(turn);
     };
-    if (!IGNIS_SHORT) {
-        take(first);
-        ring.took(stage);
-    }
+    take(first);
+    ring.took(stage);
 #pragma unroll 1
     do {
         step(first, second);

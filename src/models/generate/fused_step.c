@@ -93,10 +93,6 @@ IGNIS__PRIVATE size_t ignis__engine_single_launch_shared(const ignis__engine *en
 enum { IGNIS__SINGLE_LAUNCH_MAX_BYTES = 128 << 20, IGNIS__SINGLE_LAUNCH_MAX_BYTES_Q8_0 = 56 << 20 };
 IGNIS__PRIVATE int64_t ignis__single_launch_min_bytes = 16 << 20;
 
-/*  The longest rows, and results of attention, with which blocks wait longer than they multiply: -DIGNIS_SHORT=1. Tests
-    and benchmarks set 0. */
-IGNIS__PRIVATE int ignis__single_launch_short = 1024;
-
 /*  Returns whether a model has no feature that generate_step.cu lacks. */
 IGNIS__COLD static bool ignis__engine_is_plain(const ignis__engine *engine)
 {
@@ -174,10 +170,6 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ig
     snprintf(engine->step_define, sizeof engine->step_define, "-DIGNIS_HEAD_DIM=%d%s",
              ignis__paged_head_dim(model->head_dim),
              ignis__engine_has_head_norms(engine) ? " -DIGNIS_HEAD_NORMS=1" : "");
-    if (!engine->step_types && ignis__paged_head_dim(model->head_dim) == 64 &&
-        model->hidden <= ignis__single_launch_short && model->heads * model->head_dim <= ignis__single_launch_short)
-        snprintf(engine->step_define + strlen(engine->step_define),
-                 sizeof engine->step_define - strlen(engine->step_define), " -DIGNIS_SHORT=1");
     if (engine->step_types)
         snprintf(engine->step_define + strlen(engine->step_define),
                  sizeof engine->step_define - strlen(engine->step_define), " -DIGNIS_BLOCKS_TYPES=%lld",

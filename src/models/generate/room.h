@@ -376,7 +376,6 @@ IGNIS__PRIVATE ignis__decode_step_arrays ignis__engine_layer_arrays(const ignis_
 extern int ignis__single_launch_stages;
 IGNIS__PRIVATE size_t ignis__engine_single_launch_shared(const ignis__engine *engine, ignis__decode_step *p);
 extern int64_t ignis__single_launch_min_bytes;
-extern int ignis__single_launch_short;
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ignis__engine *engine);
 
 /* latent.c */

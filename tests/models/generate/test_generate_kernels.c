@@ -1249,7 +1249,6 @@ static const test_shape whole_shapes[] = {
     {1, 3, 1, 256, 72, 200, 33, false, false, false, IGNIS_BF16},
     {2, 4, 2, 128, 136, 120, 70, false, false, true, IGNIS_BF16},
     {2, 20, 1, 80, 264, 64, 45, false, true, true, IGNIS_F16},
-    {1, 9, 3, 64, 72, 96, 50, false, false, true, IGNIS_BF16},
     {1, 12, 1, 32, 264, 328, 300, false, false, false, IGNIS_BF16},
     {1, 4, 2, 80, 1032, 72, 50, false, true, false, IGNIS_BF16},
     {2, 8, 4, 48, 72, 2056, 64, false, false, false, IGNIS_F16},
@@ -1262,7 +1261,6 @@ static void check_whole(const test_shape *shape, int context, int prompt, int dr
     int clusters = device->clusters, i, k;
     float logits[2][300];
     int32_t *ids = (int32_t *)malloc(sizeof *ids * (size_t)prompt), next[2];
-    const ignis__engine *engine;
     ignis_sequence sequence[2];
     test_model t[2];
     for (i = 0; i < prompt; i++)
@@ -1273,10 +1271,7 @@ static void check_whole(const test_shape *shape, int context, int prompt, int dr
         sequence[k] = ignis_sequence_begin(t[k].handle);
         device->clusters = clusters;
         CHECK(sequence[k].id);
-        engine = (const ignis__engine *)t[k].model->engine;
-        CHECK((engine->layer_table != NULL) == (k == 0));
-        CHECK(k || (strstr(engine->step_define, "SHORT") != NULL) ==
-                       (!engine->step_types && shape->head_dim <= 64 && shape->heads <= 16 && shape->hidden <= 1024));
+        CHECK((((ignis__engine *)t[k].model->engine)->layer_table != NULL) == (k == 0));
         CHECK_OK(ignis_sequence_feed(sequence[k], ids, prompt));
     }
     pretend_multiprocessors(blocks);
@@ -1344,7 +1339,7 @@ TEST(steps_of_one_row_have_the_bits_of_others)
     check_whole(&whole_shapes[0], 160, 15, 2, 3);
     ignis__single_launch_stages = ring;
     ignis__single_launch_min_bytes = least;
-    check_whole(&whole_shapes[2], 800, 766, 3, 2); /* more units than teams; more splits than blocks gather */
+    check_whole(&whole_shapes[1], 700, 640, 2, 2); /* more units than teams */
     if (rare)
         check_whole(&whole_shapes[0], 2300, 2110, 2, 5); /* splits of more than one tile */
 }
