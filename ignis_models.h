@@ -942,11 +942,9 @@ IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampl
     samplings: one for each sequence; null: the likeliest tokens. A step has up to 512 sequences, or
     ignis_model_desc.sequences if that is fewer, but at least 8; more sequences take several steps. Steps of 1, 2, 4,
     ... 64, 128, 192, ... 512 sequences are captured as graphs the second time they run; other numbers are rounded up to
-    these. A step reads the weights once, or once for each 64 sequences if they are quantised or the device is older
-    than compute capability 9.0. Its bits are those of a step of one sequence. That costs speed in large steps: products
-    keep the instruction and the order of sums of small ones. The first sequence of a model takes the memory of a step:
-    above all 8 bytes for each of its sequences and each token of the vocabulary, and, in bf16 and f16, 4 bytes for each
-    of its sequences, each element of the heads and each 64 tokens of the context, up to 32 times.
+    these. A step reads the weights once for each 64 sequences. The first sequence of a model takes the memory of a
+    step: above all 8 bytes for each of its sequences and each token of the vocabulary, and, in bf16 and f16, 4 bytes
+    for each of its sequences, each element of the heads and each 64 tokens of the context, up to 32 times.
     Returns: IGNIS_OK, with the tokens in ids; or the reason, and then ids are -1 and all sequences are as they were.
     If no token can be sampled for some sequences, the others still get theirs: those with a token in ids.
     Errors: those of ignis_sequence_next; ARGUMENT (null; a count below 0; sequences of different models; one of them
@@ -1626,7 +1624,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x58726153bb4b2a69ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x4a72da55e1d46711ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -5357,10 +5355,10 @@ static const char ignis__text_gemv_cluster_cu_0[] =
     "ignis_ptx_tensor_load<2>(to + region * HALF_BYTES + eight * EIGHT_BYTES, of_weights, barrier, 32 * at,\n"
     "region ? high : low);\n"
     "}\n"
-    "__device__ void ask_x(uint32_t to, uint32_t barrier, int at, int column) const\n"
+    "__device__ void ask_x(uint32_t to, uint32_t barrier, int at) const\n"
     "{\n"
     "if (threadIdx.x % 32 == 0)\n"
-    "ignis_ptx_tensor_load<2>(to + WEIGHT_BYTES, of_x, barrier, 32 * at, column);\n"
+    "ignis_ptx_tensor_load<2>(to + WEIGHT_BYTES, of_x, barrier, 32 * at, 0);\n"
     "}\n"
     "__device__ void multiply(float (&sum)[M][N][4], const char *stage, int, int at, int end) const\n"
     "{\n"
@@ -5388,7 +5386,7 @@ static const char ignis__text_gemv_cluster_cu_0[] =
     "}\n"
     "};\n\n\n\n"
     "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1)\n"
-    "__launch_bounds__(THREADS + OTHERS, COLUMNS >= 64 || (COLUMNS == 32 && __CUDA_ARCH__ >= 1000) ? 1 : 2)\n"
+    "__launch_bounds__(THREADS + 32, COLUMNS == 64 || (COLUMNS == 32 && __CUDA_ARCH__ >= 1000) ? 1 : 2)\n"
     "ignis_gemv_cluster(const __grid_constant__ ignis__gemv_mma p,\n"
     "const __grid_constant__ ignis__tensor_map of_weights,\n"
     "const __grid_constant__ ignis__tensor_map of_x)\n"
@@ -5401,7 +5399,7 @@ static const char *const ignis__text_gemv_cluster_cu[] = {
 };
 
 static const char ignis__text_gemv_cluster_cuh_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_GEMV_CLUSTER_CUH\n"
     "#define IGNIS_GEMV_CLUSTER_CUH\n\n"
     "#include \"gemv.cuh\"\n"
@@ -5415,14 +5413,10 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "#ifdef IGNIS_BLOCKS\n"
     "constexpr int MOST_NEAR = 1;\n"
     "#else\n"
-    "constexpr int MOST_NEAR = COLUMNS >= 64 ? 2 : COLUMNS == 32 ? 4 : 8;\n"
+    "constexpr int MOST_NEAR = COLUMNS == 64 ? 2 : COLUMNS == 32 ? 4 : 8;\n"
     "#endif\n"
     "constexpr int NEAR = OWN < MOST_NEAR ? OWN : MOST_NEAR, FAR = OWN / NEAR == 8 ? 3 : OWN / NEAR / 2;\n"
     "constexpr int PART_BYTES = 32 * 16, PARTS_BYTES = TILES * COLUMNS / 8 * PART_BYTES;\n\n"
-    "constexpr int OTHERS = COLUMNS == 128 ? 128 : 32;\n"
-    "#if IGNIS_COLUMNS == 128 && defined(__CUDA_ARCH_FEAT_SM90_ALL)\n"
-    "#define IGNIS_MOVES_REGISTERS\n"
-    "#endif\n\n"
     "constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0, FOUND_BYTES = ARRIVES_BYTES + FAR * PARTS_BYTES;\n\n\n\n"
     "__device__ inline void group_rows(const ignis__gemv_mma &p, int first, int group, int i, int &low, int &high)\n"
     "{\n"
@@ -5431,14 +5425,14 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "if (p.gated || p.kind == IGNIS__GEMV_CACHE)\n"
     "tile_rows(p, first, group * TILES + i, low, high);\n"
     "}\n\n\n\n"
-    "__device__ inline void finish(const ignis__gemv_mma &p, int first, int group, int column, int part, const float (&y)[4])\n"
+    "__device__ inline void finish(const ignis__gemv_mma &p, int first, int group, int part, const float (&y)[4])\n"
     "{\n"
     "const int t = threadIdx.x % 4, row = row_of_lanes(threadIdx.x % 32 / 4);\n"
     "int low, high;\n"
     "group_rows(p, first, group, part / (COLUMNS / 8), low, high);\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 2; j++) {\n"
-    "const int c = column + part % (COLUMNS / 8) * 8 + t + 4 * j;\n"
+    "const int c = part % (COLUMNS / 8) * 8 + t + 4 * j;\n"
     "finish_line line;\n"
     "if (c >= p.rows)\n"
     "break;\n"
@@ -5448,7 +5442,7 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "}\n"
     "}\n\n\n"
     "struct step_order {\n"
-    "int item, slice, step;\n\n"
+    "int group, slice, step;\n\n"
     "__device__ void go_on(int steps, int stride)\n"
     "{\n"
     "if (++step < steps)\n"
@@ -5457,7 +5451,7 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "if (++slice < OWN)\n"
     "return;\n"
     "slice = 0;\n"
-    "item += stride;\n"
+    "group += stride;\n"
     "}\n"
     "};\n\n\n\n\n"
     "template <typename Source> __device__ inline void cluster_product(const ignis__gemv_mma &p, int first, Source &source)\n"
@@ -5466,12 +5460,11 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "constexpr int STAGE_BYTES = Source::STAGE_BYTES;\n"
     "const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), found = at + p.found_at,\n"
     "arrived = found + FOUND_BYTES, full = arrived + 8, empty = full + 8 * p.ring;\n"
-    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_item = (int)blockIdx.x / CLUSTER;\n\n"
+    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_group = (int)blockIdx.x / CLUSTER;\n\n"
     "const int rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, stride = CLUSTER > 1 ? 1 << 24 : gridDim.x;\n"
     "const int steps = (source.per_slice + source.advance - 1) / source.advance;\n"
-    "const int tiles = (int)((p.n - first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16));\n\n"
-    "const int beside = CLUSTER > 1 ? 1 : (p.rows + COLUMNS - 1) / COLUMNS;\n"
-    "const int items = (tiles + TILES - 1) / TILES * beside;\n"
+    "const int tiles = (int)((p.n - first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)),\n"
+    "groups = (tiles + TILES - 1) / TILES;\n"
     "const auto first_of = [&](int slice) { return (rank * OWN + slice) * source.per_slice; };\n\n"
     "if (threadIdx.x == 0) {\n"
     "for (int i = 0; i < p.ring; i++) {\n"
@@ -5487,33 +5480,29 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "ignis_ptx_cluster_arrive();\n"
     "ignis_grid_dependents_launch();\n"
     "__syncthreads();\n\n"
-    "if (warp >= SLICES) {\n"
-    "#ifdef IGNIS_MOVES_REGISTERS\n"
-    "ignis_ptx_setmaxnreg_dec<40>();\n"
-    "#endif\n"
-    "if (warp > SLICES) {\n"
-    "ignis_grid_dependency_wait();\n"
-    "return;\n"
-    "}\n"
+    "if (warp == SLICES) {\n"
     "const auto place = [&](const step_order &of) { return first_of(of.slice) + of.step * source.advance; };\n"
-    "const auto ask_weights = [&](int stage, const step_order &of) {\n"
+    "const auto ask_weights = [&](int stage,\n"
+    "const step_order &of) {\n"
     "if (lane == 0)\n"
-    "ignis_ptx_mbarrier_arrive_expect(full + 8 * stage, source.bytes());\n"
+    "ignis_ptx_mbarrier_arrive_expect(full + 8 * stage,\n"
+    "source.bytes());\n"
     "__syncwarp();\n"
-    "source.ask_weights(at + stage * STAGE_BYTES, full + 8 * stage, of.item / beside, place(of));\n"
-    "};\n";
-static const char ignis__text_gemv_cluster_cuh_1[] =
-    "const auto ask_x = [&](int stage, const step_order &of) {\n"
-    "source.ask_x(at + stage * STAGE_BYTES, full + 8 * stage, place(of), of.item % beside * COLUMNS);\n"
+    "source.ask_weights(at + stage * STAGE_BYTES,\n"
+    "full + 8 * stage, of.group, place(of));\n"
     "};\n"
-    "step_order ahead = {own_item, 0, 0}, of = ahead;\n"
+    "const auto ask_x = [&](int stage, const step_order &of) {\n"
+    "source.ask_x(at + stage * STAGE_BYTES, full + 8 * stage, place(of));\n"
+    "};\n"
+    "step_order ahead = {own_group, 0, 0}, of = ahead;\n"
     "int asked = 0;\n"
-    "for (; asked < p.ring && ahead.item < items; ahead.go_on(steps, stride))\n"
+    "for (; asked < p.ring && ahead.group < groups; ahead.go_on(steps, stride))\n"
     "ask_weights(asked++, ahead);\n"
     "ignis_grid_dependency_wait();\n"
     "for (int i = 0; i < asked; i++, of.go_on(steps, stride))\n"
-    "ask_x(i, of);\n"
-    "for (uint32_t stage = 0, phase = 0; ahead.item < items; ahead.go_on(steps, stride)) {\n"
+    "ask_x(i, of);\n";
+static const char ignis__text_gemv_cluster_cuh_1[] =
+    "for (uint32_t stage = 0, phase = 0; ahead.group < groups; ahead.go_on(steps, stride)) {\n"
     "ignis_mbarrier_wait(empty + 8 * stage, phase);\n"
     "ask_weights(stage, ahead);\n"
     "ask_x(stage, ahead);\n"
@@ -5524,14 +5513,10 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "ignis_ptx_cluster_wait();\n"
     "return;\n"
     "}\n\n"
-    "#ifdef IGNIS_MOVES_REGISTERS\n"
-    "ignis_ptx_setmaxnreg_inc<232>();\n"
-    "#endif\n"
     "ignis_grid_dependency_wait();\n"
     "int stage = 0;\n"
     "uint32_t phase = 0;\n"
-    "for (int item = own_item; item < items; item += stride) {\n"
-    "const int group = item / beside;\n"
+    "for (int group = own_group; group < groups; group += stride) {\n"
     "float sum[M][N][4];\n"
     "slice_tree<NEAR, M, N> tree;\n"
     "float4 *const far = (float4 *)__cvta_shared_to_generic(found + ARRIVES_BYTES) + threadIdx.x;\n"
@@ -5582,7 +5567,7 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "ignis_ptx_st_async(there + 256 * j, make_float2(sum[m][n][2 * j], sum[m][n][2 * j + 1]),\n"
     "ignis_ptx_mapa(arrived, part % CLUSTER));\n"
     "} else {\n"
-    "finish(p, first, group, item % beside * COLUMNS, part, sum[m][n]);\n"
+    "finish(p, first, group, part, sum[m][n]);\n"
     "}\n"
     "}\n"
     "}\n"
@@ -5606,7 +5591,7 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "of[c][j].y += of[c + apart][j].y;\n"
     "}\n"
     "const float y[4] = {of[0][0].x, of[0][0].y, of[0][1].x, of[0][1].y};\n"
-    "finish(p, first, own_item, 0, i * CLUSTER + rank, y);\n"
+    "finish(p, first, own_group, i * CLUSTER + rank, y);\n"
     "}\n"
     "}\n"
     "}\n\n"
@@ -5656,7 +5641,7 @@ static const char ignis__text_gemv_cluster_blocks_cu_0[] =
     "ignis_ptx_bulk_load(to + X_BYTES + SCALES_BYTES + lane * EIGHT_BYTES,\n"
     "(const uint8_t *)p.weights + record * RECORD_BYTES, EIGHT_BYTES, barrier);\n"
     "}\n"
-    "__device__ void ask_x(uint32_t to, uint32_t barrier, int at, int) const\n"
+    "__device__ void ask_x(uint32_t to, uint32_t barrier, int at) const\n"
     "{\n"
     "const int lane = threadIdx.x % 32;\n"
     "if (lane < 4)\n"
@@ -5712,10 +5697,10 @@ static const char ignis__text_gemv_cluster_blocks_cu_0[] =
     "}\n"
     "};\n\n\n"
     "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS + 32, 1)\n"
-    "ignis_gemv_cluster_blocks(const __grid_constant__ ignis__gemv_blocks all,\n";
-static const char ignis__text_gemv_cluster_blocks_cu_1[] =
+    "ignis_gemv_cluster_blocks(const __grid_constant__ ignis__gemv_blocks all,\n"
     "const __grid_constant__ ignis__tensor_map of_x)\n"
-    "{\n"
+    "{\n";
+static const char ignis__text_gemv_cluster_blocks_cu_1[] =
     "blocks_source source(all, &of_x);\n"
     "cluster_product(all.product, all.first, source);\n"
     "}\n";
@@ -9769,7 +9754,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cuh = {
-    "gemv_cluster.cuh", 0xaa0f3e0b93481b4fULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 21};
+    "gemv_cluster.cuh", 0x1b35210efa0f56a8ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 21};
 
 static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
@@ -9794,7 +9779,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cu = {
-    "gemv_cluster.cu", 0xb745320312c50694ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 20};
+    "gemv_cluster.cu", 0xa7fb6a8578c87a26ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 20};
 
 static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9815,7 +9800,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_blocks_cu = {
-    "gemv_cluster_blocks.cu", 0xd9240ae91fb81b34ULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 22};
+    "gemv_cluster_blocks.cu", 0xfdf8981c5789b01bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 22};
 
 static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -36444,7 +36429,7 @@ IGNIS__PRIVATE void ignis__pre_norm_fuse(ignis__op *op, ignis__gemv_mma *p, cons
     p->rms = norm->rms;
 }
 
-/*  A variant of gemv_cluster.cuh. columns: rows of x at a time; cluster: blocks per cluster; resident: blocks per SM. A
+/*  A variant of gemv_cluster.cuh. columns: rows of x at most; cluster: blocks per cluster; resident: blocks per SM. A
     product has one cluster for each 128 rows of weights. It takes the first variant for its rows of x with which it
     has at most `most` blocks for two SMs; the limits were measured. The last variants have clusters of one block,
     which takes one group after the other. found: shared memory for results, in units of 512 bytes per row of x. */
@@ -36452,7 +36437,7 @@ typedef struct ignis__gemv_cluster {
     int columns, cluster, resident, most, found;
 } ignis__gemv_cluster;
 
-enum { IGNIS__GEMV_CLUSTERS = 10 }; /* dense weights; quantised weights have fewer variants */
+enum { IGNIS__GEMV_CLUSTERS = 9 }; /* dense weights; quantised weights have fewer variants */
 static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] = {
     {{16, 8, 2, 3, 1},
      {16, 4, 2, 4, 1},
@@ -36462,8 +36447,7 @@ static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] =
      {32, 1, 2, 0, 1},
      {64, 8, 2, 4, 1},
      {64, 2, 1, 2, 2},
-     {64, 1, 1, 0, 2},
-     {128, 1, 1, 0, 2}},
+     {64, 1, 1, 0, 2}},
     {{16, 2, 1, 2, 3}, {16, 1, 1, 0, 3}, {32, 2, 1, 2, 3}, {32, 1, 1, 0, 3}}};
 
 /*  Writes the defines of a variant. type: of quantised blocks, or 0. */
@@ -36489,8 +36473,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dt
     }
     for (i = 0; i < IGNIS__GEMV_CLUSTERS; i++) {
         ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[0][i], 0);
-        ignis__record_builtin(IGNIS__BUILTIN(GEMV_CLUSTER), dtype, define, 90,
-                              ignis__gemv_clusters[0][i].columns == 128 ? 90 : IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMV_CLUSTER), dtype, define, 90, IGNIS__EVERY_ARCH);
     }
 }
 
@@ -36512,7 +36495,7 @@ IGNIS__PRIVATE void ignis__gemv_choose_ring(ignis__op *op, const ignis__array *w
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, &desc);
 }
 
-/*  The operands of a product of 9 rows and more by gemv_cluster.cuh. x_columns: 16-bit elements of a row of x.
+/*  The operands of a product of 9 rows or more by gemv_cluster.cuh. x_columns: 16-bit elements of a row of x.
     weights, each: bytes of a stage for the weights, and for each row of x. */
 typedef struct ignis__gemv_cluster_source {
     ignis__builtin builtin;
@@ -36521,19 +36504,6 @@ typedef struct ignis__gemv_cluster_source {
     size_t weights, each;
     int type; /* of quantised blocks, or 0 */
 } ignis__gemv_cluster_source;
-
-/*  Returns how many rows of x blocks take at a time, if there are more than 64. 128 read less from the L2 cache, 64
-    leave fewer SMs without work. It assumes that 128 take 8/5 of the time of 64. The kernel of 128 moves registers
-    between warps, for which programs are compiled for sm_90a. groups: of 128 rows of weights. */
-static int ignis__gemv_cluster_choose_columns(const ignis__op *op, int rows, int64_t groups)
-{
-    const ignis_device_info *info = &op->work.device->info;
-    const int64_t narrow = ignis__ceil_div(groups * ignis__ceil_div(rows, 64), info->multiprocessors),
-                  wide = ignis__ceil_div(groups * ignis__ceil_div(rows, 128), info->multiprocessors);
-    if (rows <= 64)
-        return rows;
-    return 5 * narrow < 8 * wide || info->compute_major != 9 || !ignis__wgmma_compiles(op->work.call) ? 64 : 128;
-}
 
 /*  Chooses the variant for a product and makes its TMA map of x. NULL if this device has no variant. */
 static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, ignis_dtype dtype,
@@ -36544,15 +36514,13 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
     const ignis_device_info *info = &op->work.device->info;
     const ignis__gemv_cluster *variant = ignis__gemv_clusters[source->type ? 1 : 0];
     const int64_t dims[] = {source->x_columns, p->rows}, step = 2 * source->x_columns;
-    const int columns = ignis__gemv_cluster_choose_columns(op, p->rows, source->groups);
     size_t stage, free_bytes, found;
     int box[] = {64, 0};
     const ignis__tensor_map_desc desc = {dtype, false, source->x, 2, dims, &step, box, NULL};
     if (!op->work.device->clusters || !ignis__cuda.cuTensorMapEncodeTiled)
         return NULL;
-    while (variant->columns < columns ||
-           (variant->cluster > 1 && (p->rows > columns || 2 * source->groups * variant->cluster >
-                                                              (int64_t)info->multiprocessors * variant->most)))
+    while (variant->columns < p->rows || (variant->cluster > 1 && 2 * source->groups * variant->cluster >
+                                                                      (int64_t)info->multiprocessors * variant->most))
         variant++;
     box[1] = variant->columns;
     stage = (source->weights + source->each * (size_t)variant->columns + 1023) / 1024 * 1024;
@@ -36573,13 +36541,12 @@ static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const i
 {
     const size_t shared =
         (size_t)p->found_at + 512 * (size_t)(variant->columns * variant->found) + 8 + 16 * (size_t)p->ring;
-    const int64_t most = (int64_t)variant->resident * op->work.device->info.multiprocessors,
-                  items = source->groups * ignis__ceil_div(p->rows, variant->columns);
-    ignis__op_launch(
-        op, source->builtin, dtype, define,
-        ignis__launch_row(variant->cluster > 1 ? source->groups * variant->cluster : ignis__clamp(items, 1, most),
-                          variant->columns == 128 ? 384 : 288, shared),
-        params);
+    const int64_t most = (int64_t)variant->resident * op->work.device->info.multiprocessors;
+    ignis__op_launch(op, source->builtin, dtype, define,
+                     ignis__launch_row(variant->cluster > 1 ? source->groups * variant->cluster
+                                                            : ignis__clamp(source->groups, 1, most),
+                                       288, shared),
+                     params);
 }
 
 /*  Multiplies with dense weights by clusters. False if this device has no variant. */
@@ -36743,9 +36710,6 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc 
         return;
     }
     for (rest = desc->count; op->ok && rest > 0; rest -= p.rows) {
-        p.rows = rest;
-        if (rest > IGNIS__GEMV_ROWS && ignis__gemv_cluster_dense(op, &p, desc->weights))
-            return;
         p.rows = rest < IGNIS__GEMV_ROWS ? rest : (int)IGNIS__GEMV_ROWS;
         ignis__gemv_launch_dense(op, &p, desc->weights);
         ignis__gemv_advance(&p, p.rows);

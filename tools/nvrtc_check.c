@@ -179,7 +179,6 @@ static const char *const gemv_cluster[] = {IN_CLUSTERS(2, 16, 8),
                                            IN_CLUSTERS(1, 64, 1),
                                            IN_CLUSTERS(2, 64, 1),
                                            NULL};
-static const char *const gemv_cluster_of_128[] = {IN_CLUSTERS(1, 128, 1), IN_CLUSTERS(2, 128, 1), NULL};
 #define IN_CLUSTERS_BLOCKS(type, columns, blocks) IN_CLUSTERS(2, columns, blocks) " -DIGNIS_BLOCKS=" #type
 static const char *const gemv_cluster_blocks[] = {IN_CLUSTERS_BLOCKS(2, 16, 2),  IN_CLUSTERS_BLOCKS(2, 16, 1),
                                                   IN_CLUSTERS_BLOCKS(2, 32, 2),  IN_CLUSTERS_BLOCKS(2, 32, 1),
@@ -730,7 +729,6 @@ static const struct {
     {IGNIS__SOURCE_GEMV_BLOCKS_CU, bf16_of_other_blocks, 80, 0, {0, 0, 80}}, /* sm_90: 64 rows of Q4_1 */
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_CLUSTER_CU, gemv_cluster, 90, 0, {0}},
-    {IGNIS__SOURCE_GEMV_CLUSTER_CU, gemv_cluster_of_128, 90, 90, {0}},
     {IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU,
      gemv_cluster_blocks,
      90,

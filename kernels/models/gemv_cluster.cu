@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  models/gemv_cluster.cu - products of 9 rows and more with dense weights, by clusters of blocks
+/*  models/gemv_cluster.cu - GEMV of 9 to 64 rows with dense weights, by clusters of blocks
 
     For f16 and bf16, sm_90 and up; K is a multiple of 8. This part is the source of operands: TMA copies boxes of
     weights and of x, which are swizzled. All else: gemv_cluster.cuh.
@@ -42,10 +42,10 @@ struct dense_source {
         ignis_ptx_tensor_load<2>(to + region * HALF_BYTES + eight * EIGHT_BYTES, of_weights, barrier, 32 * at,
                                  region ? high : low);
     }
-    __device__ void ask_x(uint32_t to, uint32_t barrier, int at, int column) const
+    __device__ void ask_x(uint32_t to, uint32_t barrier, int at) const
     {
         if (threadIdx.x % 32 == 0)
-            ignis_ptx_tensor_load<2>(to + WEIGHT_BYTES, of_x, barrier, 32 * at, column);
+            ignis_ptx_tensor_load<2>(to + WEIGHT_BYTES, of_x, barrier, 32 * at, 0);
     }
     __device__ void multiply(float (&sum)[M][N][4], const char *stage, int, int at, int end) const
     {
@@ -76,7 +76,7 @@ struct dense_source {
 /*  Params: TMA maps of the weights, whose tiles have as many rows as are adjacent, and of x, whose tiles have COLUMNS
     rows. Rows of tiles have BOX elements. */
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1)
-    __launch_bounds__(THREADS + OTHERS, COLUMNS >= 64 || (COLUMNS == 32 && __CUDA_ARCH__ >= 1000) ? 1 : 2)
+    __launch_bounds__(THREADS + 32, COLUMNS == 64 || (COLUMNS == 32 && __CUDA_ARCH__ >= 1000) ? 1 : 2)
         ignis_gemv_cluster(const __grid_constant__ ignis__gemv_mma p,
                            const __grid_constant__ ignis__tensor_map of_weights,
                            const __grid_constant__ ignis__tensor_map of_x)

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
-/*  models/gemv_cluster.cuh - products of 9 rows and more by clusters of blocks, for sm_90 and up
+/*  models/gemv_cluster.cuh - GEMV of 9 to 64 rows by clusters of blocks, for sm_90 and up
 
     Sums have the order of products of fewer rows. The blocks of a cluster divide the slices of K of 128 rows of
     weights. TMA brings weights and x to a ring in shared memory, which all warps read. So the device reads at most
     half as many bytes of x as of 16-bit weights. The blocks exchange their results, and each does the epilogue of a
-    slice of them. Without clusters a product may have more than COLUMNS rows of x: blocks take a group of weights with
-    some rows of x at a time, and those with the same weights run side by side, so that these come from the L2 cache.
+    slice of them.
 
-    Compiled with -DIGNIS_T=<1 or 2>, rows of x at a time -DIGNIS_COLUMNS=<16, 32, 64 or 128>, and blocks of a cluster
+    Compiled with -DIGNIS_T=<1 or 2>, rows of x at most -DIGNIS_COLUMNS=<16, 32 or 64>, and blocks of a cluster
     -DIGNIS_CLUSTER=<1, 2, 4 or 8>.
 
     A source of operands, of dense or of quantised weights, has
@@ -15,7 +14,7 @@
         length, per_slice, advance                    of K, of a slice and of a k step, in its unit
         bytes()                                       copied to a stage
         ask_weights(to, barrier, group, at)           starts copies of a group's weights from `at` on, by a warp
-        ask_x(to, barrier, at, column)                starts copies of COLUMNS rows of x from `column` on
+        ask_x(to, barrier, at)                        starts copies of x
         multiply(sum, stage, group, at, end)          multiplies a stage, by a warp; from `end` on it is another slice's
 */
 #ifndef IGNIS_GEMV_CLUSTER_CUH
@@ -38,15 +37,10 @@ constexpr int SHARE = TILES * COLUMNS / 8 / CLUSTER;
 #ifdef IGNIS_BLOCKS
 constexpr int MOST_NEAR = 1;
 #else
-constexpr int MOST_NEAR = COLUMNS >= 64 ? 2 : COLUMNS == 32 ? 4 : 8;
+constexpr int MOST_NEAR = COLUMNS == 64 ? 2 : COLUMNS == 32 ? 4 : 8;
 #endif
 constexpr int NEAR = OWN < MOST_NEAR ? OWN : MOST_NEAR, FAR = OWN / NEAR == 8 ? 3 : OWN / NEAR / 2;
 constexpr int PART_BYTES = 32 * 16, PARTS_BYTES = TILES * COLUMNS / 8 * PART_BYTES;
-/*  threads that do not multiply, of which 128 rows of x take the registers; the host has the same */
-constexpr int OTHERS = COLUMNS == 128 ? 128 : 32;
-#if IGNIS_COLUMNS == 128 && defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define IGNIS_MOVES_REGISTERS
-#endif
 /*  the host has the same */
 constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0, FOUND_BYTES = ARRIVES_BYTES + FAR * PARTS_BYTES;
 
@@ -61,15 +55,15 @@ __device__ inline void group_rows(const ignis__gemv_mma &p, int first, int group
 }
 
 /*  Does the epilogue of a part: two rows of weights by two of x for each lane. The operands have rows of x in the
-    order of the lanes, too. column: the first row of x. */
-__device__ inline void finish(const ignis__gemv_mma &p, int first, int group, int column, int part, const float (&y)[4])
+    order of the lanes, too. */
+__device__ inline void finish(const ignis__gemv_mma &p, int first, int group, int part, const float (&y)[4])
 {
     const int t = threadIdx.x % 4, row = row_of_lanes(threadIdx.x % 32 / 4);
     int low, high;
     group_rows(p, first, group, part / (COLUMNS / 8), low, high);
 #pragma unroll
     for (int j = 0; j < 2; j++) {
-        const int c = column + part % (COLUMNS / 8) * 8 + t + 4 * j;
+        const int c = part % (COLUMNS / 8) * 8 + t + 4 * j;
         finish_line line;
         if (c >= p.rows)
             break;
@@ -79,9 +73,9 @@ __device__ inline void finish(const ignis__gemv_mma &p, int first, int group, in
     }
 }
 
-/*  The position of a block: item, which is a group of tiles with some rows of x; slice; k step. */
+/*  The position of a block: group of tiles, slice, k step. */
 struct step_order {
-    int item, slice, step;
+    int group, slice, step;
 
     __device__ void go_on(int steps, int stride)
     {
@@ -91,11 +85,11 @@ struct step_order {
         if (++slice < OWN)
             return;
         slice = 0;
-        item += stride;
+        group += stride;
     }
 };
 
-/*  Multiplies by THREADS + OTHERS threads, of which warp SLICES starts the copies. grid = any number of blocks, at most
+/*  Multiplies by THREADS + 32 threads, of which the last warp starts the copies. grid = any number of blocks, at most
     one per group of tiles; or one cluster per group. Shared memory for p.ring stages, FOUND_BYTES from p.found_at on,
     and barriers. first: see group_rows. */
 template <typename Source> __device__ inline void cluster_product(const ignis__gemv_mma &p, int first, Source &source)
@@ -104,14 +98,12 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
     constexpr int STAGE_BYTES = Source::STAGE_BYTES;
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), found = at + p.found_at,
                    arrived = found + FOUND_BYTES, full = arrived + 8, empty = full + 8 * p.ring;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_item = (int)blockIdx.x / CLUSTER;
-    /* of items; a cluster has one */
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_group = (int)blockIdx.x / CLUSTER;
+    /* of groups; a cluster has one */
     const int rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, stride = CLUSTER > 1 ? 1 << 24 : gridDim.x;
     const int steps = (source.per_slice + source.advance - 1) / source.advance;
-    const int tiles = (int)((p.n - first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16));
-    /* items with the same weights */
-    const int beside = CLUSTER > 1 ? 1 : (p.rows + COLUMNS - 1) / COLUMNS;
-    const int items = (tiles + TILES - 1) / TILES * beside;
+    const int tiles = (int)((p.n - first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)),
+              groups = (tiles + TILES - 1) / TILES;
     const auto first_of = [&](int slice) { return (rank * OWN + slice) * source.per_slice; };
 
     if (threadIdx.x == 0) {
@@ -129,32 +121,28 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
     ignis_grid_dependents_launch();
     __syncthreads();
 
-    if (warp >= SLICES) {
-#ifdef IGNIS_MOVES_REGISTERS
-        ignis_ptx_setmaxnreg_dec<40>();
-#endif
-        if (warp > SLICES) {
-            ignis_grid_dependency_wait();
-            return;
-        }
+    if (warp == SLICES) {
         const auto place = [&](const step_order &of) { return first_of(of.slice) + of.step * source.advance; };
-        const auto ask_weights = [&](int stage, const step_order &of) {
-            if (lane == 0) /* the barrier expects the bytes of x, too */
-                ignis_ptx_mbarrier_arrive_expect(full + 8 * stage, source.bytes());
-            __syncwarp();
-            source.ask_weights(at + stage * STAGE_BYTES, full + 8 * stage, of.item / beside, place(of));
+        const auto ask_weights = [&](int stage,
+                                     const step_order &of) { /* the barrier expects the bytes of x, too */
+                                                             if (lane == 0)
+                                                                 ignis_ptx_mbarrier_arrive_expect(full + 8 * stage,
+                                                                                                  source.bytes());
+                                                             __syncwarp();
+                                                             source.ask_weights(at + stage * STAGE_BYTES,
+                                                                                full + 8 * stage, of.group, place(of));
         };
         const auto ask_x = [&](int stage, const step_order &of) {
-            source.ask_x(at + stage * STAGE_BYTES, full + 8 * stage, place(of), of.item % beside * COLUMNS);
+            source.ask_x(at + stage * STAGE_BYTES, full + 8 * stage, place(of));
         };
-        step_order ahead = {own_item, 0, 0}, of = ahead;
+        step_order ahead = {own_group, 0, 0}, of = ahead;
         int asked = 0;
-        for (; asked < p.ring && ahead.item < items; ahead.go_on(steps, stride))
+        for (; asked < p.ring && ahead.group < groups; ahead.go_on(steps, stride))
             ask_weights(asked++, ahead);
         ignis_grid_dependency_wait();
         for (int i = 0; i < asked; i++, of.go_on(steps, stride))
             ask_x(i, of);
-        for (uint32_t stage = 0, phase = 0; ahead.item < items; ahead.go_on(steps, stride)) {
+        for (uint32_t stage = 0, phase = 0; ahead.group < groups; ahead.go_on(steps, stride)) {
             ignis_mbarrier_wait(empty + 8 * stage, phase);
             ask_weights(stage, ahead);
             ask_x(stage, ahead);
@@ -166,14 +154,10 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
         return;
     }
 
-#ifdef IGNIS_MOVES_REGISTERS
-    ignis_ptx_setmaxnreg_inc<232>();
-#endif
     ignis_grid_dependency_wait();
     int stage = 0;
     uint32_t phase = 0;
-    for (int item = own_item; item < items; item += stride) {
-        const int group = item / beside;
+    for (int group = own_group; group < groups; group += stride) {
         float sum[M][N][4];
         slice_tree<NEAR, M, N> tree;
         float4 *const far = (float4 *)__cvta_shared_to_generic(found + ARRIVES_BYTES) + threadIdx.x;
@@ -225,7 +209,7 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
                         ignis_ptx_st_async(there + 256 * j, make_float2(sum[m][n][2 * j], sum[m][n][2 * j + 1]),
                                            ignis_ptx_mapa(arrived, part % CLUSTER));
                 } else {
-                    finish(p, first, group, item % beside * COLUMNS, part, sum[m][n]);
+                    finish(p, first, group, part, sum[m][n]);
                 }
             }
     }
@@ -249,7 +233,7 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
                         of[c][j].y += of[c + apart][j].y;
                     }
             const float y[4] = {of[0][0].x, of[0][0].y, of[0][1].x, of[0][1].y};
-            finish(p, first, own_item, 0, i * CLUSTER + rank, y);
+            finish(p, first, own_group, i * CLUSTER + rank, y);
         }
     }
 }

@@ -50,7 +50,7 @@ struct blocks_source {
         ignis_ptx_bulk_load(to + X_BYTES + SCALES_BYTES + lane * EIGHT_BYTES,
                             (const uint8_t *)p.weights + record * RECORD_BYTES, EIGHT_BYTES, barrier);
     }
-    __device__ void ask_x(uint32_t to, uint32_t barrier, int at, int) const
+    __device__ void ask_x(uint32_t to, uint32_t barrier, int at) const
     {
         const int lane = threadIdx.x % 32;
         if (lane < 4)

@@ -106,9 +106,6 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc 
         return;
     }
     for (rest = desc->count; op->ok && rest > 0; rest -= p.rows) {
-        p.rows = rest;
-        if (rest > IGNIS__GEMV_ROWS && ignis__gemv_cluster_dense(op, &p, desc->weights))
-            return;
         p.rows = rest < IGNIS__GEMV_ROWS ? rest : (int)IGNIS__GEMV_ROWS;
         ignis__gemv_launch_dense(op, &p, desc->weights);
         ignis__gemv_advance(&p, p.rows);

@@ -39,7 +39,7 @@ IGNIS__PRIVATE void ignis__pre_norm_fuse(ignis__op *op, ignis__gemv_mma *p, cons
     p->rms = norm->rms;
 }
 
-/*  A variant of gemv_cluster.cuh. columns: rows of x at a time; cluster: blocks per cluster; resident: blocks per SM. A
+/*  A variant of gemv_cluster.cuh. columns: rows of x at most; cluster: blocks per cluster; resident: blocks per SM. A
     product has one cluster for each 128 rows of weights. It takes the first variant for its rows of x with which it
     has at most `most` blocks for two SMs; the limits were measured. The last variants have clusters of one block,
     which takes one group after the other. found: shared memory for results, in units of 512 bytes per row of x. */
@@ -47,7 +47,7 @@ typedef struct ignis__gemv_cluster {
     int columns, cluster, resident, most, found;
 } ignis__gemv_cluster;
 
-enum { IGNIS__GEMV_CLUSTERS = 10 }; /* dense weights; quantised weights have fewer variants */
+enum { IGNIS__GEMV_CLUSTERS = 9 }; /* dense weights; quantised weights have fewer variants */
 static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] = {
     {{16, 8, 2, 3, 1},
      {16, 4, 2, 4, 1},
@@ -57,8 +57,7 @@ static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] =
      {32, 1, 2, 0, 1},
      {64, 8, 2, 4, 1},
      {64, 2, 1, 2, 2},
-     {64, 1, 1, 0, 2},
-     {128, 1, 1, 0, 2}},
+     {64, 1, 1, 0, 2}},
     {{16, 2, 1, 2, 3}, {16, 1, 1, 0, 3}, {32, 2, 1, 2, 3}, {32, 1, 1, 0, 3}}};
 
 /*  Writes the defines of a variant. type: of quantised blocks, or 0. */
@@ -84,8 +83,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dt
     }
     for (i = 0; i < IGNIS__GEMV_CLUSTERS; i++) {
         ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[0][i], 0);
-        ignis__record_builtin(IGNIS__BUILTIN(GEMV_CLUSTER), dtype, define, 90,
-                              ignis__gemv_clusters[0][i].columns == 128 ? 90 : IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMV_CLUSTER), dtype, define, 90, IGNIS__EVERY_ARCH);
     }
 }
 
@@ -107,7 +105,7 @@ IGNIS__PRIVATE void ignis__gemv_choose_ring(ignis__op *op, const ignis__array *w
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, &desc);
 }
 
-/*  The operands of a product of 9 rows and more by gemv_cluster.cuh. x_columns: 16-bit elements of a row of x.
+/*  The operands of a product of 9 rows or more by gemv_cluster.cuh. x_columns: 16-bit elements of a row of x.
     weights, each: bytes of a stage for the weights, and for each row of x. */
 typedef struct ignis__gemv_cluster_source {
     ignis__builtin builtin;
@@ -116,19 +114,6 @@ typedef struct ignis__gemv_cluster_source {
     size_t weights, each;
     int type; /* of quantised blocks, or 0 */
 } ignis__gemv_cluster_source;
-
-/*  Returns how many rows of x blocks take at a time, if there are more than 64. 128 read less from the L2 cache, 64
-    leave fewer SMs without work. It assumes that 128 take 8/5 of the time of 64. The kernel of 128 moves registers
-    between warps, for which programs are compiled for sm_90a. groups: of 128 rows of weights. */
-static int ignis__gemv_cluster_choose_columns(const ignis__op *op, int rows, int64_t groups)
-{
-    const ignis_device_info *info = &op->work.device->info;
-    const int64_t narrow = ignis__ceil_div(groups * ignis__ceil_div(rows, 64), info->multiprocessors),
-                  wide = ignis__ceil_div(groups * ignis__ceil_div(rows, 128), info->multiprocessors);
-    if (rows <= 64)
-        return rows;
-    return 5 * narrow < 8 * wide || info->compute_major != 9 || !ignis__wgmma_compiles(op->work.call) ? 64 : 128;
-}
 
 /*  Chooses the variant for a product and makes its TMA map of x. NULL if this device has no variant. */
 static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, ignis_dtype dtype,
@@ -139,15 +124,13 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
     const ignis_device_info *info = &op->work.device->info;
     const ignis__gemv_cluster *variant = ignis__gemv_clusters[source->type ? 1 : 0];
     const int64_t dims[] = {source->x_columns, p->rows}, step = 2 * source->x_columns;
-    const int columns = ignis__gemv_cluster_choose_columns(op, p->rows, source->groups);
     size_t stage, free_bytes, found;
     int box[] = {64, 0};
     const ignis__tensor_map_desc desc = {dtype, false, source->x, 2, dims, &step, box, NULL};
     if (!op->work.device->clusters || !ignis__cuda.cuTensorMapEncodeTiled)
         return NULL;
-    while (variant->columns < columns ||
-           (variant->cluster > 1 && (p->rows > columns || 2 * source->groups * variant->cluster >
-                                                              (int64_t)info->multiprocessors * variant->most)))
+    while (variant->columns < p->rows || (variant->cluster > 1 && 2 * source->groups * variant->cluster >
+                                                                      (int64_t)info->multiprocessors * variant->most))
         variant++;
     box[1] = variant->columns;
     stage = (source->weights + source->each * (size_t)variant->columns + 1023) / 1024 * 1024;
@@ -168,13 +151,12 @@ static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const i
 {
     const size_t shared =
         (size_t)p->found_at + 512 * (size_t)(variant->columns * variant->found) + 8 + 16 * (size_t)p->ring;
-    const int64_t most = (int64_t)variant->resident * op->work.device->info.multiprocessors,
-                  items = source->groups * ignis__ceil_div(p->rows, variant->columns);
-    ignis__op_launch(
-        op, source->builtin, dtype, define,
-        ignis__launch_row(variant->cluster > 1 ? source->groups * variant->cluster : ignis__clamp(items, 1, most),
-                          variant->columns == 128 ? 384 : 288, shared),
-        params);
+    const int64_t most = (int64_t)variant->resident * op->work.device->info.multiprocessors;
+    ignis__op_launch(op, source->builtin, dtype, define,
+                     ignis__launch_row(variant->cluster > 1 ? source->groups * variant->cluster
+                                                            : ignis__clamp(source->groups, 1, most),
+                                       288, shared),
+                     params);
 }
 
 /*  Multiplies with dense weights by clusters. False if this device has no variant. */

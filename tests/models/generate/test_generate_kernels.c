@@ -231,11 +231,7 @@ TEST(products_of_every_kind)
                     check_product(float_dtypes[d], 30, 136, 1032, IGNIS__GEMV_OUT, true, true);
                     check_product(float_dtypes[d], 33, 270, 1544, IGNIS__GEMV_GELU, false, true);
                     check_product(float_dtypes[d], 33, 300, 72, IGNIS__GEMV_LOGITS, false, false);
-                    /* 128 rows of x at a time, with one processor, or 64 */
-                    check_product(float_dtypes[d], 70, 257, 520, IGNIS__GEMV_ADD, false, true);
                 }
-                multiprocessors = 1; /* twice 128 rows of x */
-                check_product(float_dtypes[d], 200, 136, 136, IGNIS__GEMV_OUT, true, true);
                 multiprocessors = 0;
                 /* one row: several pieces of several tiles; a shorter ring; one block on a multiprocessor; more than
                    its shared memory */
