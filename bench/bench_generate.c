@@ -407,7 +407,7 @@ static bool write_folder(const shape *s, const char *folder)
                 "\"num_hidden_layers\": %d, "
                 "\"num_attention_heads\": %d, "
                 "\"num_key_value_heads\": %d, \"head_dim\": %d, \"intermediate_size\": %d, \"vocab_size\": %d, "
-                "\"max_position_embeddings\": 4096, "
+                "\"max_position_embeddings\": 16384, "
                 "\"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", \"tie_word_embeddings\": %s, \"rope_theta\": "
                 "500000.0, \"dtype\": "
                 "\"bfloat16\"}\n",
@@ -675,7 +675,7 @@ static bool write_gguf(const shape *s, const blocks *type, const char *path)
     put_key(file, "llama.block_count", (uint32_t)s->layers, 4);
     put_key(file, "llama.embedding_length", (uint32_t)s->hidden, 4);
     put_key(file, "llama.feed_forward_length", (uint32_t)s->inner, 4);
-    put_key(file, "llama.context_length", 8192, 4);
+    put_key(file, "llama.context_length", 16384, 4);
     put_key(file, "llama.attention.head_count", (uint32_t)s->heads, 4);
     put_key(file, "llama.attention.head_count_kv", (uint32_t)s->kv_heads, 4);
     put_key(file, "llama.attention.key_length", (uint32_t)s->head_dim, 4);

@@ -248,7 +248,7 @@ static void llama_open(llama *l, const llama_shape *shape)
 }
 
 /*  Makes the optimizer; with shards after ignis_parallel_create. */
-static void llama_optimize(llama *l)
+static inline void llama_optimize(llama *l)
 {
     ignis_adamw_desc desc;
     int i;

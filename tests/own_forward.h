@@ -255,8 +255,12 @@ static inline void check_saved_and_polled(ignis_model model, const int32_t *ids,
     CHECK_OK(ignis_generate(sequence, &desc));
     desc.info = &info;
     CHECK_OK(ignis_generate_begin(loaded, &desc));
-    for (polls = 0; polls < 100 && !info.ending; polls++)
+    for (polls = 0; polls < 5000 && !info.ending; polls++) {
+        const int tokens = info.tokens;
         CHECK_OK(ignis_generate_poll(loaded, 1 + polls % 3));
+        if (info.tokens == tokens)
+            test_sleep_ms(1); /* for the device */
+    }
     CHECK_INT(info.tokens, TOKENS);
     CHECK_OK(ignis_sequence_save(loaded, test_path("a.sequence")));
     CHECK_OK(ignis_sequence_free(loaded));

@@ -36,7 +36,7 @@ constexpr bool on_tensor_cores = ignis_is_half<T> && __CUDA_ARCH__ >= 800,
                whole = on_tensor_cores && IGNIS_BLOCKS && IGNIS_BLOCKS_UP,
                dense = on_tensor_cores && !IGNIS_BLOCKS && !IGNIS_BLOCKS_UP;
 
-/*  What a slice finds, or a slot in the sum of its slices: a number for each row of the tile. */
+/*  The product of a slice of K with a row of x: a number for each row of the tile. */
 typedef Wide tile_of[TILE];
 
 /*  Loads elements `at` to at + 7 of a row of k; zeros after its end. */
@@ -336,7 +336,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_up(const 
     }
 }
 
-/*  Adds what an expert found to the sum of a row. The same in all kernels. */
+/*  Adds the result of an expert, times its share, to the sum of a row, with one rounding in all kernels. */
 __device__ inline Wide add_result(Wide total, Wide share, Wide found, Wide bias)
 {
     return fma(share, found + bias, total);
