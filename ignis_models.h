@@ -34132,7 +34132,7 @@ typedef struct ignis__engine {
        result: of attention or MLP before it is added, if it is scaled or normalised first; else NULL. router_logits to
        expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their shares and their
        inner elements; else NULL. expert_order, expert_rows, expert_up: of the rows of a chunk, sorted by expert: this
-       order, rows of x or of results, and one of the two products of a gate; expert_results: of the rows of a step,
+       order, rows of x or of results, and one of the two products of a gate; expert_results: of rows that are no chunk,
        results of each expert; else NULL. shared_inner: of the expert for
        all tokens, if it differs from `inner`; else NULL.
        q_normed to latents: of latent attention, see latent.c, else NULL; q_normed and q also if q has no low rank.
@@ -37746,7 +37746,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
 {
     const ignis__model *model = engine->model;
     const ignis_dtype wide = ignis__wide_dtype(model->dtype);
-    const int64_t entries = rows * model->chosen;
+    const int64_t entries = rows * model->chosen,
+                  most = engine->step_rows > IGNIS__PROMPT_ROWS ? engine->step_rows : IGNIS__PROMPT_ROWS;
     return !model->experts ||
            (ignis__engine_alloc(call, engine, &engine->router_logits, rows, model->experts, wide) &&
             ignis__engine_alloc(call, engine, &engine->chosen, rows, model->chosen, IGNIS_I32) &&
@@ -37757,8 +37758,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
             ignis__engine_alloc(call, engine, &engine->expert_up, entries, model->expert_inner, model->dtype) &&
             (!model->shared_inner ||
              ignis__engine_alloc(call, engine, &engine->shared_inner, rows, model->shared_inner, model->dtype)) &&
-            ignis__engine_alloc(call, engine, &engine->expert_results, engine->step_rows * model->chosen, model->hidden,
-                                wide));
+            ignis__engine_alloc(call, engine, &engine->expert_results, most * model->chosen, model->hidden, wide));
 }
 
 /*  Describes a weight of experts. Returns its type, 0 if it is dense. */

@@ -25,7 +25,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
 {
     const ignis__model *model = engine->model;
     const ignis_dtype wide = ignis__wide_dtype(model->dtype);
-    const int64_t entries = rows * model->chosen;
+    const int64_t entries = rows * model->chosen,
+                  most = engine->step_rows > IGNIS__PROMPT_ROWS ? engine->step_rows : IGNIS__PROMPT_ROWS;
     return !model->experts ||
            (ignis__engine_alloc(call, engine, &engine->router_logits, rows, model->experts, wide) &&
             ignis__engine_alloc(call, engine, &engine->chosen, rows, model->chosen, IGNIS_I32) &&
@@ -36,8 +37,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
             ignis__engine_alloc(call, engine, &engine->expert_up, entries, model->expert_inner, model->dtype) &&
             (!model->shared_inner ||
              ignis__engine_alloc(call, engine, &engine->shared_inner, rows, model->shared_inner, model->dtype)) &&
-            ignis__engine_alloc(call, engine, &engine->expert_results, engine->step_rows * model->chosen, model->hidden,
-                                wide));
+            ignis__engine_alloc(call, engine, &engine->expert_results, most * model->chosen, model->hidden, wide));
 }
 
 /*  Describes a weight of experts. Returns its type, 0 if it is dense. */
