@@ -8,16 +8,16 @@
         ignis.cuh                 1111 lines   29348 bytes
         activation.cu              120 lines    3410 bytes
         activation.cuh              93 lines    2957 bytes
-        attention.cu               488 lines   15310 bytes
+        attention.cu               493 lines   15517 bytes
         attention.cuh              298 lines    8145 bytes
         attention_bounds.cu        152 lines    4159 bytes
         attention_decode.cu        208 lines    5962 bytes
         attention_decode_mma.cu    145 lines    4615 bytes
         attention_hopper.cu        680 lines   22066 bytes
         attention_hopper_backward.cu  1478 lines   49633 bytes
-        attention_mma.cu           631 lines   22938 bytes
+        attention_mma.cu           632 lines   23030 bytes
         attention_sinks.cu          36 lines     905 bytes
-        attention_tiles.cuh        273 lines    7245 bytes
+        attention_tiles.cuh        277 lines    7377 bytes
         border.cu                  143 lines    3714 bytes
         channel_norm.cu            494 lines   14983 bytes
         channel_norm_wide.cu         7 lines      59 bytes
@@ -230,7 +230,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xa1c7314910c257abULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x9d671b14fe06ba30ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -2438,14 +2438,16 @@ static const char ignis__text_attention_cu_0[] =
     "constexpr int COLUMNS = WALK / 8;\n"
     "constexpr int SCORE_STRIDE = WALK + PACK;\n"
     "constexpr int LOADS =\n"
-    "ROW_BYTES > 1024 && RANGE &&SOFTCAP &&BIASED &&__CUDA_ARCH__ == 800 ? 2 : 4;\n\n\n"
+    "ROW_BYTES > 1024 && RANGE &&SOFTCAP &&BIASED &&__CUDA_ARCH__ == 800 ? 2 : 4;\n\n\n\n"
     "template <int rows>\n"
-    "__device__ inline void load_tile(W *tile, const T *head, long long stride, int first, int count, int head_dim)\n"
+    "__device__ inline void load_tile(W *tile, const T *head, long long stride, int first, int count, int head_dim,\n"
+    "int least = 0)\n"
     "{\n"
     "#pragma unroll LOADS\n"
     "for (int i = threadIdx.x; i < rows * D; i += THREADS) {\n"
     "const int row = i / D, d = i % D;\n"
-    "tile[row * STRIDE + d] = first + row < count && d < head_dim ? W(head[(first + row) * stride + d]) : W(0);\n"
+    "const bool exists = first + row >= least && first + row < count && d < head_dim;\n"
+    "tile[row * STRIDE + d] = exists ? W(head[(first + row) * stride + d]) : W(0);\n"
     "}\n"
     "}\n\n\n"
     "template <int R> __device__ inline void score(W (&s)[R][COLUMNS], const W *rows, const W *walked)\n"
@@ -2541,10 +2543,10 @@ static const char ignis__text_attention_cu_0[] =
     "for (int distance = 4; distance > 0; distance /= 2)\n"
     "x = Op::combine(x, __shfl_xor_sync(0xffffffff, x, distance));\n"
     "return x;\n"
-    "}\n\n"
-    "__device__ inline W *shared_memory()\n"
-    "{\n";
+    "}\n\n";
 static const char ignis__text_attention_cu_1[] =
+    "__device__ inline W *shared_memory()\n"
+    "{\n"
     "extern __shared__ __align__(16) char bytes[];\n"
     "return (W *)bytes;\n"
     "}\n\n\n\n\n\n"
@@ -2560,7 +2562,8 @@ static const char ignis__text_attention_cu_1[] =
     "const T *k = attention_head(p.k, b, kv_h), *v = attention_head(p.v, b, kv_h);\n"
     "const attention_scores<false> scored(p, b, h);\n"
     "const int last = min(first + rows, p.sq) - 1, keys = p.keys(b), visible = p.visible(b, last, keys);\n"
-    "const int whole = p.visible(b, first, keys), whole_from = p.first_key(b, last);\n\n"
+    "const int whole = p.visible(b, first, keys), whole_from = p.first_key(b, last);\n"
+    "const int least = p.first_key(b, first);\n\n"
     "W out[R][CHUNKS][PACK], top[R], sum[R];\n"
     "clear(out);\n"
     "#pragma unroll\n"
@@ -2569,9 +2572,9 @@ static const char ignis__text_attention_cu_1[] =
     "sum[r] = 0;\n"
     "}\n"
     "load_tile<rows>(q, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim);\n\n"
-    "for (int key = p.first_key(b, first); key < visible; key += WALK) {\n"
+    "for (int key = DOCUMENTS ? least : least / WALK * WALK; key < visible; key += WALK) {\n"
     "const bool masked = key + WALK > whole || key < whole_from;\n"
-    "load_tile<WALK>(walked, k, p.k.row, key, visible, p.head_dim);\n"
+    "load_tile<WALK>(walked, k, p.k.row, key, visible, p.head_dim, RANGE ? least : 0);\n"
     "__syncthreads();\n"
     "W s[R][COLUMNS];\n"
     "score(s, q + own * STRIDE, walked);\n\n"
@@ -2594,7 +2597,8 @@ static const char ignis__text_attention_cu_1[] =
     "if (__any_sync(0xffffffff, raise)) {\n"
     "#pragma unroll\n"
     "for (int r = 0; r < R; r++) {\n"
-    "const W higher = reduce_8_lanes<ignis_max>(max(top[r], most[r]));\n"
+    "const W highest = reduce_8_lanes<ignis_max>(most[r]),\n"
+    "higher = highest > top[r] + SLACK ? highest : top[r];\n"
     "const W factor = higher > top[r] ? power_of_2(exponent(top[r], higher)) : 1;\n"
     "top[r] = higher;\n"
     "sum[r] *= factor;\n"
@@ -2616,7 +2620,7 @@ static const char ignis__text_attention_cu_1[] =
     "}\n"
     "put_scores(scores, s);\n"
     "__syncthreads();\n"
-    "load_tile<WALK>(walked, v, p.v.row, key, visible, p.head_dim);\n"
+    "load_tile<WALK>(walked, v, p.v.row, key, visible, p.head_dim, RANGE ? least : 0);\n"
     "__syncthreads();\n"
     "add_weighted(masked, out, scores, walked);\n"
     "__syncthreads();\n"
@@ -2646,11 +2650,11 @@ static const char ignis__text_attention_cu_1[] =
     "};\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(Attention p)\n"
     "{\n"
-    "constexpr int R = BACKWARD_ROWS, rows = LINES * R;\n"
+    "constexpr int R = BACKWARD_ROWS, rows = LINES * R;\n";
+static const char ignis__text_attention_cu_2[] =
     "const int pairs = p.kv_heads * p.batches, b = blockIdx.x % pairs / p.kv_heads;\n"
     "const int group = p.heads / p.kv_heads, kv_h = blockIdx.x % p.kv_heads;\n"
-    "const int first = (int)(blockIdx.x / pairs) * rows, keys = p.keys(b);\n";
-static const char ignis__text_attention_cu_2[] =
+    "const int first = (int)(blockIdx.x / pairs) * rows, keys = p.keys(b);\n"
     "const int lane = threadIdx.x % 8, own = threadIdx.x / 8 * R;\n"
     "W *k = shared_memory(), *v = k + rows * STRIDE, *walked = v + rows * STRIDE;\n"
     "W *scores = walked + WALK * STRIDE + own * SCORE_STRIDE, *score_gradients = scores + rows * SCORE_STRIDE;\n"
@@ -2733,14 +2737,14 @@ static const char ignis__text_attention_cu_2[] =
     "stats[r] = row_stats(p, p.stat(b, h) + row);\n"
     "}\n"
     "load_tile<rows>(q, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim);\n"
-    "load_tile<rows>(grad, attention_head(p.grad_out, b, h), p.grad_out.row, first, p.sq, p.head_dim);\n\n"
+    "load_tile<rows>(grad, attention_head(p.grad_out, b, h), p.grad_out.row, first, p.sq, p.head_dim);\n\n";
+static const char ignis__text_attention_cu_3[] =
     "for (int key = p.first_key(b, first); key < visible; key += WALK) {\n"
     "W s[R][COLUMNS], ds[R][COLUMNS];\n"
     "load_tile<WALK>(walked, v, p.v.row, key, visible, p.head_dim);\n"
     "__syncthreads();\n"
     "score(ds, grad + own * STRIDE, walked);\n"
-    "__syncthreads();\n";
-static const char ignis__text_attention_cu_3[] =
+    "__syncthreads();\n"
     "load_tile<WALK>(walked, k, p.k.row, key, visible, p.head_dim);\n"
     "__syncthreads();\n"
     "score(s, q + own * STRIDE, walked);\n"
@@ -5518,9 +5522,9 @@ static const char ignis__text_attention_mma_cu_1[] =
     "const uint32_t q_tile = shared_address() + warp * 16 * F_TILES * ROW_BYTES;\n"
     "const uint32_t kv_tiles = shared_address() + F_QUERIES * ROW_BYTES;\n"
     "const float scale = (float)p.scale * LOG2_E;\n"
-    "const attention_scores<true> scored(p, b, h);\n\n\n\n"
-    "const int last = min(first + F_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(b, first),\n"
-    "end = p.visible(b, last, keys);\n"
+    "const attention_scores<true> scored(p, b, h);\n\n\n\n\n"
+    "const int last = min(first + F_QUERIES, p.sq) - 1, keys = p.keys(b), least = p.first_key(b, first),\n"
+    "begin = DOCUMENTS ? least : least / F_KEYS * F_KEYS, end = p.visible(b, last, keys);\n"
     "const int whole = (p.visible(b, first, keys) - begin) / F_KEYS,\n"
     "whole_from = p.first_key(b, last) - begin;\n"
     "const int count = (end - begin + F_KEYS - 1) / F_KEYS;\n\n"
@@ -5531,9 +5535,9 @@ static const char ignis__text_attention_mma_cu_1[] =
     "const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;\n"
     "const unsigned thread = late(threadIdx.x);\n"
     "copy_tile<F_KEYS, threads>(to, attention_head(p.k, b, late(kv_h)), p.k.row, begin + n * F_KEYS, end, p.head_dim,\n"
-    "thread);\n"
+    "thread, RANGE ? least : 0);\n"
     "copy_tile<F_KEYS, threads>(to + tile_bytes, attention_head(p.v, b, late(kv_h)), p.v.row, begin + n * F_KEYS,\n"
-    "end, p.head_dim, thread);\n"
+    "end, p.head_dim, thread, RANGE ? least : 0);\n"
     "};\n"
     "if (count > 0)\n"
     "copy_keys(0);\n"
@@ -5584,9 +5588,9 @@ static const char ignis__text_attention_mma_cu_1[] =
     "}\n"
     "store_results<F_TILES, D>(state.out, factor, q_tile - shared_address(), 0, shared_memory(),\n"
     "attention_head(p.out, b, h), p.out.row, first + warp * 16 * F_TILES, p.sq, p.head_dim);\n"
-    "}\n\n\n\n\n\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_backward_delta(Attention p) { attention_delta(p); }\n\n";
+    "}\n\n\n\n\n\n\n\n\n";
 static const char ignis__text_attention_mma_cu_2[] =
+    "extern \"C\" __global__ void __launch_bounds__(256) ignis_sdpa_backward_delta(Attention p) { attention_delta(p); }\n\n"
     "constexpr int K_WARPS = IGNIS_KV_WARPS, K_TILES = IGNIS_KV_TILES, K_SPLIT = IGNIS_KV_SPLIT;\n"
     "constexpr int K_KEYS = 16 * K_TILES * K_WARPS / K_SPLIT, K_QUERIES = IGNIS_KV_QUERIES, K_STRIP = IGNIS_KV_STRIP;\n"
     "constexpr int K_COLUMNS = D / K_SPLIT;\n"
@@ -5661,10 +5665,10 @@ static const char ignis__text_attention_mma_cu_2[] =
     "float grad_k[K_TILES][K_COLUMNS / 8][4], grad_v[K_TILES][K_COLUMNS / 8][4];\n"
     "clear(grad_k);\n"
     "clear(grad_v);\n\n"
-    "copy_tile<K_KEYS, threads>(k_tile, attention_head(p.k, b, kv_h), p.k.row, first, p.sk, p.head_dim, threadIdx.x);\n"
-    "copy_tile<K_KEYS, threads>(v_tile, attention_head(p.v, b, kv_h), p.v.row, first, p.sk, p.head_dim, threadIdx.x);\n\n\n"
-    "const auto copy_queries = [&](int n) {\n";
+    "copy_tile<K_KEYS, threads>(k_tile, attention_head(p.k, b, kv_h), p.k.row, first, p.sk, p.head_dim, threadIdx.x);\n";
 static const char ignis__text_attention_mma_cu_3[] =
+    "copy_tile<K_KEYS, threads>(v_tile, attention_head(p.v, b, kv_h), p.v.row, first, p.sk, p.head_dim, threadIdx.x);\n\n\n"
+    "const auto copy_queries = [&](int n) {\n"
     "const int h = kv_h * group + n / tiles, from = begin + n % tiles * K_QUERIES;\n"
     "const uint32_t to = q_tiles + n % 2 * 2 * tile_bytes;\n"
     "const unsigned thread = D == 64 && !SCORED ? thread_in_loop() : threadIdx.x;\n"
@@ -5748,12 +5752,12 @@ static const char ignis__text_attention_mma_cu_3[] =
     "else if constexpr (SCORED)\n"
     "probability = ignis_ptx_ex2_ftz(\n"
     "base + view.scored(s[m][n][i], view.query + row, view.key + column, slope));\n"
-    "else\n"
+    "else\n";
+static const char ignis__text_attention_mma_cu_4[] =
     "probability = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, base));\n"
     "ds[m][n][i] = probability * (ds[m][n][i] - its_delta);\n"
     "if constexpr (SOFTCAP)\n"
-    "ds[m][n][i] *= slope;\n";
-static const char ignis__text_attention_mma_cu_4[] =
+    "ds[m][n][i] *= slope;\n"
     "if (masked && !view.sees(row, column))\n"
     "ds[m][n][i] = 0;\n"
     "}\n"
@@ -5832,11 +5836,11 @@ static const char ignis__text_attention_mma_cu_4[] =
     "const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = warp * 16 * Q_TILES + lane / 4,\n"
     "key = share.key + lane % 4 * 2;\n"
     "const uint32_t q_tile = shared_address(), grad_tile = q_tile + Q_QUERIES * ROW_BYTES,\n"
-    "kv_tile = grad_tile + Q_QUERIES * ROW_BYTES;\n"
+    "kv_tile = grad_tile + Q_QUERIES * ROW_BYTES;\n";
+static const char ignis__text_attention_mma_cu_5[] =
     "const uint32_t q_lane = lane_of_a(q_tile + warp * 16 * Q_TILES * ROW_BYTES);\n"
     "const float *lse = (const float *)(shared_memory() + stats_at) + row, *delta = lse + Q_QUERIES;\n"
-    "float sums[Q_TILES][Q_KEYS / 8][4];\n";
-static const char ignis__text_attention_mma_cu_5[] =
+    "float sums[Q_TILES][Q_KEYS / 8][4];\n"
     "clear(sums);\n\n"
     "for (int b = share.b; b < share.end_b; b++)\n"
     "for (int h = share.h; h < share.end_h; h++) {\n"
@@ -6001,7 +6005,7 @@ static const char ignis__text_attention_tiles_cuh_0[] =
     "}\n\n\n\n"
     "template <int rows, int threads>\n"
     "__device__ inline void copy_tile(uint32_t tile, const T *head, long long stride, int first, int count, int head_dim,\n"
-    "unsigned thread)\n"
+    "unsigned thread, int least = 0)\n"
     "{\n"
     "constexpr int copies = rows * CHUNKS;\n"
     "if constexpr (threads % CHUNKS == 0) {\n"
@@ -6012,14 +6016,15 @@ static const char ignis__text_attention_tiles_cuh_0[] =
     "const T *from = head + (first + row) * stride + chunk * 8;\n"
     "#pragma unroll\n"
     "for (int i = 0; i < rows; i += step) {\n"
-    "ignis_ptx_cp_async(chunk_at(tile, row + i, chunk), i < exist ? from : head, i < exist ? 16 : 0);\n"
+    "const bool exists = i < exist && first + row + i >= least;\n"
+    "ignis_ptx_cp_async(chunk_at(tile, row + i, chunk), exists ? from : head, exists ? 16 : 0);\n"
     "from += step * stride;\n"
     "}\n"
     "} else {\n"
     "#pragma unroll\n"
     "for (int i = 0; i < (copies + threads - 1) / threads; i++) {\n"
     "const int index = i * threads + thread, row = index / CHUNKS, chunk = index % CHUNKS;\n"
-    "const bool exists = first + row < count && chunk * 8 < head_dim;\n"
+    "const bool exists = first + row >= least && first + row < count && chunk * 8 < head_dim;\n"
     "if (copies % threads == 0 || index < copies)\n"
     "ignis_ptx_cp_async(chunk_at(tile, row, chunk),\n"
     "exists ? head + (first + row) * stride + chunk * 8 : head, exists ? 16 : 0);\n"
@@ -6083,11 +6088,11 @@ static const char ignis__text_attention_tiles_cuh_0[] =
     "c[m][n][i] = 0;\n"
     "}\n\n"
     "__device__ inline char *shared_memory()\n"
-    "{\n"
+    "{\n";
+static const char ignis__text_attention_tiles_cuh_1[] =
     "extern __shared__ __align__(128) char bytes[];\n"
     "return bytes;\n"
-    "}\n\n";
-static const char ignis__text_attention_tiles_cuh_1[] =
+    "}\n\n"
     "__device__ inline uint32_t shared_address() { return (uint32_t)__cvta_generic_to_shared(shared_memory()); }\n\n\n\n\n\n\n\n"
     "template <int tiles> struct softmax {\n"
     "float out[tiles][D / 8][4];\n"
@@ -6159,9 +6164,12 @@ static const char ignis__text_attention_tiles_cuh_1[] =
     "for (int m = 0; m < tiles; m++)\n"
     "#pragma unroll\n"
     "for (int half = 0; half < 2; half++) {\n"
-    "float top = fmaxf(state.top[m][half], most[m][half]);\n"
+    "float top = most[m][half];\n"
     "top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));\n"
     "top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));\n"
+    "top = top > state.top[m][half] + SLACK\n"
+    "? top\n"
+    ": state.top[m][half];\n"
     "const float factor =\n"
     "top > state.top[m][half] ? ignis_ptx_ex2_ftz(exponent(state.top[m][half], top)) : 1;\n"
     "state.top[m][half] = top;\n"
@@ -18300,7 +18308,7 @@ static const ignis__source *const ignis__includes_attention_cu[] = {
     &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_cu = {
-    "attention.cu", 0x628e840de6ed6041ULL, IGNIS__PIECES_OF_TENSORS(attention_cu), ignis__includes_attention_cu, 3};
+    "attention.cu", 0x13aa90ae7bc81de8ULL, IGNIS__PIECES_OF_TENSORS(attention_cu), ignis__includes_attention_cu, 3};
 
 static const ignis__source *const ignis__includes_attention_bounds_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18321,7 +18329,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_cu = {
 static const ignis__source *const ignis__includes_attention_tiles_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_tiles_cuh = {
-    "attention_tiles.cuh", 0xce523078d8c7cd05ULL, IGNIS__PIECES_OF_TENSORS(attention_tiles_cuh), ignis__includes_attention_tiles_cuh, 12};
+    "attention_tiles.cuh", 0xd9797b4d841054d1ULL, IGNIS__PIECES_OF_TENSORS(attention_tiles_cuh), ignis__includes_attention_tiles_cuh, 12};
 
 static const ignis__source *const ignis__includes_mma_cuh[] = {
     NULL};
@@ -18394,7 +18402,7 @@ static const ignis__source *const ignis__includes_attention_mma_cu[] = {
     &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_mma_cu = {
-    "attention_mma.cu", 0xa3af0e2514cedd48ULL, IGNIS__PIECES_OF_TENSORS(attention_mma_cu), ignis__includes_attention_mma_cu, 10};
+    "attention_mma.cu", 0x9a6bc5c55561543eULL, IGNIS__PIECES_OF_TENSORS(attention_mma_cu), ignis__includes_attention_mma_cu, 10};
 
 static const ignis__source *const ignis__includes_attention_sinks_cu[] = {
     &ignis__source_ignis_cuh,

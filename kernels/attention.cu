@@ -42,14 +42,17 @@ constexpr int SCORE_STRIDE = WALK + PACK;
 constexpr int LOADS = /* of a thread at a time: with all variants there are no registers for more */
     ROW_BYTES > 1024 && RANGE &&SOFTCAP &&BIASED &&__CUDA_ARCH__ == 800 ? 2 : 4;
 
-/*  Loads rows first ... of a head into shared memory, of which count exist. The others are zero. */
+/*  Loads rows first ... of a head into shared memory, of which those from `least` on and before count exist. The others
+    are zero. */
 template <int rows>
-__device__ inline void load_tile(W *tile, const T *head, long long stride, int first, int count, int head_dim)
+__device__ inline void load_tile(W *tile, const T *head, long long stride, int first, int count, int head_dim,
+                                 int least = 0)
 {
 #pragma unroll LOADS
     for (int i = threadIdx.x; i < rows * D; i += THREADS) {
         const int row = i / D, d = i % D;
-        tile[row * STRIDE + d] = first + row < count && d < head_dim ? W(head[(first + row) * stride + d]) : W(0);
+        const bool exists = first + row >= least && first + row < count && d < head_dim;
+        tile[row * STRIDE + d] = exists ? W(head[(first + row) * stride + d]) : W(0);
     }
 }
 
@@ -181,6 +184,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
     const attention_scores<false> scored(p, b, h);
     const int last = min(first + rows, p.sq) - 1, keys = p.keys(b), visible = p.visible(b, last, keys);
     const int whole = p.visible(b, first, keys), whole_from = p.first_key(b, last); /* keys that all rows see */
+    const int least = p.first_key(b, first);
 
     W out[R][CHUNKS][PACK], top[R], sum[R];
     clear(out);
@@ -191,9 +195,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
     }
     load_tile<rows>(q, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim);
 
-    for (int key = p.first_key(b, first); key < visible; key += WALK) {
+    for (int key = DOCUMENTS ? least : least / WALK * WALK; key < visible; key += WALK) {
         const bool masked = key + WALK > whole || key < whole_from;
-        load_tile<WALK>(walked, k, p.k.row, key, visible, p.head_dim);
+        load_tile<WALK>(walked, k, p.k.row, key, visible, p.head_dim, RANGE ? least : 0);
         __syncthreads();
         W s[R][COLUMNS];
         score(s, q + own * STRIDE, walked);
@@ -217,9 +221,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
         if (__any_sync(0xffffffff, raise)) {
 #pragma unroll
             for (int r = 0; r < R; r++) {
-                const W higher = reduce_8_lanes<ignis_max>(max(top[r], most[r]));
+                const W highest = reduce_8_lanes<ignis_max>(most[r]),
+                        higher = highest > top[r] + SLACK ? highest : top[r];
                 const W factor = higher > top[r] ? power_of_2(exponent(top[r], higher)) : 1;
-                top[r] = higher;
+                top[r] = higher; /* a row has the same bits whatever rows are beside it */
                 sum[r] *= factor;
 #pragma unroll
                 for (int chunk = 0; chunk < CHUNKS; chunk++)
@@ -239,7 +244,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
         }
         put_scores(scores, s);
         __syncthreads();
-        load_tile<WALK>(walked, v, p.v.row, key, visible, p.head_dim);
+        load_tile<WALK>(walked, v, p.v.row, key, visible, p.head_dim, RANGE ? least : 0);
         __syncthreads();
         add_weighted(masked, out, scores, walked);
         __syncthreads();

@@ -53,11 +53,11 @@ __device__ inline uint32_t moved(uint32_t lane_address, int row, int column)
     return (lane_address ^ (chunk % SWIZZLED * 16)) + chunk / SWIZZLED * SWIZZLED * 16 + row * ROW_BYTES;
 }
 
-/*  Starts to copy a tile: rows first ... of a head of which count exist; the others are zero. Called by
-    `threads` threads, of which this one is the thread-th. */
+/*  Starts to copy a tile: rows first ... of a head of which those from `least` on and before count exist; the others are
+    zero. Called by `threads` threads, of which this one is the thread-th. */
 template <int rows, int threads>
 __device__ inline void copy_tile(uint32_t tile, const T *head, long long stride, int first, int count, int head_dim,
-                                 unsigned thread)
+                                 unsigned thread, int least = 0)
 {
     constexpr int copies = rows * CHUNKS;
     if constexpr (threads % CHUNKS == 0) {
@@ -68,14 +68,15 @@ __device__ inline void copy_tile(uint32_t tile, const T *head, long long stride,
         const T *from = head + (first + row) * stride + chunk * 8;
 #pragma unroll
         for (int i = 0; i < rows; i += step) {
-            ignis_ptx_cp_async(chunk_at(tile, row + i, chunk), i < exist ? from : head, i < exist ? 16 : 0);
+            const bool exists = i < exist && first + row + i >= least;
+            ignis_ptx_cp_async(chunk_at(tile, row + i, chunk), exists ? from : head, exists ? 16 : 0);
             from += step * stride;
         }
     } else {
 #pragma unroll
         for (int i = 0; i < (copies + threads - 1) / threads; i++) {
             const int index = i * threads + thread, row = index / CHUNKS, chunk = index % CHUNKS;
-            const bool exists = first + row < count && chunk * 8 < head_dim;
+            const bool exists = first + row >= least && first + row < count && chunk * 8 < head_dim;
             if (copies % threads == 0 || index < copies)
                 ignis_ptx_cp_async(chunk_at(tile, row, chunk),
                                    exists ? head + (first + row) * stride + chunk * 8 : head, exists ? 16 : 0);
@@ -238,9 +239,12 @@ __device__ inline void softmax_step(softmax<tiles> &state, const uint32_t (&q)[D
         for (int m = 0; m < tiles; m++)
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                float top = fmaxf(state.top[m][half], most[m][half]);
+                float top = most[m][half];
                 top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));
                 top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));
+                top = top > state.top[m][half] + SLACK
+                          ? top
+                          : state.top[m][half]; /* a row has the same bits whatever rows are beside it */
                 const float factor =
                     top > state.top[m][half] ? ignis_ptx_ex2_ftz(exponent(state.top[m][half], top)) : 1;
                 state.top[m][half] = top;

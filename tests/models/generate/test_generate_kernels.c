@@ -415,6 +415,7 @@ typedef struct attention_test {
     ignis__array *ids[SEQUENCES], *pages[SEQUENCES], *k, *v, *q_weight, *k_weight, *rows, *qkv, *out, *scratch, *ended;
     double *q_norm, *k_norm;
     double frequencies[256];
+    int window; /* 0: all keys */
 } attention_test;
 
 static int width_of(const cache_case *c) { return (c->heads + 2 * c->kv_heads) * c->head_dim; }
@@ -486,6 +487,7 @@ static void attention_test_params(const attention_test *t, ignis__op *op, ignis_
     paged->scale = 1 / sqrt((double)t->c->head_dim);
     paged->ended = ignis__op_write(op, t->ended);
     paged->splits = SPLITS;
+    paged->window = t->window;
 }
 
 /*  Rows [row, row + count) of qkv as tokens of sequences at positions; what they find is in out. few: as on a device of
@@ -534,9 +536,10 @@ static void attention_reference(const attention_test *t, const double *qkv, int 
 {
     const cache_case *c = t->c;
     int width = width_of(c), dim = c->head_dim, kv_h = h / (c->heads / c->kv_heads), j, d;
+    int first = t->window && t->window <= position ? position - t->window + 1 : 0;
     double q[256], k[256], scores[LONGEST], top = -1e300, sum = 0;
     head_turned(t, qkv + (int64_t)position * width + h * dim, t->q_norm, position, q);
-    for (j = 0; j <= position; j++) {
+    for (j = first; j <= position; j++) {
         head_turned(t, qkv + (int64_t)j * width + (c->heads + kv_h) * dim, t->k_norm, j, k);
         for (d = 0, scores[j] = 0; d < dim; d++)
             scores[j] += q[d] * k[d] / sqrt((double)dim);
@@ -544,7 +547,7 @@ static void attention_reference(const attention_test *t, const double *qkv, int 
     }
     for (d = 0; d < dim; d++)
         out[d] = 0;
-    for (j = 0; j <= position; j++) {
+    for (j = first; j <= position; j++) {
         const double *v = qkv + (int64_t)j * width + (c->heads + c->kv_heads + kv_h) * dim;
         sum += scores[j] = exp(scores[j] - top);
         for (d = 0; d < dim; d++)
@@ -659,8 +662,9 @@ TEST(attention_over_pages)
     check_attention(&cache_cases[7], IGNIS_BF16, lengths[3]); /* splits of several tiles */
 }
 
-/*  A prompt at once, and in pieces, each behind keys that are in pages by then: the same bits. */
-static void check_prompt(const cache_case *c, ignis_dtype dtype, int length)
+/*  A prompt at once, and in pieces, each behind keys that are in pages by then: the same bits. size: of the numbers;
+    above 2 no sum is close enough for a comparison with the reference. */
+static void check_prompt(const cache_case *c, ignis_dtype dtype, int length, int window, int size)
 {
     const int pieces[2][4] = {{length}, {length / 2 + 3, 65, length - length / 2 - 68}};
     int before = room_count, way, i, h, d, at, own = c->heads * c->head_dim;
@@ -668,7 +672,8 @@ static void check_prompt(const cache_case *c, ignis_dtype dtype, int length)
     attention_test t;
     ignis__array *all, *gathered;
     attention_test_begin(&t, c, dtype, length);
-    all = room_noise(IGNIS_SHAPE(length, width_of(c)), dtype, 20, 2, &qkv); /* so that bounds of scores are raised */
+    t.window = window;
+    all = room_noise(IGNIS_SHAPE(length, width_of(c)), dtype, 20, size, &qkv); /* so that bounds of scores are raised */
     gathered = room(IGNIS_SHAPE(2, length, c->kv_heads * c->head_dim), dtype);
     for (way = 0; way < 2; way++) {
         got[way] = (double *)calloc((size_t)(length * own), sizeof *got[way]);
@@ -699,7 +704,7 @@ static void check_prompt(const cache_case *c, ignis_dtype dtype, int length)
         }
     }
     CHECK(memcmp(got[0], got[1], sizeof(double) * (size_t)(length * own)) == 0);
-    for (i = 0; i < length; i += i % 64 == 1 ? 31 : 1)
+    for (i = 0; size <= 2 && i < length; i += i % 64 == 1 ? 31 : 1)
         for (h = 0; h < c->heads; h++) {
             double expected[256];
             attention_reference(&t, qkv, i, h, expected);
@@ -718,11 +723,26 @@ TEST(attention_of_prompts)
     int i;
     SETUP(NULL);
     for (i = 0; i < COUNT_OF(cases); i++) {
-        check_prompt(&cases[i], i % 2 ? IGNIS_F16 : IGNIS_BF16, 197 + 64 * (i % 2));
+        check_prompt(&cases[i], i % 2 ? IGNIS_F16 : IGNIS_BF16, 197 + 64 * (i % 2), 0, 2);
         if (i % 3 == 0)
-            check_prompt(&cases[i], i % 2 ? IGNIS_F64 : IGNIS_F32, 150);
+            check_prompt(&cases[i], i % 2 ? IGNIS_F64 : IGNIS_F32, 150, 0, 2);
     }
-    check_prompt(&cases[2], IGNIS_F16, 450);
+    check_prompt(&cases[2], IGNIS_F16, 450, 0, 2);
+}
+
+/*  Bounds of scores that are raised again and again, and tiles of keys that windows cut. */
+TEST(attention_of_prompts_in_windows)
+{
+    static const cache_case cases[] = {{2, 1, 64, true, false}, {1, 1, 80, true, false}, {1, 1, 16, false, false}};
+    static const int windows[] = {0, 5, 37, 100};
+    static const ignis_dtype dtypes[] = {IGNIS_BF16, IGNIS_F16, IGNIS_F32};
+    int i, w;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(cases); i++)
+        for (w = 0; w < COUNT_OF(windows); w++) {
+            check_prompt(&cases[i], dtypes[(i + w) % 3], 231, windows[w], 2);
+            check_prompt(&cases[i], dtypes[(i + w + 1) % 3], 231, windows[w], 7);
+        }
 }
 
 /*  q, k and v that go where they belong from the product itself: of many rows as of each alone. */

@@ -196,6 +196,35 @@ TEST(windows_have_the_bits_of_all_tokens)
     CHECK_INT(memory().live_bytes, 0);
 }
 
+/*  A prompt at once and in pieces of more than 64 tokens; and a piece again, before which the tokens of the window are
+    computed again, too: the same bits. */
+TEST(chunks_have_the_same_bits_wherever_they_begin)
+{
+    static const int at_once[] = {0, 205}, in_pieces[] = {0, 70, 137, 205}, behind[] = {0, 20, 90};
+    const int *const ends[SEQUENCES] = {at_once, in_pieces, behind}, counts[SEQUENCES] = {1, 3, 2};
+    float logits[SEQUENCES + 1][MOST];
+    int32_t ids[CONTEXT];
+    int c, i, s;
+    SETUP(NULL);
+    for (c = 0; c < COUNT_OF(cases); c++) {
+        windowed w;
+        windowed_begin(&w, &cases[c], true, NULL);
+        for (i = 0; i < CONTEXT; i++)
+            ids[i] = id_at(i, w.t.shape.vocab);
+        for (s = 0; s < SEQUENCES; s++) {
+            for (i = 0; i < counts[s]; i++)
+                CHECK_OK(ignis_sequence_feed(w.s[s], ids + ends[s][i], ends[s][i + 1] - ends[s][i]));
+            CHECK_OK(ignis_sequence_logits(w.s[s], logits[s], w.t.shape.vocab));
+        }
+        CHECK_OK(ignis_sequence_truncate(w.s[2], 20));
+        CHECK_OK(ignis_sequence_feed(w.s[2], ids + 20, 70));
+        CHECK_OK(ignis_sequence_logits(w.s[2], logits[3], w.t.shape.vocab));
+        CHECK(memcmp(logits[0], logits[1], sizeof(float) * (size_t)w.t.shape.vocab) == 0);
+        CHECK(memcmp(logits[2], logits[3], sizeof(float) * (size_t)w.t.shape.vocab) == 0);
+        windowed_end(&w);
+    }
+}
+
 /*  A prompt of several chunks, in a cache that has room for one of them besides the windows; all sequences at their
     full context. */
 TEST(windows_hold_any_number_of_tokens)
