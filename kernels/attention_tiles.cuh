@@ -53,8 +53,8 @@ __device__ inline uint32_t moved(uint32_t lane_address, int row, int column)
     return (lane_address ^ (chunk % SWIZZLED * 16)) + chunk / SWIZZLED * SWIZZLED * 16 + row * ROW_BYTES;
 }
 
-/*  Starts to copy a tile: rows first ... of a head of which those from `least` on and before count exist; the others are
-    zero. Called by `threads` threads, of which this one is the thread-th. */
+/*  Starts to copy a tile: rows first ... of a head. Those from `least` on and before `count` exist; the others are zero.
+    Called by `threads` threads, of which this one is the thread-th. */
 template <int rows, int threads>
 __device__ inline void copy_tile(uint32_t tile, const T *head, long long stride, int first, int count, int head_dim,
                                  unsigned thread, int least = 0)
