@@ -8,16 +8,16 @@
         ignis.cuh                 1111 lines   29348 bytes
         activation.cu              120 lines    3410 bytes
         activation.cuh              93 lines    2957 bytes
-        attention.cu               493 lines   15517 bytes
+        attention.cu               493 lines   15549 bytes
         attention.cuh              298 lines    8145 bytes
         attention_bounds.cu        152 lines    4159 bytes
         attention_decode.cu        208 lines    5962 bytes
         attention_decode_mma.cu    145 lines    4615 bytes
         attention_hopper.cu        680 lines   22066 bytes
         attention_hopper_backward.cu  1478 lines   49633 bytes
-        attention_mma.cu           632 lines   23030 bytes
+        attention_mma.cu           632 lines   23020 bytes
         attention_sinks.cu          36 lines     905 bytes
-        attention_tiles.cuh        277 lines    7377 bytes
+        attention_tiles.cuh        276 lines    7437 bytes
         border.cu                  143 lines    3714 bytes
         channel_norm.cu            494 lines   14983 bytes
         channel_norm_wide.cu         7 lines      59 bytes
@@ -230,7 +230,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x9d671b14fe06ba30ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0xe0749b8faa42ba80ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -2439,14 +2439,14 @@ static const char ignis__text_attention_cu_0[] =
     "constexpr int SCORE_STRIDE = WALK + PACK;\n"
     "constexpr int LOADS =\n"
     "ROW_BYTES > 1024 && RANGE &&SOFTCAP &&BIASED &&__CUDA_ARCH__ == 800 ? 2 : 4;\n\n\n\n"
-    "template <int rows>\n"
+    "template <int rows, bool from_least = false>\n"
     "__device__ inline void load_tile(W *tile, const T *head, long long stride, int first, int count, int head_dim,\n"
     "int least = 0)\n"
     "{\n"
     "#pragma unroll LOADS\n"
     "for (int i = threadIdx.x; i < rows * D; i += THREADS) {\n"
     "const int row = i / D, d = i % D;\n"
-    "const bool exists = first + row >= least && first + row < count && d < head_dim;\n"
+    "const bool exists = (!from_least || first + row >= least) && first + row < count && d < head_dim;\n"
     "tile[row * STRIDE + d] = exists ? W(head[(first + row) * stride + d]) : W(0);\n"
     "}\n"
     "}\n\n\n"
@@ -2540,11 +2540,11 @@ static const char ignis__text_attention_cu_0[] =
     "template <typename Op> __device__ inline W reduce_8_lanes(W x)\n"
     "{\n"
     "#pragma unroll\n"
-    "for (int distance = 4; distance > 0; distance /= 2)\n"
+    "for (int distance = 4; distance > 0; distance /= 2)\n";
+static const char ignis__text_attention_cu_1[] =
     "x = Op::combine(x, __shfl_xor_sync(0xffffffff, x, distance));\n"
     "return x;\n"
-    "}\n\n";
-static const char ignis__text_attention_cu_1[] =
+    "}\n\n"
     "__device__ inline W *shared_memory()\n"
     "{\n"
     "extern __shared__ __align__(16) char bytes[];\n"
@@ -2574,7 +2574,7 @@ static const char ignis__text_attention_cu_1[] =
     "load_tile<rows>(q, attention_head(p.q, b, h), p.q.row, first, p.sq, p.head_dim);\n\n"
     "for (int key = DOCUMENTS ? least : least / WALK * WALK; key < visible; key += WALK) {\n"
     "const bool masked = key + WALK > whole || key < whole_from;\n"
-    "load_tile<WALK>(walked, k, p.k.row, key, visible, p.head_dim, RANGE ? least : 0);\n"
+    "load_tile<WALK, RANGE>(walked, k, p.k.row, key, visible, p.head_dim, least);\n"
     "__syncthreads();\n"
     "W s[R][COLUMNS];\n"
     "score(s, q + own * STRIDE, walked);\n\n"
@@ -2620,7 +2620,7 @@ static const char ignis__text_attention_cu_1[] =
     "}\n"
     "put_scores(scores, s);\n"
     "__syncthreads();\n"
-    "load_tile<WALK>(walked, v, p.v.row, key, visible, p.head_dim, RANGE ? least : 0);\n"
+    "load_tile<WALK, RANGE>(walked, v, p.v.row, key, visible, p.head_dim, least);\n"
     "__syncthreads();\n"
     "add_weighted(masked, out, scores, walked);\n"
     "__syncthreads();\n"
@@ -5534,10 +5534,10 @@ static const char ignis__text_attention_mma_cu_1[] =
     "const auto copy_keys = [&](int n) {\n"
     "const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;\n"
     "const unsigned thread = late(threadIdx.x);\n"
-    "copy_tile<F_KEYS, threads>(to, attention_head(p.k, b, late(kv_h)), p.k.row, begin + n * F_KEYS, end, p.head_dim,\n"
-    "thread, RANGE ? least : 0);\n"
-    "copy_tile<F_KEYS, threads>(to + tile_bytes, attention_head(p.v, b, late(kv_h)), p.v.row, begin + n * F_KEYS,\n"
-    "end, p.head_dim, thread, RANGE ? least : 0);\n"
+    "copy_tile<F_KEYS, threads, RANGE>(to, attention_head(p.k, b, late(kv_h)), p.k.row, begin + n * F_KEYS, end,\n"
+    "p.head_dim, thread, least);\n"
+    "copy_tile<F_KEYS, threads, RANGE>(to + tile_bytes, attention_head(p.v, b, late(kv_h)), p.v.row,\n"
+    "begin + n * F_KEYS, end, p.head_dim, thread, least);\n"
     "};\n"
     "if (count > 0)\n"
     "copy_keys(0);\n"
@@ -6003,7 +6003,7 @@ static const char ignis__text_attention_tiles_cuh_0[] =
     "const int chunk = column / 8;\n"
     "return (lane_address ^ (chunk % SWIZZLED * 16)) + chunk / SWIZZLED * SWIZZLED * 16 + row * ROW_BYTES;\n"
     "}\n\n\n\n"
-    "template <int rows, int threads>\n"
+    "template <int rows, int threads, bool from_least = false>\n"
     "__device__ inline void copy_tile(uint32_t tile, const T *head, long long stride, int first, int count, int head_dim,\n"
     "unsigned thread, int least = 0)\n"
     "{\n"
@@ -6016,7 +6016,7 @@ static const char ignis__text_attention_tiles_cuh_0[] =
     "const T *from = head + (first + row) * stride + chunk * 8;\n"
     "#pragma unroll\n"
     "for (int i = 0; i < rows; i += step) {\n"
-    "const bool exists = i < exist && first + row + i >= least;\n"
+    "const bool exists = i < exist && (!from_least || first + row + i >= least);\n"
     "ignis_ptx_cp_async(chunk_at(tile, row + i, chunk), exists ? from : head, exists ? 16 : 0);\n"
     "from += step * stride;\n"
     "}\n"
@@ -6024,7 +6024,7 @@ static const char ignis__text_attention_tiles_cuh_0[] =
     "#pragma unroll\n"
     "for (int i = 0; i < (copies + threads - 1) / threads; i++) {\n"
     "const int index = i * threads + thread, row = index / CHUNKS, chunk = index % CHUNKS;\n"
-    "const bool exists = first + row >= least && first + row < count && chunk * 8 < head_dim;\n"
+    "const bool exists = (!from_least || first + row >= least) && first + row < count && chunk * 8 < head_dim;\n"
     "if (copies % threads == 0 || index < copies)\n"
     "ignis_ptx_cp_async(chunk_at(tile, row, chunk),\n"
     "exists ? head + (first + row) * stride + chunk * 8 : head, exists ? 16 : 0);\n"
@@ -6084,12 +6084,12 @@ static const char ignis__text_attention_tiles_cuh_0[] =
     "#pragma unroll\n"
     "for (int n = 0; n < columns; n++)\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < 4; i++)\n"
+    "for (int i = 0; i < 4; i++)\n";
+static const char ignis__text_attention_tiles_cuh_1[] =
     "c[m][n][i] = 0;\n"
     "}\n\n"
     "__device__ inline char *shared_memory()\n"
-    "{\n";
-static const char ignis__text_attention_tiles_cuh_1[] =
+    "{\n"
     "extern __shared__ __align__(128) char bytes[];\n"
     "return bytes;\n"
     "}\n\n"
@@ -6166,10 +6166,8 @@ static const char ignis__text_attention_tiles_cuh_1[] =
     "for (int half = 0; half < 2; half++) {\n"
     "float top = most[m][half];\n"
     "top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));\n"
-    "top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));\n"
-    "top = top > state.top[m][half] + SLACK\n"
-    "? top\n"
-    ": state.top[m][half];\n"
+    "top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));\n\n"
+    "top = top > state.top[m][half] + SLACK ? top : state.top[m][half];\n"
     "const float factor =\n"
     "top > state.top[m][half] ? ignis_ptx_ex2_ftz(exponent(state.top[m][half], top)) : 1;\n"
     "state.top[m][half] = top;\n"
@@ -18308,7 +18306,7 @@ static const ignis__source *const ignis__includes_attention_cu[] = {
     &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_cu = {
-    "attention.cu", 0x13aa90ae7bc81de8ULL, IGNIS__PIECES_OF_TENSORS(attention_cu), ignis__includes_attention_cu, 3};
+    "attention.cu", 0x215cef306115c57cULL, IGNIS__PIECES_OF_TENSORS(attention_cu), ignis__includes_attention_cu, 3};
 
 static const ignis__source *const ignis__includes_attention_bounds_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18329,7 +18327,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_decode_cu = {
 static const ignis__source *const ignis__includes_attention_tiles_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_tiles_cuh = {
-    "attention_tiles.cuh", 0xd9797b4d841054d1ULL, IGNIS__PIECES_OF_TENSORS(attention_tiles_cuh), ignis__includes_attention_tiles_cuh, 12};
+    "attention_tiles.cuh", 0xcb36a2c9fef1ebb9ULL, IGNIS__PIECES_OF_TENSORS(attention_tiles_cuh), ignis__includes_attention_tiles_cuh, 12};
 
 static const ignis__source *const ignis__includes_mma_cuh[] = {
     NULL};
@@ -18402,7 +18400,7 @@ static const ignis__source *const ignis__includes_attention_mma_cu[] = {
     &ignis__source_shared_attention_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_attention_mma_cu = {
-    "attention_mma.cu", 0x9a6bc5c55561543eULL, IGNIS__PIECES_OF_TENSORS(attention_mma_cu), ignis__includes_attention_mma_cu, 10};
+    "attention_mma.cu", 0xe4ad824feb10f9aaULL, IGNIS__PIECES_OF_TENSORS(attention_mma_cu), ignis__includes_attention_mma_cu, 10};
 
 static const ignis__source *const ignis__includes_attention_sinks_cu[] = {
     &ignis__source_ignis_cuh,

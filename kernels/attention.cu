@@ -44,14 +44,14 @@ constexpr int LOADS = /* of a thread at a time: with all variants there are no r
 
 /*  Loads rows first ... of a head into shared memory, of which those from `least` on and before count exist. The others
     are zero. */
-template <int rows>
+template <int rows, bool from_least = false>
 __device__ inline void load_tile(W *tile, const T *head, long long stride, int first, int count, int head_dim,
                                  int least = 0)
 {
 #pragma unroll LOADS
     for (int i = threadIdx.x; i < rows * D; i += THREADS) {
         const int row = i / D, d = i % D;
-        const bool exists = first + row >= least && first + row < count && d < head_dim;
+        const bool exists = (!from_least || first + row >= least) && first + row < count && d < head_dim;
         tile[row * STRIDE + d] = exists ? W(head[(first + row) * stride + d]) : W(0);
     }
 }
@@ -197,7 +197,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
 
     for (int key = DOCUMENTS ? least : least / WALK * WALK; key < visible; key += WALK) {
         const bool masked = key + WALK > whole || key < whole_from;
-        load_tile<WALK>(walked, k, p.k.row, key, visible, p.head_dim, RANGE ? least : 0);
+        load_tile<WALK, RANGE>(walked, k, p.k.row, key, visible, p.head_dim, least);
         __syncthreads();
         W s[R][COLUMNS];
         score(s, q + own * STRIDE, walked);
@@ -244,7 +244,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
         }
         put_scores(scores, s);
         __syncthreads();
-        load_tile<WALK>(walked, v, p.v.row, key, visible, p.head_dim, RANGE ? least : 0);
+        load_tile<WALK, RANGE>(walked, v, p.v.row, key, visible, p.head_dim, least);
         __syncthreads();
         add_weighted(masked, out, scores, walked);
         __syncthreads();

@@ -177,9 +177,9 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
     const float scale = (float)p.scale * LOG2_E;
     const attention_scores<true> scored(p, b, h);
 
-    /* Only keys from the first visible one to the last are read, as 0 times NaN is NaN. Tiles of keys begin at multiples
-       of their size, so that a row has the same bits whatever rows are beside it. Those of documents begin with the
-       first visible key. */
+    /* Only keys from the first visible one to the last are read, as 0 times NaN is NaN. Tiles of keys begin at
+       multiples of their size, so that a row has the same bits whatever rows are beside it. Those of documents begin
+       with the first visible key. */
     const int last = min(first + F_QUERIES, p.sq) - 1, keys = p.keys(b), least = p.first_key(b, first),
               begin = DOCUMENTS ? least : least / F_KEYS * F_KEYS, end = p.visible(b, last, keys);
     const int whole = (p.visible(b, first, keys) - begin) / F_KEYS,
@@ -192,10 +192,10 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
     const auto copy_keys = [&](int n) {
         const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;
         const unsigned thread = late(threadIdx.x);
-        copy_tile<F_KEYS, threads>(to, attention_head(p.k, b, late(kv_h)), p.k.row, begin + n * F_KEYS, end, p.head_dim,
-                                   thread, RANGE ? least : 0);
-        copy_tile<F_KEYS, threads>(to + tile_bytes, attention_head(p.v, b, late(kv_h)), p.v.row, begin + n * F_KEYS,
-                                   end, p.head_dim, thread, RANGE ? least : 0);
+        copy_tile<F_KEYS, threads, RANGE>(to, attention_head(p.k, b, late(kv_h)), p.k.row, begin + n * F_KEYS, end,
+                                          p.head_dim, thread, least);
+        copy_tile<F_KEYS, threads, RANGE>(to + tile_bytes, attention_head(p.v, b, late(kv_h)), p.v.row,
+                                          begin + n * F_KEYS, end, p.head_dim, thread, least);
     };
     if (count > 0)
         copy_keys(0);

@@ -53,9 +53,9 @@ __device__ inline uint32_t moved(uint32_t lane_address, int row, int column)
     return (lane_address ^ (chunk % SWIZZLED * 16)) + chunk / SWIZZLED * SWIZZLED * 16 + row * ROW_BYTES;
 }
 
-/*  Starts to copy a tile: rows first ... of a head. Those from `least` on and before `count` exist; the others are zero.
-    Called by `threads` threads, of which this one is the thread-th. */
-template <int rows, int threads>
+/*  Starts to copy a tile: rows first ... of a head, of which those before `count` exist, and, with from_least, from
+    `least` on; the others are zero. Called by `threads` threads, of which this one is the thread-th. */
+template <int rows, int threads, bool from_least = false>
 __device__ inline void copy_tile(uint32_t tile, const T *head, long long stride, int first, int count, int head_dim,
                                  unsigned thread, int least = 0)
 {
@@ -68,7 +68,7 @@ __device__ inline void copy_tile(uint32_t tile, const T *head, long long stride,
         const T *from = head + (first + row) * stride + chunk * 8;
 #pragma unroll
         for (int i = 0; i < rows; i += step) {
-            const bool exists = i < exist && first + row + i >= least;
+            const bool exists = i < exist && (!from_least || first + row + i >= least);
             ignis_ptx_cp_async(chunk_at(tile, row + i, chunk), exists ? from : head, exists ? 16 : 0);
             from += step * stride;
         }
@@ -76,7 +76,7 @@ __device__ inline void copy_tile(uint32_t tile, const T *head, long long stride,
 #pragma unroll
         for (int i = 0; i < (copies + threads - 1) / threads; i++) {
             const int index = i * threads + thread, row = index / CHUNKS, chunk = index % CHUNKS;
-            const bool exists = first + row >= least && first + row < count && chunk * 8 < head_dim;
+            const bool exists = (!from_least || first + row >= least) && first + row < count && chunk * 8 < head_dim;
             if (copies % threads == 0 || index < copies)
                 ignis_ptx_cp_async(chunk_at(tile, row, chunk),
                                    exists ? head + (first + row) * stride + chunk * 8 : head, exists ? 16 : 0);
@@ -242,9 +242,8 @@ __device__ inline void softmax_step(softmax<tiles> &state, const uint32_t (&q)[D
                 float top = most[m][half];
                 top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));
                 top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));
-                top = top > state.top[m][half] + SLACK
-                          ? top
-                          : state.top[m][half]; /* a row has the same bits whatever rows are beside it */
+                /* a row has the same bits whatever rows are beside it */
+                top = top > state.top[m][half] + SLACK ? top : state.top[m][half];
                 const float factor =
                     top > state.top[m][half] ? ignis_ptx_ex2_ftz(exponent(state.top[m][half], top)) : 1;
                 state.top[m][half] = top;

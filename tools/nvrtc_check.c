@@ -683,7 +683,7 @@ static const struct {
      0,
      {36, 0, 68}}, /* gradients of k and v in f64, heads of 256 with all variants */
     /* heads of 64: the gradient of a bias on sm_100 and up; forward 48 on sm_90 */
-    {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma_variants, 80, 0, {0, 4, 104}},
+    {IGNIS__SOURCE_ATTENTION_MMA_CU, attention_mma_variants, 80, 0, {0, 8, 104}},
     /* with a cap: heads of 256, the thread that copies; heads of 64, whose groups have 112 registers */
     {IGNIS__SOURCE_ATTENTION_HOPPER_CU, attention_hopper_variants, 90, 90, {0, 0, 52}},
     {IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU, attention_hopper_variants, 90, 90, {0, 0, 56}},
