@@ -1402,6 +1402,7 @@ static inline ignis_status ignis_model_score(ignis_model model, const char *quer
     X(EXPERTS_CHOOSE_SIGMOID, experts_cu, "ignis_experts_choose_sigmoid", WAITS)       \
     X(EXPERTS_SHARED, experts_cu, "ignis_experts_shared", WAITS)                       \
     X(EXPERTS_UP, experts_product_cu, "ignis_experts_up", WAITS)                       \
+    X(EXPERTS_UP_SORTED, experts_product_cu, "ignis_experts_up_sorted", WAITS)         \
     X(EXPERTS_DOWN, experts_product_cu, "ignis_experts_down", WAITS)                   \
     X(EXPERTS_DOWN_SORTED, experts_product_cu, "ignis_experts_down_sorted", WAITS)     \
     X(EXPERTS_SUM, experts_product_cu, "ignis_experts_sum", WAITS)                     \
@@ -1624,7 +1625,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x4a72da55e1d46711ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xe21a7ce4ae540b0eULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -4288,24 +4289,24 @@ static const char ignis__text_experts_product_cu_0[] =
     "typedef blocks_rows<type> weights;\n"
     "float sum[SLOTS] = {};\n"
     "const weights from;\n"
-    "typename weights::unit unit;\n\n"
+    "typename weights::unit units[2];\n\n"
     "__device__ whole_product(const ignis__quantised_weight &w, long long first, long long last)\n"
     ": from(w.records, w.scales, (int)w.k, min(first + threadIdx.x % 32 / 4, last),\n"
     "min(first + threadIdx.x % 32 / 4 + 8, last))\n"
     "{\n"
     "}\n"
-    "__device__ void load(int number) { unit = from.template load<true>(number); }\n\n"
-    "__device__ float of_unit(int half, const whole_part &x) const\n"
+    "__device__ void load(int number, int to) { units[to] = from.template load<true>(number); }\n\n"
+    "__device__ float of_unit(const typename weights::unit &unit, int half, const whole_part &x) const\n"
     "{\n"
     "const int lane = threadIdx.x % 32, t = lane % 4, block = half * UNIT + t;\n"
     "float y = 0;\n"
     "uint4 two[2] = {};\n"
     "if (lane / 8 == t) {\n"
-    "const uint4 *of = (const uint4 *)(x.numbers + block * 64 + lane / 4 % 2 * 32);\n"
+    "const uint4 *of = (const uint4 *)(x.numbers + block * 64 + lane / 4 % 2 * 32);\n";
+static const char ignis__text_experts_product_cu_1[] =
     "two[0] = of[0];\n"
     "two[1] = of[1];\n"
-    "}\n";
-static const char ignis__text_experts_product_cu_1[] =
+    "}\n"
     "weights::add_alone(y, unit, half, two, __fmul_rn(x.scales[block], weights::factor), x.sums[block]);\n"
     "return y;\n"
     "}\n"
@@ -4376,22 +4377,27 @@ static const char ignis__text_experts_product_cu_1[] =
     "(products.add(own, x), ...);\n"
     "}\n"
     "} else if constexpr (whole) {\n"
-    "constexpr int unrolled = __CUDA_ARCH__ >= 900 ? 2 : 1;\n"
+    "constexpr int unrolled = __CUDA_ARCH__ >= 900 || most == 1 ? 2 : 1;\n"
     "__shared__ __align__(16) whole_part all[SLICES][most];\n"
     "whole_part *const x = all[threadIdx.x / 32];\n"
     "#pragma unroll 1\n"
     "for (int part = begin; part < end; part++) {\n"
+    "if (most == 1) {\n"
+    "(products.load(2 * part, 0), ...);\n"
+    "(products.load(2 * part + 1, 1), ...);\n"
+    "}\n"
     "__syncwarp();\n"
-    "for (int i = 0; i < slots.count; i++)\n"
+    "for (int i = 0; i < (most == 1 ? 1 : slots.count); i++)\n"
     "x[i].convert(slots.row(i), part, slots.k);\n"
     "__syncwarp();\n"
     "#pragma unroll unrolled\n"
     "for (int half = 0; half < 2; half++) {\n"
-    "(products.load(2 * part + half), ...);\n"
+    "if (most > 1)\n"
+    "(products.load(2 * part + half, 0), ...);\n"
     "#pragma unroll\n"
     "for (int i = 0; i < most; i++)\n"
-    "if (i < slots.count)\n"
-    "((products.sum[i] += products.of_unit(half, x[i])), ...);\n"
+    "if (most == 1 || i < slots.count)\n"
+    "((products.sum[i] += products.of_unit(products.units[most == 1 ? half : 0], half, x[i])), ...);\n"
     "}\n"
     "}\n"
     "} else {\n"
@@ -4417,44 +4423,58 @@ static const char ignis__text_experts_product_cu_1[] =
     "return ((found[0][row] + found[apart][row]) + (found[2 * apart][row] + found[3 * apart][row])) +\n"
     "((found[4 * apart][row] + found[5 * apart][row]) + (found[6 * apart][row] + found[7 * apart][row]));\n"
     "}\n\n\n"
-    "__device__ inline int parts_of_slice(int k) { return ((k + PART - 1) / PART + SLICES - 1) / SLICES; }\n"
+    "__device__ inline int parts_of_slice(int k) { return ((k + PART - 1) / PART + SLICES - 1) / SLICES; }\n";
+static const char ignis__text_experts_product_cu_2[] =
     "__device__ inline int end_of_slice(int k, int slice)\n"
     "{\n"
     "return min((k + PART - 1) / PART, (slice + 1) * parts_of_slice(k));\n"
-    "}\n\n\n\n"
-    "__device__ inline int slots_of_block(const ignis__experts &p, int first, int (&own)[SLOTS])\n"
-    "{\n";
-static const char ignis__text_experts_product_cu_2[] =
-    "const int begin = p.order ? p.offsets[blockIdx.x] + first : (int)blockIdx.x,\n"
-    "count = p.order ? min(p.offsets[blockIdx.x + 1] - begin, SLOTS) : 1 - min(first, 1);\n"
+    "}\n\n\n"
+    "__device__ inline int slots_of_expert(const ignis__experts &p, int first, int (&own)[SLOTS])\n"
+    "{\n"
+    "const int begin = p.offsets[blockIdx.x] + first, count = min(p.offsets[blockIdx.x + 1] - begin, SLOTS);\n"
     "__syncthreads();\n"
     "if ((int)threadIdx.x < count)\n"
-    "own[threadIdx.x] = p.order ? p.order[begin + threadIdx.x] : begin;\n"
+    "own[threadIdx.x] = p.order[begin + threadIdx.x];\n"
     "__syncthreads();\n"
     "return count;\n"
-    "}\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_up(const __grid_constant__ ignis__experts p)\n"
+    "}\n\n\n"
+    "template <int most>\n"
+    "__device__ inline void inner_of(const ignis__experts &p, int expert, const int *own, int count,\n"
+    "tile_of (&found)[2][SLICES][most])\n"
     "{\n"
-    "__shared__ tile_of found[2][SLICES][SLOTS];\n"
-    "__shared__ int own[SLOTS];\n"
-    "const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, row = (int)(blockIdx.y * TILE + threadIdx.x % TILE);\n"
-    "ignis_grid_dependency();\n"
-    "const long long base = (long long)(p.order ? (int)blockIdx.x : p.chosen[blockIdx.x]) * p.n,\n"
-    "tile = base + blockIdx.y * TILE, last = base + p.n - 1;\n"
-    "for (int first = 0, count; (count = slots_of_block(p, first, own)) > 0; first += SLOTS) {\n"
+    "const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, i = (int)threadIdx.x / TILE, in = threadIdx.x % TILE,\n"
+    "row = (int)blockIdx.y * TILE + in;\n"
+    "const long long base = (long long)expert * p.n, tile = base + blockIdx.y * TILE, last = base + p.n - 1;\n"
     "product gate(p.weights[0], tile, last);\n"
     "product_up up(p.weights[1], tile, last);\n"
-    "multiply_parts<SLOTS>(expert_slots{own, p.x, count, p.slot_count, k}, warp * parts_of_slice(k),\n"
+    "multiply_parts<most>(expert_slots{own, p.x, count, p.slot_count, k}, warp * parts_of_slice(k),\n"
     "end_of_slice(k, warp), gate, up);\n"
     "gate.put(found[0][warp], count);\n"
     "up.put(found[1][warp], count);\n"
     "__syncthreads();\n"
-    "for (int i = (int)threadIdx.x / TILE; i < count && row < p.n; i += THREADS / TILE)\n"
-    "p.out[(long long)own[i] * p.n + row] = T(\n"
-    "gated(Wide(p.limit),\n"
-    "sum_of_slices(&found[0][0][i], SLOTS, (int)threadIdx.x % TILE) + bias_at(p.bias[0], base + row),\n"
-    "sum_of_slices(&found[1][0][i], SLOTS, (int)threadIdx.x % TILE) + bias_at(p.bias[1], base + row)));\n"
-    "}\n"
+    "if (i < count && row < p.n)\n"
+    "p.out[(long long)own[i] * p.n + row] =\n"
+    "T(gated(Wide(p.limit), sum_of_slices(&found[0][0][i], most, in) + bias_at(p.bias[0], base + row),\n"
+    "sum_of_slices(&found[1][0][i], most, in) + bias_at(p.bias[1], base + row)));\n"
+    "}\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_up(const __grid_constant__ ignis__experts p)\n"
+    "{\n"
+    "__shared__ tile_of found[2][SLICES][1];\n"
+    "__shared__ int own[1];\n"
+    "ignis_grid_dependency();\n"
+    "if (threadIdx.x == 0)\n"
+    "own[0] = (int)blockIdx.x;\n"
+    "__syncthreads();\n"
+    "inner_of<1>(p, p.chosen[blockIdx.x], own, 1, found);\n"
+    "}\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
+    "ignis_experts_up_sorted(const __grid_constant__ ignis__experts p)\n"
+    "{\n"
+    "__shared__ tile_of found[2][SLICES][SLOTS];\n"
+    "__shared__ int own[SLOTS];\n"
+    "ignis_grid_dependency();\n"
+    "for (int first = 0, count; (count = slots_of_expert(p, first, own)) > 0; first += SLOTS)\n"
+    "inner_of<SLOTS>(p, (int)blockIdx.x, own, count, found);\n"
     "}\n\n\n"
     "__device__ inline Wide add_result(Wide total, Wide share, Wide found, Wide bias)\n"
     "{\n"
@@ -4498,18 +4518,18 @@ static const char ignis__text_experts_product_cu_2[] =
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
     "ignis_experts_down_sorted(const __grid_constant__ ignis__experts p)\n"
     "{\n"
-    "__shared__ tile_of found[SLICES][SLOTS];\n"
+    "__shared__ tile_of found[SLICES][SLOTS];\n";
+static const char ignis__text_experts_product_cu_3[] =
     "__shared__ int own[SLOTS];\n"
     "const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, row = (int)(blockIdx.y * TILE + threadIdx.x % TILE);\n"
     "const long long base = (long long)blockIdx.x * p.n;\n"
     "ignis_grid_dependency();\n"
-    "for (int first = 0, count; (count = slots_of_block(p, first, own)) > 0; first += SLOTS) {\n"
+    "for (int first = 0, count; (count = slots_of_expert(p, first, own)) > 0; first += SLOTS) {\n"
     "product down(p.weights[0], base + blockIdx.y * TILE, base + p.n - 1);\n"
     "multiply_parts<SLOTS>(expert_slots{own, p.x, count, 1, k}, warp * parts_of_slice(k), end_of_slice(k, warp),\n"
     "down);\n"
     "down.put(found[warp], count);\n"
-    "__syncthreads();\n";
-static const char ignis__text_experts_product_cu_3[] =
+    "__syncthreads();\n"
     "for (int i = (int)threadIdx.x / TILE; i < count && row < p.n; i += THREADS / TILE)\n"
     "p.results[(long long)own[i] * p.n + row] = sum_of_slices(&found[0][i], SLOTS, (int)threadIdx.x % TILE);\n"
     "}\n"
@@ -9676,7 +9696,7 @@ static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_experts_product_cu = {
-    "experts_product.cu", 0x3adb5d5b26e4d593ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 15};
+    "experts_product.cu", 0x9aefed68dc60d0faULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 15};
 
 static const ignis__source *const ignis__includes_shared_models_experts_sorted_h[] = {
     NULL};
@@ -37911,7 +37931,7 @@ static void ignis__experts_run_step(ignis__op *op, ignis__engine *engine, const 
     p.limit = model->expert_limit;
     types[0] = ignis__experts_weight(op, layer->gate_experts, &p.weights[0]);
     types[1] = ignis__experts_weight(op, layer->up_experts, &p.weights[1]);
-    ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_UP), model->dtype,
+    ignis__experts_multiply(op, sorted ? IGNIS__BUILTIN(EXPERTS_UP_SORTED) : IGNIS__BUILTIN(EXPERTS_UP), model->dtype,
                             ignis__launch_grid(sorted ? model->experts : entries, tiles, 1, 256, 1, 0), &p, types);
     p.x = p.out;
     p.out = engine->result ? ignis__op_write(op, engine->result) : 0;

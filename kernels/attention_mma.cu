@@ -178,7 +178,7 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
     const attention_scores<true> scored(p, b, h);
 
     /* Only keys from the first visible one to the last are read, as 0 times NaN is NaN. Tiles of keys begin at
-       multiples of their size, so that a row has the same bits whatever rows are beside it. Those of documents begin
+       multiples of their size, so that a row has the same bits whatever rows are beside it. With documents they begin
        with the first visible key. */
     const int last = min(first + F_QUERIES, p.sq) - 1, keys = p.keys(b), least = p.first_key(b, first),
               begin = DOCUMENTS ? least : least / F_KEYS * F_KEYS, end = p.visible(b, last, keys);

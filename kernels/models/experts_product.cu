@@ -148,16 +148,16 @@ template <int type> struct whole_product {
     typedef blocks_rows<type> weights;
     float sum[SLOTS] = {}; /* of row lane / 4, or, in odd lanes, of the one eight rows later */
     const weights from;
-    typename weights::unit unit;
+    typename weights::unit units[2]; /* of a part; with several slots the first one alone */
 
     __device__ whole_product(const ignis__quantised_weight &w, long long first, long long last)
         : from(w.records, w.scales, (int)w.k, min(first + threadIdx.x % 32 / 4, last),
                min(first + threadIdx.x % 32 / 4 + 8, last))
     {
     }
-    __device__ void load(int number) { unit = from.template load<true>(number); }
-    /*  Returns the products of the unit. half: of the part. */
-    __device__ float of_unit(int half, const whole_part &x) const
+    __device__ void load(int number, int to) { units[to] = from.template load<true>(number); }
+    /*  Returns the products of a unit that is loaded. half: of the part. */
+    __device__ float of_unit(const typename weights::unit &unit, int half, const whole_part &x) const
     {
         const int lane = threadIdx.x % 32, t = lane % 4, block = half * UNIT + t;
         float y = 0;
@@ -246,22 +246,27 @@ __device__ inline void multiply_parts(const expert_slots &slots, int begin, int 
             (products.add(own, x), ...);
         }
     } else if constexpr (whole) {
-        constexpr int unrolled = __CUDA_ARCH__ >= 900 ? 2 : 1; /* registers do not suffice for 2 before */
+        constexpr int unrolled = __CUDA_ARCH__ >= 900 || most == 1 ? 2 : 1; /* registers do not suffice for 2 before */
         __shared__ __align__(16) whole_part all[SLICES][most];
         whole_part *const x = all[threadIdx.x / 32];
 #pragma unroll 1
         for (int part = begin; part < end; part++) {
+            if (most == 1) { /* all loads are in flight while x is converted */
+                (products.load(2 * part, 0), ...);
+                (products.load(2 * part + 1, 1), ...);
+            }
             __syncwarp(); /* all have read the part before */
-            for (int i = 0; i < slots.count; i++)
+            for (int i = 0; i < (most == 1 ? 1 : slots.count); i++)
                 x[i].convert(slots.row(i), part, slots.k);
             __syncwarp();
 #pragma unroll unrolled
             for (int half = 0; half < 2; half++) {
-                (products.load(2 * part + half), ...);
+                if (most > 1)
+                    (products.load(2 * part + half, 0), ...);
 #pragma unroll
                 for (int i = 0; i < most; i++)
-                    if (i < slots.count)
-                        ((products.sum[i] += products.of_unit(half, x[i])), ...);
+                    if (most == 1 || i < slots.count)
+                        ((products.sum[i] += products.of_unit(products.units[most == 1 ? half : 0], half, x[i])), ...);
             }
         }
     } else {
@@ -297,43 +302,60 @@ __device__ inline int end_of_slice(int k, int slice)
     return min((k + PART - 1) / PART, (slice + 1) * parts_of_slice(k));
 }
 
-/*  Finds the slots that a block multiplies, from number `first` on: those of the expert that is blockIdx.x, or the slot
-    that is. Returns their number; the expert of none is not known. */
-__device__ inline int slots_of_block(const ignis__experts &p, int first, int (&own)[SLOTS])
+/*  Finds up to SLOTS slots of the expert that is blockIdx.x, from number `first` on, and returns how many. */
+__device__ inline int slots_of_expert(const ignis__experts &p, int first, int (&own)[SLOTS])
 {
-    const int begin = p.order ? p.offsets[blockIdx.x] + first : (int)blockIdx.x,
-              count = p.order ? min(p.offsets[blockIdx.x + 1] - begin, SLOTS) : 1 - min(first, 1);
+    const int begin = p.offsets[blockIdx.x] + first, count = min(p.offsets[blockIdx.x + 1] - begin, SLOTS);
     __syncthreads(); /* all have read those before */
     if ((int)threadIdx.x < count)
-        own[threadIdx.x] = p.order ? p.order[begin + threadIdx.x] : begin;
+        own[threadIdx.x] = p.order[begin + threadIdx.x];
     __syncthreads();
     return count;
 }
 
+/*  Computes the inner elements of a tile, of slots with an expert in common. */
+template <int most>
+__device__ inline void inner_of(const ignis__experts &p, int expert, const int *own, int count,
+                                tile_of (&found)[2][SLICES][most])
+{
+    const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, i = (int)threadIdx.x / TILE, in = threadIdx.x % TILE,
+              row = (int)blockIdx.y * TILE + in;
+    const long long base = (long long)expert * p.n, tile = base + blockIdx.y * TILE, last = base + p.n - 1;
+    product gate(p.weights[0], tile, last);
+    product_up up(p.weights[1], tile, last);
+    multiply_parts<most>(expert_slots{own, p.x, count, p.slot_count, k}, warp * parts_of_slice(k),
+                         end_of_slice(k, warp), gate, up);
+    gate.put(found[0][warp], count);
+    up.put(found[1][warp], count);
+    __syncthreads();
+    if (i < count && row < p.n)
+        p.out[(long long)own[i] * p.n + row] =
+            T(gated(Wide(p.limit), sum_of_slices(&found[0][0][i], most, in) + bias_at(p.bias[0], base + row),
+                    sum_of_slices(&found[1][0][i], most, in) + bias_at(p.bias[1], base + row)));
+}
+
 /*  Computes inner [rows, slots, n] = gated(x gate^T, x up^T) with the matrices of the chosen experts.
-    grid = rows * slots, or experts; tiles of n. */
+    grid = rows * slots, tiles of n. */
 extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_up(const __grid_constant__ ignis__experts p)
+{
+    __shared__ tile_of found[2][SLICES][1];
+    __shared__ int own[1];
+    ignis_grid_dependency();
+    if (threadIdx.x == 0)
+        own[0] = (int)blockIdx.x;
+    __syncthreads();
+    inner_of<1>(p, p.chosen[blockIdx.x], own, 1, found);
+}
+
+/*  As ignis_experts_up, by experts. grid = experts, tiles of n. */
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    ignis_experts_up_sorted(const __grid_constant__ ignis__experts p)
 {
     __shared__ tile_of found[2][SLICES][SLOTS];
     __shared__ int own[SLOTS];
-    const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, row = (int)(blockIdx.y * TILE + threadIdx.x % TILE);
     ignis_grid_dependency();
-    const long long base = (long long)(p.order ? (int)blockIdx.x : p.chosen[blockIdx.x]) * p.n,
-                    tile = base + blockIdx.y * TILE, last = base + p.n - 1;
-    for (int first = 0, count; (count = slots_of_block(p, first, own)) > 0; first += SLOTS) {
-        product gate(p.weights[0], tile, last);
-        product_up up(p.weights[1], tile, last);
-        multiply_parts<SLOTS>(expert_slots{own, p.x, count, p.slot_count, k}, warp * parts_of_slice(k),
-                              end_of_slice(k, warp), gate, up);
-        gate.put(found[0][warp], count);
-        up.put(found[1][warp], count);
-        __syncthreads();
-        for (int i = (int)threadIdx.x / TILE; i < count && row < p.n; i += THREADS / TILE)
-            p.out[(long long)own[i] * p.n + row] = T(
-                gated(Wide(p.limit),
-                      sum_of_slices(&found[0][0][i], SLOTS, (int)threadIdx.x % TILE) + bias_at(p.bias[0], base + row),
-                      sum_of_slices(&found[1][0][i], SLOTS, (int)threadIdx.x % TILE) + bias_at(p.bias[1], base + row)));
-    }
+    for (int first = 0, count; (count = slots_of_expert(p, first, own)) > 0; first += SLOTS)
+        inner_of<SLOTS>(p, (int)blockIdx.x, own, count, found);
 }
 
 /*  Adds the result of an expert, times its share, to the sum of a row, with one rounding in all kernels. */
@@ -381,7 +403,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_down(cons
     put_total(p, (long long)blockIdx.x * p.n + row, total);
 }
 
-/*  Computes the results [rows, slots, n] of the chosen experts. grid = experts, tiles of n. */
+/*  Computes the results [rows, slots, n] of the chosen experts, by experts. grid = experts, tiles of n. */
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     ignis_experts_down_sorted(const __grid_constant__ ignis__experts p)
 {
@@ -390,7 +412,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, row = (int)(blockIdx.y * TILE + threadIdx.x % TILE);
     const long long base = (long long)blockIdx.x * p.n;
     ignis_grid_dependency();
-    for (int first = 0, count; (count = slots_of_block(p, first, own)) > 0; first += SLOTS) {
+    for (int first = 0, count; (count = slots_of_expert(p, first, own)) > 0; first += SLOTS) {
         product down(p.weights[0], base + blockIdx.y * TILE, base + p.n - 1);
         multiply_parts<SLOTS>(expert_slots{own, p.x, count, 1, k}, warp * parts_of_slice(k), end_of_slice(k, warp),
                               down);

@@ -190,7 +190,7 @@ static void ignis__experts_run_step(ignis__op *op, ignis__engine *engine, const 
     p.limit = model->expert_limit;
     types[0] = ignis__experts_weight(op, layer->gate_experts, &p.weights[0]);
     types[1] = ignis__experts_weight(op, layer->up_experts, &p.weights[1]);
-    ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_UP), model->dtype,
+    ignis__experts_multiply(op, sorted ? IGNIS__BUILTIN(EXPERTS_UP_SORTED) : IGNIS__BUILTIN(EXPERTS_UP), model->dtype,
                             ignis__launch_grid(sorted ? model->experts : entries, tiles, 1, 256, 1, 0), &p, types);
     p.x = p.out;
     p.out = engine->result ? ignis__op_write(op, engine->result) : 0;
