@@ -961,7 +961,7 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
     ignis__array *logit_room = room(IGNIS_SHAPE(rows, stride), IGNIS_F32),
                  *scores = room(IGNIS_SHAPE(rows, stride), IGNIS_F32);
     ignis__array *row_room = room(IGNIS_SHAPE(rows * (int)sizeof(ignis__generate_row)), IGNIS_U8);
-    ignis__array *draw_room = room(IGNIS_SHAPE(2 * rows * (int)sizeof(ignis__generate_draw)), IGNIS_U8);
+    ignis__array *draw_room = room(IGNIS_SHAPE(IGNIS__DRAWS * rows * (int)sizeof(ignis__generate_draw)), IGNIS_U8);
     ignis__array *parts = room(IGNIS_SHAPE(rows * IGNIS__DRAW_PARTS * IGNIS__DRAW_PART), IGNIS_U8);
     ignis__array *mask_room = room(IGNIS_SHAPE(rows, vocab / 32 + 1), IGNIS_I32);
     ignis__array *bins = room(IGNIS_SHAPE(rows, IGNIS__DRAW_BINS), IGNIS_U8);
@@ -969,7 +969,7 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
     ignis__array *bias_room = room(IGNIS_SHAPE(rows * 8 * 8), IGNIS_U8),
                  *ids = room(IGNIS_SHAPE(rows * (HISTORY + 1)), IGNIS_I32);
     ignis__generate_row *row = (ignis__generate_row *)calloc((size_t)rows, sizeof *row);
-    ignis__generate_draw *draws = (ignis__generate_draw *)calloc((size_t)(2 * rows), sizeof *draws);
+    ignis__generate_draw *draws = (ignis__generate_draw *)calloc((size_t)(IGNIS__DRAWS * rows), sizeof *draws);
     ignis__generate_bias *biases = (ignis__generate_bias *)calloc((size_t)rows * 8, sizeof *biases);
     int32_t *history = (int32_t *)calloc((size_t)rows * (HISTORY + 1), sizeof *history), *after;
     ignis__draw p;
@@ -1005,7 +1005,7 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
         row[r].top_k = c->top_k, row[r].window = c->window, row[r].biases = c->biases;
         row[r].masked = c->masked ? r + 1 : 0;
         row[r].seed = seed << 32 | (uint64_t)r;
-        row[r].draws = ignis__op_write(&op, draw_room) + (ignis__address)(2 * r) * sizeof *draws;
+        row[r].draws = ignis__op_write(&op, draw_room) + (ignis__address)(IGNIS__DRAWS * r) * sizeof *draws;
     }
     ignis__upload_rows(&op, IGNIS_F32, row_room, row, rows);
     memset(&p, 0, sizeof p);
@@ -1018,13 +1018,13 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
     p.masks = ignis__op_read(&op, mask_room), p.mask_room = vocab / 32 + 1;
     ignis__sampling_launch(&op, rows, draw_cuts(c) ? IGNIS__SAMPLING_FILTERED : IGNIS__SAMPLING_UNFILTERED, &p);
     step_end(&op);
-    CHECK_OK(ignis_array_to_host_raw(handle_of(draw_room), draws, (int64_t)sizeof *draws * 2 * rows));
+    CHECK_OK(ignis_array_to_host_raw(handle_of(draw_room), draws, (int64_t)sizeof *draws * IGNIS__DRAWS * rows));
     after = (int32_t *)calloc((size_t)rows * (HISTORY + 1), sizeof *after);
     CHECK_OK(ignis_array_to_host_raw(handle_of(ids), after, (int64_t)sizeof *after * rows * (HISTORY + 1)));
     for (r = 0; r < rows; r++) {
         const double *own = logits + r * stride;
         double most = -HUGE_VAL, sum = 0, best = -HUGE_VAL, mean, square;
-        const ignis__generate_draw *draw = &draws[2 * r + (HISTORY - 1) % 2];
+        const ignis__generate_draw *draw = &draws[IGNIS__DRAWS * r + (HISTORY - 1) % IGNIS__DRAWS];
         int id = draw->id, kept = draw_reference(c, own, vocab, history + r * (HISTORY + 1), HISTORY, biases + r * 8,
                                                  probability, distance);
         if (id < 0 || id >= vocab) {
