@@ -264,6 +264,7 @@ static ignis_memory_info llama_peak(void)
     static llama l;
     ignis_memory_info info;
     llama_open(&l, &llama_shapes[0]);
+    llama_optimize(&l);
     llama_step(&l);
     llama_step(&l);
     info = memory();
