@@ -148,7 +148,7 @@ static void play(const scene *s, ignis_sequence sequence, void *words, const ign
 
 int main(int argc, char **argv)
 {
-    ignis_model_desc from = {.path = argc > 1 ? argv[1] : NULL, .context = 512};
+    ignis_model_desc from = {.path = argc > 1 ? argv[1] : NULL};
     const char *words = argc > 2 ? argv[2] : "Guard, what have you seen?";
     ignis_message talk[] = {{"user", words}};
     ignis_generate_info info = {0};
