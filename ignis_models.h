@@ -37201,6 +37201,12 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *ob
     ignis__free(engine);
 }
 
+/*  Returns the most rows that a pass has outside of chunks: those of a step, or of a short prompt. */
+IGNIS__COLD IGNIS__PRIVATE int64_t ignis__engine_rows_outside_chunks(const ignis__engine *engine)
+{
+    return engine->step_rows > IGNIS__PROMPT_ROWS ? engine->step_rows : (int)IGNIS__PROMPT_ROWS;
+}
+
 /*  Allocates an array that the engine claims. False, and reported, if there is no memory. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc(const char *call, const ignis__engine *engine, ignis__array **array,
                                                     int64_t rows, int64_t columns, ignis_dtype dtype)
@@ -37392,7 +37398,7 @@ IGNIS__COLD static bool ignis__engine_alloc_for_lora(const char *call, ignis__en
     const ignis_dtype wide = ignis__wide_dtype(model->dtype);
     const int64_t qkv = engine->qkv->shape.dim[1], delta = ignis__delta_rows(model), width = qkv > delta ? qkv : delta,
                   up = (int64_t)ignis__model_widest_inner(model) * (model->gelu ? 1 : 2);
-    const int64_t rows = engine->step_rows > IGNIS__PROMPT_ROWS ? engine->step_rows : (int)IGNIS__PROMPT_ROWS;
+    const int64_t rows = ignis__engine_rows_outside_chunks(engine);
     return (engine->shrunk || ignis__engine_alloc(call, engine, &engine->shrunk, IGNIS__CHUNK,
                                                   (int64_t)IGNIS__LORA_PAIRS * IGNIS__LORA_SEQUENCE_RANK, wide)) &&
            (engine->delta || ignis__engine_alloc(call, engine, &engine->delta, rows, width > up ? width : up, wide));
@@ -37766,8 +37772,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
 {
     const ignis__model *model = engine->model;
     const ignis_dtype wide = ignis__wide_dtype(model->dtype);
-    const int64_t entries = rows * model->chosen,
-                  most = engine->step_rows > IGNIS__PROMPT_ROWS ? engine->step_rows : IGNIS__PROMPT_ROWS;
+    const int64_t entries = rows * model->chosen, most = ignis__engine_rows_outside_chunks(engine);
     return !model->experts ||
            (ignis__engine_alloc(call, engine, &engine->router_logits, rows, model->experts, wide) &&
             ignis__engine_alloc(call, engine, &engine->chosen, rows, model->chosen, IGNIS_I32) &&
@@ -37900,15 +37905,13 @@ static void ignis__experts_run_sorted(ignis__op *op, ignis__engine *engine, cons
     ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_COMBINE), model->dtype, count, 256, params);
 }
 
-/*  Steps sort slots if there are as many as this share of the experts: of fewer ones hardly two have one in common. */
-enum { IGNIS__EXPERT_SHARED_PERCENT = 50 };
-
 /*  As ignis__experts_run, for the rows of a step, whose experts are chosen. */
 static void ignis__experts_run_step(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer, int count)
 {
     const ignis__model *model = engine->model;
     const int64_t entries = (int64_t)count * model->chosen;
-    const bool sorted = 100 * entries >= (int64_t)IGNIS__EXPERT_SHARED_PERCENT * model->experts && count > 1;
+    /* with fewer slots hardly two have an expert in common */
+    const bool sorted = count > 1 && 2 * entries >= model->experts;
     const int64_t tiles = ignis__ceil_div(model->expert_inner, IGNIS__EXPERT_TILE),
                   down_tiles = ignis__ceil_div(model->hidden, IGNIS__EXPERT_TILE);
     ignis__experts_sorted order;

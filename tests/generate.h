@@ -292,6 +292,18 @@ static const test_shape shapes[] = {
 
 static inline int32_t id_at(int i, int vocab) { return (int32_t)((noise(77, i) + 1) / 2 * vocab) % vocab; }
 
+/*  A sequence with a prompt of up to 160 tokens. */
+static inline ignis_sequence prompted(const test_model *t, int count)
+{
+    ignis_sequence s = ignis_sequence_begin(t->handle);
+    int32_t ids[160];
+    int i;
+    for (i = 0; i < count; i++)
+        ids[i] = id_at(i, t->shape.vocab);
+    CHECK_OK(ignis_sequence_feed(s, ids, count));
+    return s;
+}
+
 /*  The operations that training uses say the same of the last token. */
 static inline void check_forward(const test_model *t, const int32_t *ids, int count, const float *logits,
                                  double tolerance)

@@ -7,6 +7,7 @@
 
 #include "checkpoint.h"
 #include "near.h"
+#include "polls.h"
 
 /*  The forward of a test for a row of its table of families, which writes logits [count, vocab] of a text. */
 typedef struct own_forward {
@@ -255,12 +256,8 @@ static inline void check_saved_and_polled(ignis_model model, const int32_t *ids,
     CHECK_OK(ignis_generate(sequence, &desc));
     desc.info = &info;
     CHECK_OK(ignis_generate_begin(loaded, &desc));
-    for (polls = 0; polls < 5000 && !info.ending; polls++) {
-        const int tokens = info.tokens;
-        CHECK_OK(ignis_generate_poll(loaded, 1 + polls % 3));
-        if (info.tokens == tokens)
-            test_sleep_ms(1); /* for the device */
-    }
+    for (polls = 0; polls < PATIENCE && !info.ending; polls++)
+        CHECK_OK(poll_and_wait(loaded, &info, 1 + polls % 3));
     CHECK_INT(info.tokens, TOKENS);
     CHECK_OK(ignis_sequence_save(loaded, test_path("a.sequence")));
     CHECK_OK(ignis_sequence_free(loaded));

@@ -98,6 +98,12 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *ob
     ignis__free(engine);
 }
 
+/*  Returns the most rows that a pass has outside of chunks: those of a step, or of a short prompt. */
+IGNIS__COLD IGNIS__PRIVATE int64_t ignis__engine_rows_outside_chunks(const ignis__engine *engine)
+{
+    return engine->step_rows > IGNIS__PROMPT_ROWS ? engine->step_rows : (int)IGNIS__PROMPT_ROWS;
+}
+
 /*  Allocates an array that the engine claims. False, and reported, if there is no memory. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc(const char *call, const ignis__engine *engine, ignis__array **array,
                                                     int64_t rows, int64_t columns, ignis_dtype dtype)

@@ -25,8 +25,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
 {
     const ignis__model *model = engine->model;
     const ignis_dtype wide = ignis__wide_dtype(model->dtype);
-    const int64_t entries = rows * model->chosen,
-                  most = engine->step_rows > IGNIS__PROMPT_ROWS ? engine->step_rows : IGNIS__PROMPT_ROWS;
+    const int64_t entries = rows * model->chosen, most = ignis__engine_rows_outside_chunks(engine);
     return !model->experts ||
            (ignis__engine_alloc(call, engine, &engine->router_logits, rows, model->experts, wide) &&
             ignis__engine_alloc(call, engine, &engine->chosen, rows, model->chosen, IGNIS_I32) &&
@@ -159,15 +158,13 @@ static void ignis__experts_run_sorted(ignis__op *op, ignis__engine *engine, cons
     ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_COMBINE), model->dtype, count, 256, params);
 }
 
-/*  Steps sort slots if there are as many as this share of the experts: of fewer ones hardly two have one in common. */
-enum { IGNIS__EXPERT_SHARED_PERCENT = 50 };
-
 /*  As ignis__experts_run, for the rows of a step, whose experts are chosen. */
 static void ignis__experts_run_step(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer, int count)
 {
     const ignis__model *model = engine->model;
     const int64_t entries = (int64_t)count * model->chosen;
-    const bool sorted = 100 * entries >= (int64_t)IGNIS__EXPERT_SHARED_PERCENT * model->experts && count > 1;
+    /* with fewer slots hardly two have an expert in common */
+    const bool sorted = count > 1 && 2 * entries >= model->experts;
     const int64_t tiles = ignis__ceil_div(model->expert_inner, IGNIS__EXPERT_TILE),
                   down_tiles = ignis__ceil_div(model->hidden, IGNIS__EXPERT_TILE);
     ignis__experts_sorted order;

@@ -365,6 +365,7 @@ IGNIS__PRIVATE int ignis__engine_context_pages(const ignis__engine *engine);
 IGNIS__COLD IGNIS__PRIVATE void ignis__kept_free(ignis__engine *engine);
 IGNIS__PRIVATE int ignis__step_width(int count);
 IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *engine);
+IGNIS__COLD IGNIS__PRIVATE int64_t ignis__engine_rows_outside_chunks(const ignis__engine *engine);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc(const char *call, const ignis__engine *engine, ignis__array **array,
                                                     int64_t rows, int64_t columns, ignis_dtype dtype);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_hold_weights(const char *call, ignis__engine *engine);

@@ -62,7 +62,7 @@ IGNIS__COLD static bool ignis__engine_alloc_for_lora(const char *call, ignis__en
     const ignis_dtype wide = ignis__wide_dtype(model->dtype);
     const int64_t qkv = engine->qkv->shape.dim[1], delta = ignis__delta_rows(model), width = qkv > delta ? qkv : delta,
                   up = (int64_t)ignis__model_widest_inner(model) * (model->gelu ? 1 : 2);
-    const int64_t rows = engine->step_rows > IGNIS__PROMPT_ROWS ? engine->step_rows : (int)IGNIS__PROMPT_ROWS;
+    const int64_t rows = ignis__engine_rows_outside_chunks(engine);
     return (engine->shrunk || ignis__engine_alloc(call, engine, &engine->shrunk, IGNIS__CHUNK,
                                                   (int64_t)IGNIS__LORA_PAIRS * IGNIS__LORA_SEQUENCE_RANK, wide)) &&
            (engine->delta || ignis__engine_alloc(call, engine, &engine->delta, rows, width > up ? width : up, wide));

@@ -8,6 +8,7 @@
 #include "byte_tokenizer.h"
 
 #include "generate.h"
+#include "polls.h"
 
 enum { CONTEXT = 160, MOST = 131, TOKENS = 8, NOT_READY = 600 };
 
@@ -50,17 +51,6 @@ static ignis_generate_desc text_of(int number, ignis_generate_info *info)
     return d;
 }
 
-static ignis_sequence prompted(const test_model *t, int prompt)
-{
-    ignis_sequence s = ignis_sequence_begin(t->handle);
-    int32_t ids[CONTEXT];
-    int i;
-    for (i = 0; i < prompt; i++)
-        ids[i] = id_at(i, t->shape.vocab);
-    CHECK_OK(ignis_sequence_feed(s, ids, prompt));
-    return s;
-}
-
 /*  Frees a sequence, and says what it was. */
 static outcome outcome_of(const test_model *t, ignis_sequence s, const ignis_generate_info *info)
 {
@@ -87,20 +77,6 @@ static outcome generated(const test_model *t, int prompt, int number)
     CHECK_OK(ignis_generate(s, &desc));
     info.steps = info.tokens;
     return outcome_of(t, s, &info);
-}
-
-/*  The number of polls of a text: behind one without a token the device gets a millisecond. */
-enum { PATIENCE = 5000 };
-
-/*  Polls, and leaves the device time if no token came. */
-static ignis_status poll_and_wait(ignis_sequence s, const ignis_generate_info *info, int tokens)
-{
-    const int before = info->tokens;
-    const ignis_status status = ignis_generate_poll(s, tokens);
-    CHECK(info->tokens - before <= (tokens ? tokens : 1));
-    if (info->tokens == before && !info->ending)
-        test_sleep_ms(1);
-    return status;
 }
 
 static void poll_to_the_end(ignis_sequence s, const ignis_generate_info *info, int tokens)

@@ -15,17 +15,6 @@ static const test_shape bigger = {2, 2, 1, 8, 16, 24, 120, false, true, true, IG
 static const test_shape learned = {1, 1, 1, 8, 16, 24, 120, true, true, false, IGNIS_F16};
 static const test_shape windowed = {2, 2, 1, 8, 24, 40, 77, false, false, true, IGNIS_F32};
 
-static ignis_sequence prompted(const test_model *t, int count)
-{
-    ignis_sequence s = ignis_sequence_begin(t->handle);
-    int32_t ids[CONTEXT];
-    int i;
-    for (i = 0; i < count; i++)
-        ids[i] = id_at(i, t->shape.vocab);
-    CHECK_OK(ignis_sequence_feed(s, ids, count));
-    return s;
-}
-
 static int free_tokens(ignis_sequence s)
 {
     ignis_sequence_info info;
