@@ -59,6 +59,7 @@ LLAMA3 = dict(rope_type="llama3", factor=32.0, high_freq_factor=4.0, low_freq_fa
 YARN = dict(rope_type="yarn", factor=8.0, original_max_position_embeddings=8192, attention_factor=1.2079441541679836, beta_fast=32.0, beta_slow=1.0)
 LONGROPE = dict(type="longrope", short_factor=[1 + i / 64 for i in range(48)], long_factor=[1 + i for i in range(48)])
 DEEPSEEK_YARN = dict(type="yarn", factor=40, original_max_position_embeddings=4096, beta_fast=32, beta_slow=1)
+GPT_OSS_YARN = dict(rope_type="yarn", factor=32.0, original_max_position_embeddings=4096, beta_fast=32.0, beta_slow=1.0, truncate=False)
 DEEPSEEK = dict(kv_lora_rank=512, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, first_k_dense_replace=1, moe_layer_freq=1, rope_theta=10000,
                 rms_norm_eps=1e-6, tie_word_embeddings=False)
 
@@ -180,6 +181,9 @@ MODELS = {
                                                                  num_experts=256, num_experts_per_tok=8, moe_intermediate_size=512,
                                                                  shared_expert_intermediate_size=512, rope_theta=10000000, rms_norm_eps=1e-6,
                                                                  tie_word_embeddings=False)),
+    "gpt_oss": ("gpt_oss", "gpt-oss-20b", shape(2, 201088, 2880, 2880, 64, 8, 131072, head_dim=64, num_local_experts=32, num_experts_per_tok=4,
+                                                sliding_window=128, rope_theta=150000, rope_scaling=GPT_OSS_YARN, rms_norm_eps=1e-5, attention_bias=True,
+                                                layer_types=["sliding_attention", "full_attention"], swiglu_limit=7.0, tie_word_embeddings=False)),
     "bert": ("bert", "BGE base", encoder(30522, 512, 2, hidden_act="gelu", position_embedding_type="absolute")),
     "nomic_bert": ("nomic_bert", "Nomic Embed 1.5", encoder(30528, 2048, 2, hidden_act="silu", rope_theta=1000.0)),
     "roberta": ("roberta", "RoBERTa base", encoder(50265, 514, 1, hidden_act="gelu", position_embedding_type="absolute")),
@@ -244,11 +248,38 @@ def name_as_internlm2(tensors, config):
     return renamed
 
 
+E2M1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6]  # magnitudes of MXFP4 (OCP Microscaling Formats 1.0, 5.3.3)
+
+
+def round_to_mxfp4(tensor):
+    """Experts [experts, in, out], each 32 inputs of an output with a scale of their own: the scales' exponents, codes and values."""
+    blocks = tensor.transpose(1, 2).unflatten(2, (-1, 32))
+    exponents = torch.floor(torch.log2(blocks.abs().amax(-1, keepdim=True).clamp(min=2.0 ** -120))) - 2
+    magnitudes = torch.tensor(E2M1, device=tensor.device)
+    codes = ((blocks / 2.0 ** exponents).abs().unsqueeze(-1) - magnitudes).abs().argmin(-1)
+    values = magnitudes[codes] * torch.where(blocks < 0, -1.0, 1.0) * 2.0 ** exponents
+    return exponents[..., 0], codes + 8 * (blocks < 0), values.flatten(2).transpose(1, 2)
+
+
+def pack_as_gpt_oss(tensors, config):
+    """Experts in MXFP4, as published: two codes in a byte, the first one in its low half."""
+    packed = {}
+    for name, tensor in tensors.items():
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            exponents, codes, _ = round_to_mxfp4(tensor.float())
+            packed[f"{name}_scales"] = (exponents + 127).to(torch.uint8).contiguous()
+            packed[f"{name}_blocks"] = (codes[..., 0::2] + 16 * codes[..., 1::2]).to(torch.uint8).contiguous()
+        else:
+            packed[name] = tensor
+    return packed
+
+
 ARCHITECTURES = {"minicpm": "MiniCPMForCausalLM", "internlm2": "InternLM2ForCausalLM"}
-ONLY_PUBLISHED = [*ARCHITECTURES]  # there is no other form of config.json
-NOT_SAVED = ["qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"]
+QUANTIZED = {"gpt_oss": dict(quant_method="mxfp4", modules_to_not_convert=["model.layers.*.self_attn", "model.layers.*.mlp.router", "lm_head"])}
+ONLY_PUBLISHED = [*ARCHITECTURES, *QUANTIZED]  # there is no other form of config.json
+NOT_SAVED = ["gpt_oss", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"]
 ADDED = {"minicpm": scale_as_minicpm}
-RENAMED = {"internlm2": name_as_internlm2}
+RENAMED = {"internlm2": name_as_internlm2, "gpt_oss": pack_as_gpt_oss}
 
 
 # --- models ------------------------------------------------------------------------------------------------------------------------------------------
@@ -285,7 +316,7 @@ def finish(model, kind, config):
 def kernels(config):
     """softcap needs eager attention, and experts in f64 need eager ones; versions before 5 have no others."""
     eager = dict(experts_implementation="eager") if "num_experts_per_tok" in config and int(transformers.__version__.split(".")[0]) >= 5 else {}
-    return dict(eager, attn_implementation="eager" if config.get("attn_logit_softcapping") else "sdpa")
+    return dict(eager, attn_implementation="eager" if config.get("attn_logit_softcapping") or "swiglu_limit" in config else "sdpa")
 
 
 @torch.no_grad()
@@ -299,7 +330,7 @@ def create(kind, config):
             parameter += 0.3 * torch.randn_like(parameter)
         else:
             parameter.normal_(0, (4 if name.endswith((".gate.weight", ".router.weight")) else 1) * parameter.shape[-1] ** -0.5)
-        parameter.copy_(parameter.bfloat16())
+        parameter.copy_(round_to_mxfp4(parameter)[2] if kind == "gpt_oss" and name.endswith(("gate_up_proj", "down_proj")) else parameter.bfloat16())
     for module in biased_routers(model):
         module.e_score_correction_bias.copy_((0.3 * torch.randn_like(module.e_score_correction_bias)).bfloat16())
     return model
@@ -381,6 +412,8 @@ def publish(folder, kind, config):
     with open(os.path.join(folder, "config.json")) as file:
         written = json.load(file)
     head = dict(model_type=kind, architectures=[ARCHITECTURES[kind]] if kind in ARCHITECTURES else written["architectures"])
+    if kind in QUANTIZED:
+        head["quantization_config"] = QUANTIZED[kind]
     with open(os.path.join(folder, "config.json"), "w") as file:
         config = name_as_nomic(config) if kind == "nomic_bert" else config
         json.dump(dict(head, bos_token_id=1, eos_token_id=2, torch_dtype="bfloat16", transformers_version="4.40.0", **config), file, indent=1)
