@@ -318,8 +318,16 @@
         and are freed as backward passes them (ignis_backward_retain keeps them for another pass).
 
         Your own operation is recorded as Ignis' own are, by ignis_tape_record: a kernel, a result, and a rule for its
-        gradient (examples/custom_op.c); ignis_gradcheck checks the rule. ignis_checkpoint trades time for memory, and
-        between ignis_no_grad_begin and _end nothing is recorded. ignis_tensor_set_grad sets or drops a gradient.
+        gradient (examples/custom_op.c); ignis_gradcheck checks the rule. Between ignis_no_grad_begin and _end nothing
+        is recorded. ignis_tensor_set_grad sets or drops a gradient.
+
+        ignis_checkpoint trades time for memory: of a function of yours, a layer for example, the inputs alone are
+        kept, and backward runs it again: one more forward pass, which is a third of the products of a step.
+        IGNIS_RECOMPUTE_KEEP_PRODUCTS keeps the results of matrix products, convolutions and attention too, and computes
+        again only what is cheap:
+
+            ignis_checkpoint_desc desc = {.recompute = IGNIS_RECOMPUTE_KEEP_PRODUCTS};
+            x = ignis_checkpoint(layer, &weights[i], &x, 1, &desc);
 
         ignis_grad returns gradients as tensors instead, of leaves and of results, and changes no gradient that a
         tensor has. With create_graph what computes them is recorded, so they can be differentiated again, to any
@@ -1229,6 +1237,7 @@ typedef enum ignis_status {
     X(HANDLE_LEAKED, CONTRACT, "kernels, communicators and other handles are freed before shutdown")                 \
     X(OVERLAP, ARGUMENT, "input and output of an operation are the same memory, or disjoint")                        \
     X(SAVED_CHANGED, ARGUMENT, "arrays saved for backward are not written to before it")                             \
+    X(CHECKPOINT_DIFFERS, ARGUMENT, "the function of a checkpoint computes the same products in both runs")          \
     X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")                         \
     X(EVENT_FREED, FREED, "an event is used only while its handle is live")                                          \
     X(EVENT_STATE, ARGUMENT, "time is measured between events that were recorded and are done")                      \
@@ -2917,19 +2926,35 @@ IGNIS_API int64_t ignis_tape_length(void);
     Threads: the one that recorded it. */
 IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity);
 
+/*  Results of operations that a checkpoint computes again in the backward pass. */
+typedef enum ignis_recompute {
+    IGNIS_RECOMPUTE_ALL, /* all: only the inputs are kept */
+    /* All but products: ignis_linear, ignis_matmul and _t, ignis_mlp and its variants, ignis_grouped_linear,
+       ignis_einsum, convolutions, ignis_sdpa and _packed. Their results are kept, with what their backward needs. */
+    IGNIS_RECOMPUTE_KEEP_PRODUCTS,
+    IGNIS_RECOMPUTE_COUNT
+} ignis_recompute;
+
+typedef struct ignis_checkpoint_desc {
+    ignis_recompute recompute; /* (IGNIS_RECOMPUTE_ALL) */
+} ignis_checkpoint_desc;
+
 /*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward
-    (Chen et al. 2016)
+    (Chen et al. 2016; with products kept Korthikanti et al. 2022)
+    desc may be null.
     The function runs in a scope of its own: what it makes is released when it returns, but for its result.
     The second run sees the same random numbers. Tensors that fn uses beside its inputs, such as weights, get
     their gradients too. Where inputs, or others that were there before and that operations in fn read, were
     written to before the backward, that fails. Where no tensor that fn uses requires a gradient, nothing is
-    recorded.
+    recorded. Checkpoints nest: products inside of the inner one are kept if the inner desc says so.
     Returns: a new tensor over what fn returns, or no handle.
     Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad
-    section), those of fn, MEMORY. Where fn writes to its inputs, the backward fails.
+    section; desc->recompute is not one of ignis_recompute), those of fn, MEMORY. Where fn writes to its inputs, or
+    computes other products than in its first run, the backward fails.
     Ownership: as ignis_tensor_from_host. user_data must live until backward.
     Threads: any. */
-IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count);
+IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
+                                        const ignis_checkpoint_desc *desc);
 
 /*  ignis_gradcheck - compare the gradients of a function with central finite differences
     All inputs are f64 leaves, on one device. The function is called twice for each element of each input that
@@ -5625,6 +5650,11 @@ static inline ignis_tensor ignis_tensor_linspace(double start, double end, int64
 static inline ignis_tensor ignis_tensor_eye(int64_t rows, int64_t columns, const ignis_tensor_desc &desc)
 {
     return ignis_tensor_eye(rows, columns, &desc);
+}
+static inline ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
+                                            const ignis_checkpoint_desc &desc)
+{
+    return ignis_checkpoint(fn, user_data, inputs, count, &desc);
 }
 static inline double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
                                      const ignis_gradcheck_desc &desc)
@@ -19236,6 +19266,8 @@ typedef struct ignis__tensor_thread {
     bool saw_trainable; /* an operation had an input that requires a gradient, recorded or not */
     /* Of the checkpoint whose function runs for the first time; NULL: none. */
     struct ignis__checkpoint_inputs *checkpoint_inputs;
+    struct ignis__products *keeps;   /* results of products are added to these; NULL: they are not kept */
+    struct ignis__products *replays; /* and are taken from these, not computed; NULL: they are computed */
 } ignis__tensor_thread;
 
 #ifdef _WIN32
@@ -19385,6 +19417,14 @@ typedef struct ignis__checkpoint_inputs {
     int count, capacity;
 } ignis__checkpoint_inputs;
 
+/*  Results of products in the order of a checkpoint's function: the first run fills the list, the second reads it. */
+typedef struct ignis__products {
+    ignis__array **arrays; /* claimed by the first run, or by the checkpoint's node */
+    uint64_t *versions;    /* after the product; in the same block */
+    int count, capacity;
+    int next; /* the result that the second run needs next */
+} ignis__products;
+
 #define IGNIS__MAX_INPUTS 64
 
 /*  A leaf that a backward pass has reached, and the sum of its gradients. */
@@ -19486,6 +19526,7 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis__tensor_thread *ignis__tensor_thread_now(vo
         thread->scope_floor = thread->no_grad_floor = 0;
         thread->unbalanced = thread->saw_trainable = false;
         thread->checkpoint_inputs = NULL;
+        thread->keeps = thread->replays = NULL;
     }
     return thread;
 }
@@ -26101,8 +26142,9 @@ IGNIS_API int64_t ignis_tape_length(void)
 /*  >>tensor.checkpoint - ignis_checkpoint: recompute in the backward pass what the forward pass did not keep
 
     The first run is not recorded; it notes which older arrays it reads. The backward function runs the
-    caller's function again, recorded, on fresh leaves over the saved inputs. Uses: tape, scope,
-    backward_pass, the random numbers of kernel.
+    caller's function again, recorded, on fresh leaves over the saved inputs. Results of products that the first
+    run has kept are results of the same products in the second, in their order.
+    Uses: tape, scope, backward_pass, the random numbers of kernel.
     Invariant: an input that has changed since the first run fails the pass; random numbers are the same in
     both runs. */
 
@@ -26127,15 +26169,99 @@ typedef struct ignis__checkpoint {
     void *user_data;
     ignis__random_state random;
     bool counts; /* random numbers depend on a graph's launches; their counter is the last array saved */
+    bool keeps;  /* results of products */
+    int first_product, product_count; /* among the saved arrays */
 } ignis__checkpoint;
+
+/*  Adds a result, whose claim is taken over also on failure. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__products_add(const char *call, ignis__products *products, ignis__array *claimed)
+{
+    if (products->count == products->capacity) {
+        int capacity = products->capacity ? 2 * products->capacity : 16;
+        ignis__array **arrays = (ignis__array **)ignis__alloc_for(
+            call, (sizeof *products->arrays + sizeof *products->versions) * (size_t)capacity);
+        uint64_t *versions;
+        if (!arrays) {
+            ignis__array_unclaim(call, claimed);
+            return false;
+        }
+        versions = (uint64_t *)(void *)(arrays + capacity);
+        if (products->count) {
+            memcpy(arrays, products->arrays, sizeof *arrays * (size_t)products->count);
+            memcpy(versions, products->versions, sizeof *versions * (size_t)products->count);
+        }
+        ignis__free(products->arrays);
+        products->arrays = arrays;
+        products->versions = versions;
+        products->capacity = capacity;
+    }
+    products->arrays[products->count] = claimed;
+    products->versions[products->count++] = ignis__array_version(claimed);
+    return true;
+}
+
+/*  Returns the result that the first run has kept of the product that is next. NULL, and reported, if that was another
+    product. */
+IGNIS__COLD IGNIS__PRIVATE ignis__array *ignis__products_next(const char *call, ignis__products *products,
+                                                              const ignis_shape *shape, ignis_dtype dtype)
+{
+    ignis__array *kept = products->next < products->count ? products->arrays[products->next] : NULL;
+    if (kept && kept->dtype == dtype && ignis__shape_same(&kept->shape, shape)) {
+        products->next++;
+        return kept;
+    }
+    ignis__fail(
+        IGNIS_DIAG_CHECKPOINT_DIFFERS, call,
+        "result %d of products is %s of %s in the second run of a checkpoint's function; expected %s%s%s, as in "
+        "the first",
+        products->next, ignis__shape_write(shape).text, ignis__dtypes[dtype].name,
+        kept ? ignis__shape_write(&kept->shape).text : "no more", kept ? " of " : "",
+        kept ? ignis__dtypes[kept->dtype].name : "");
+    return NULL;
+}
+
+static void ignis__products_free(const char *call, ignis__products *products)
+{
+    while (products->count)
+        ignis__array_unclaim(call, products->arrays[--products->count]);
+    ignis__free(products->arrays);
+}
+
+/*  Runs the function of a checkpoint for the second time, recorded, with the random numbers and the products of the
+    first. No handle after a failure. */
+IGNIS__COLD static ignis_tensor ignis__checkpoint_run_again(const char *call, const ignis__node *node,
+                                                            const ignis_tensor *inputs)
+{
+    const ignis__checkpoint *checkpoint = (const ignis__checkpoint *)node->params;
+    ignis__random_state *random = &ignis__thread_state()->random, random_before = *random;
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__products products = IGNIS__ZERO, *keeps = thread->keeps, *replays = thread->replays;
+    ignis_tensor output;
+    products.arrays = node->saved + checkpoint->first_product;
+    products.count = checkpoint->product_count;
+    *random = checkpoint->random;
+    random->again = true;
+    random->launches = checkpoint->counts ? node->saved[node->saved_count - node->kept_count - 1]->slot.handle : 0;
+    thread->keeps = NULL;
+    thread->replays = checkpoint->keeps ? &products : NULL;
+    output = ignis__tensor_fn_call(call, 0, checkpoint->fn, inputs, node->input_count, checkpoint->user_data);
+    thread->keeps = keeps;
+    thread->replays = replays;
+    *random = random_before;
+    if (output.id && products.next < products.count) {
+        ignis__fail(IGNIS_DIAG_CHECKPOINT_DIFFERS, call,
+                    "the function has computed %d results of products in its second run; expected %d, as in the first",
+                    products.next, products.count);
+        output.id = 0;
+    }
+    return output;
+}
 
 /*  Runs the function again on fresh leaves over the saved inputs, this time recorded, and runs a backward
     pass through it. */
 IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
 {
     static const char call[] = "ignis_checkpoint";
-    const ignis__checkpoint *checkpoint = (const ignis__checkpoint *)args->params;
-    ignis__random_state *random = &ignis__thread_state()->random, before = *random;
     ignis_tensor inputs[IGNIS__MAX_INPUTS], output;
     ignis_tensor_info info;
     ignis_scope scope = ignis_scope_begin();
@@ -26143,9 +26269,6 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
     int i;
     if (!scope.id)
         return ignis__failed();
-    *random = checkpoint->random;
-    random->again = true;
-    random->launches = checkpoint->counts ? args->saved[args->saved_count - 1].id : 0;
     for (i = 0; i < args->input_count; i++) {
         ignis__array *saved = ignis__array_hold(call, args->saved[i]);
         inputs[i].id = 0;
@@ -26158,12 +26281,11 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
     }
     output.id = 0;
     if (i == args->input_count)
-        output = ignis__tensor_fn_call(call, 0, checkpoint->fn, inputs, args->input_count, checkpoint->user_data);
+        output = ignis__checkpoint_run_again(call, ignis__tensor_thread_now()->pass->node, inputs);
     if (!output.id || ignis_tensor_query(output, &info) != IGNIS_OK)
         status = ignis__failed();
     else if (info.requires_grad)
         status = ignis_backward(output, args->grad_output);
-    *random = before;
     for (i = 0; status == IGNIS_OK && i < args->input_count; i++) {
         ignis__array *grad;
         ignis_array handle = args->needed[i] ? ignis_tensor_grad(inputs[i]) : args->grad_output;
@@ -26183,31 +26305,30 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
 IGNIS__COLD static ignis_status ignis__checkpoint_vjp(const ignis_vjp_args *args)
 {
     static const char call[] = "ignis_checkpoint";
-    const ignis__checkpoint *checkpoint = (const ignis__checkpoint *)args->params;
-    const ignis__node *node = args->node;
-    ignis__random_state *random = &ignis__thread_state()->random, before = *random;
-    ignis_tensor output;
-    *random = checkpoint->random;
-    random->again = true;
-    random->launches = checkpoint->counts ? node->saved[node->saved_count - node->kept_count - 1]->slot.handle : 0;
-    output = ignis__tensor_fn_call(call, 0, checkpoint->fn, args->inputs, args->input_count, checkpoint->user_data);
-    *random = before;
+    ignis_tensor output = ignis__checkpoint_run_again(call, args->node, args->inputs);
     return output.id ? ignis__recorded_splice(call, output, args->grad_output) : ignis__failed();
 }
 
 /*  Runs the function of a checkpoint unrecorded in a scope of its own. Returns a tensor over its result,
     which may be an input. */
 IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpoint *checkpoint,
-                                                      const ignis_tensor *inputs, int count)
+                                                      const ignis_tensor *inputs, int count, ignis__products *products)
 {
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
+    ignis__products *keeps = thread->keeps, *replays = thread->replays;
     ignis_tensor output, result = IGNIS__ZERO;
     ignis__tensor *tensor = NULL;
     ignis__array *array = NULL;
     ignis_scope scope = ignis_scope_begin();
     if (!scope.id)
         return result;
-    output = ignis__tensor_fn_call(call, ignis__tensor_thread_now()->no_grad + 1, checkpoint->fn, inputs, count,
-                                   checkpoint->user_data);
+    if (ignis__recording() && checkpoint->keeps)
+        thread->keeps = products;
+    else if (!checkpoint->keeps) /* nor are they for an enclosing checkpoint */
+        thread->keeps = thread->replays = NULL;
+    output = ignis__tensor_fn_call(call, thread->no_grad + 1, checkpoint->fn, inputs, count, checkpoint->user_data);
+    thread->keeps = keeps;
+    thread->replays = replays;
     if (output.id && (tensor = ignis__tensor_hold(call, output)) != NULL) {
         array = ignis__tensor_array(call, tensor);
         ignis__tensor_drop(call, tensor);
@@ -26224,7 +26345,7 @@ IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ig
     before it ran. Integers have no gradient. */
 IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkpoint *checkpoint, ignis_tensor result,
                                                  ignis__tensor *const *inputs, int count,
-                                                 ignis__checkpoint_inputs *reads)
+                                                 ignis__checkpoint_inputs *reads, const ignis__products *products)
 {
     ignis_array launches = ignis__random_launches();
     ignis__tensor *made = ignis__tensor_hold(call, result);
@@ -26246,6 +26367,15 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
             reads->versions[alive++] = reads->versions[i];
         }
     }
+    reads->count = checkpoint->first_product = alive;
+    checkpoint->product_count = products->count;
+    for (i = 0; i < products->count; i++) {
+        if (!ignis__checkpoint_inputs_add(call, reads, products->arrays[i])) {
+            ignis__tensor_drop(call, made);
+            return false;
+        }
+        reads->versions[alive++] = products->versions[i];
+    }
     checkpoint->counts = launches.id != 0;
     if (reads->arrays)
         reads->arrays[alive] = launches;
@@ -26266,7 +26396,7 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
 }
 
 IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs,
-                                                    int count)
+                                                    int count, const ignis_checkpoint_desc *desc)
 {
     static const char call[] = "ignis_checkpoint";
     ignis_tensor result = IGNIS__ZERO;
@@ -26274,6 +26404,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
         /* Of the inputs first: a function that writes to them would not do the same the second time. */
         *before;
     ignis__checkpoint checkpoint = IGNIS__ZERO;
+    ignis__products products = IGNIS__ZERO;
     ignis__tensor_thread *thread;
     ignis__tensor *held[IGNIS__MAX_INPUTS] = {NULL};
     bool saw_before, wanted = false, ok = true;
@@ -26288,10 +26419,16 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, outside 0 to %d", count, IGNIS__MAX_INPUTS);
         return result;
     }
+    if (desc && ((int)desc->recompute < 0 || desc->recompute >= IGNIS_RECOMPUTE_COUNT)) {
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->recompute is %d, not one of ignis_recompute",
+                    (int)desc->recompute);
+        return result;
+    }
     thread = ignis__tensor_thread_now();
     memset(&reads, 0, sizeof reads);
     checkpoint.fn = fn;
     checkpoint.user_data = user_data;
+    checkpoint.keeps = desc && desc->recompute == IGNIS_RECOMPUTE_KEEP_PRODUCTS;
     checkpoint.random = ignis__thread_state()->random;
     for (; ok && i < count; i += ok) {
         ignis__array *array;
@@ -26313,14 +26450,15 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
     saw_before = thread->saw_trainable;
     thread->saw_trainable = wanted;
     if (ok)
-        result = ignis__checkpoint_run(call, &checkpoint, inputs, count);
+        result = ignis__checkpoint_run(call, &checkpoint, inputs, count, &products);
     thread->checkpoint_inputs = before;
     /* Weights that fn uses besides its inputs may require gradients. */
     wanted = thread->saw_trainable;
     thread->saw_trainable = saw_before || wanted;
     if (result.id && wanted && ignis__recording() &&
-        !ignis__checkpoint_record(call, &checkpoint, result, held, count, &reads))
+        !ignis__checkpoint_record(call, &checkpoint, result, held, count, &reads, &products))
         result.id = 0;
+    ignis__products_free(call, &products);
     ignis__free(reads.arrays);
     while (i > 0)
         ignis__tensor_drop(call, held[--i]);
@@ -26336,6 +26474,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
 #define IGNIS__OP_INPUTS (3 * IGNIS_MAX_LAYERS)
 #define IGNIS__OP_SAVED (4 * IGNIS_MAX_LAYERS)
 #define IGNIS__OP_MADE 160
+#define IGNIS__OP_PRODUCTS (2 * IGNIS_MAX_LAYERS)
 
 /*  Blocks of a grid, threads of a block, and the bytes of dynamic shared memory of a block. */
 typedef struct ignis__launch_shape {
@@ -26352,10 +26491,12 @@ typedef struct ignis__op {
     bool ok;
     bool records;   /* an input requires a gradient, and recording is on */
     bool knows_one; /* its backward function takes no grad_output for a gradient of 1 */
+    bool saves;     /* it computes what its backward function needs: it records, or a checkpoint keeps it */
+    bool replays;   /* its results are those that a checkpoint has kept: nothing is to be computed */
     /* Built-in kernels of products and attention are chosen so that a row has the same bits alone or beside
        others. */
     bool steady;
-    int count, made_count, saved_count;
+    int count, made_count, saved_count, product_count;
     int kept_count;                      /* of the saved arrays: the last ones, which only the vjp function reads */
     ignis__block *zeroed;                /* memory of ignis__op_zeroed */
     struct ignis__gemm_pending *pending; /* between ignis__gemm_join and ignis__gemm_join_end; else NULL */
@@ -26363,8 +26504,9 @@ typedef struct ignis__op {
     ignis__array *in[IGNIS__OP_INPUTS];
     /* Of tensors. From here on only what the counts say is set. */
     ignis__tape_state tape_state[IGNIS__OP_INPUTS];
-    ignis__array *made[IGNIS__OP_MADE];   /* nobody else sees them until ignis__op_hand_over */
-    ignis__array *saved[IGNIS__OP_SAVED]; /* for its backward function */
+    ignis__array *made[IGNIS__OP_MADE];         /* nobody else sees them until ignis__op_hand_over */
+    ignis__array *saved[IGNIS__OP_SAVED];       /* for its backward function */
+    ignis__array *products[IGNIS__OP_PRODUCTS]; /* made by ignis__op_new_product */
 } ignis__op;
 
 typedef struct ignis__binary_params {
@@ -27798,6 +27940,7 @@ IGNIS__INLINE static bool ignis__op_enter(ignis__op *op)
 /*  Begins an operation on tensors. On failure it is over. */
 IGNIS__PRIVATE bool ignis__op_begin(ignis__op *op, const char *call, int count, const ignis_tensor *handles)
 {
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
     memset(op, 0, offsetof(ignis__op, tape_state));
     op->work.call = call;
     for (; op->count < count; op->count++) {
@@ -27816,8 +27959,9 @@ IGNIS__PRIVATE bool ignis__op_begin(ignis__op *op, const char *call, int count, 
         op->records = op->records || op->tape_state[op->count].requires_grad;
     }
     if (op->records)
-        ignis__tensor_thread_now()->saw_trainable = true;
+        thread->saw_trainable = true;
     op->records = op->records && ignis__recording();
+    op->saves = op->records || thread->keeps || thread->replays;
     return ignis__op_enter(op);
 }
 
@@ -27890,6 +28034,35 @@ IGNIS__PRIVATE ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, c
     return view;
 }
 
+/*  Makes a result of a product, or an array that its backward function needs. If a checkpoint has kept it, returns a
+    view of that, and op->replays tells that nothing is to be computed. NULL after a failure. */
+IGNIS__PRIVATE ignis__array *ignis__op_new_product(ignis__op *op, const ignis_shape *shape, ignis_dtype dtype)
+{
+    ignis__products *replays = ignis__tensor_thread_now()->replays;
+    ignis__array *array = NULL, *kept;
+    if (!op->ok)
+        return NULL;
+    if (!replays) {
+        array = ignis__op_new(op, shape, dtype);
+    } else if ((kept = ignis__products_next(op->work.call, replays, shape, dtype)) != NULL) {
+        op->replays = true;
+        array = ignis__op_view(op, kept, shape, kept->numel, 0);
+    } else {
+        op->ok = false;
+    }
+    if (array)
+        op->products[op->product_count++] = array;
+    return array;
+}
+
+static bool ignis__op_is_product(const ignis__op *op, const ignis__array *array)
+{
+    int i = 0;
+    while (i < op->product_count && op->products[i] != array)
+        i++;
+    return i < op->product_count;
+}
+
 /*  Gives an array to others, with `references` references. False if the operation did not make it, or handed
     it over before. */
 IGNIS__INLINE static bool ignis__op_hand_over(ignis__op *op, ignis__array *array, int references)
@@ -27919,7 +28092,9 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis__address ignis__op_read(ignis__op *op, igni
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis__address ignis__op_write(ignis__op *op, ignis__array *array)
 {
     ignis__address address = 0;
-    op->ok = op->ok && array && ignis__work_write(&op->work, array, &address);
+    op->ok = op->ok && array &&
+             (op->replays && ignis__op_is_product(op, array) ? ignis__work_read(&op->work, array, &address)
+                                                             : ignis__work_write(&op->work, array, &address));
     return op->ok ? address : 0;
 }
 
@@ -28064,6 +28239,21 @@ static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *co
     return node;
 }
 
+/*  Gives the results of a product to the checkpoint that keeps them. */
+static void ignis__op_keep_products(ignis__op *op)
+{
+    ignis__products *keeps = ignis__tensor_thread_now()->keeps;
+    const char *call = op->work.call;
+    ignis__array *array;
+    int i;
+    for (i = 0; keeps && op->ok && i < op->product_count; i++) {
+        array = op->products[i];
+        if (!ignis__op_hand_over(op, array, 1))
+            array = ignis__array_keep(call, array);
+        op->ok = array && ignis__products_add(call, keeps, array);
+    }
+}
+
 /*  Makes a tensor of an operation's result for some of its tensors, recorded by the rule (NULL: not at all).
     No handle after a failure. */
 IGNIS__PRIVATE ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count,
@@ -28073,6 +28263,8 @@ IGNIS__PRIVATE ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output
     ignis_tensor result = IGNIS__ZERO;
     ignis__tensor *made;
     ignis__node *node = NULL;
+    if (op->product_count)
+        ignis__op_keep_products(op);
     if (!op->ok)
         return result;
     if (!ignis__op_hand_over(op, output, 1))
@@ -30084,7 +30276,7 @@ IGNIS__PRIVATE bool ignis__matmul_run(ignis__op *op, const ignis__product *produ
     bool row_sums = false, own = by == IGNIS_MATMUL_OWN;
     if (!epilogue)
         epilogue = &nothing;
-    if (!op->ok || out->numel == 0)
+    if (!op->ok || op->replays || out->numel == 0)
         return false;
     if (by == IGNIS_MATMUL_AUTO)
         own = ignis__gemm_beats_cublaslt(op, product) || !ignis__cublaslt_available(op->work.call);
@@ -30228,7 +30420,7 @@ static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_ten
     }
     if (ignis__op_is_float(&op, 0, "a") && ignis__op_same_dtype(&op, 1, "b") &&
         ignis__matmul_shapes(&op, transpose_b, &product, &shape)) {
-        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        out = ignis__op_new_product(&op, &shape, op.in[0]->dtype);
         ignis__matmul_run(&op, &product, out, op.in[0], op.in[1], NULL);
     }
     ignis__op_save_inputs(&op, 0, 2);
@@ -32770,7 +32962,7 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
                            (long long)product.n);
     }
     if (op.ok) {
-        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        out = ignis__op_new_product(&op, &shape, op.in[0]->dtype);
         epilogue.bias = count == 3 ? op.in[2] : NULL;
         ignis__matmul_run(&op, &product, out, op.in[0], op.in[1], &epilogue);
     }
@@ -32877,15 +33069,15 @@ IGNIS__PRIVATE void ignis__groups_multiply(ignis__op *op, const ignis__product *
         ignis__grouped_launch(op, &gemm, groups);
 }
 
-/*  Computes a product of groups. NULL after a failure. */
+/*  Computes a product of groups, which is the operation's result or a gradient. NULL after a failure. */
 static ignis__array *ignis__grouped_multiply(ignis__op *op, ignis__grouped_kind kind, ignis__array *a, ignis__array *b,
-                                             ignis__array *offsets)
+                                             ignis__array *offsets, bool is_result)
 {
     const ignis__product product = ignis__grouped_product(kind, a, b, offsets->numel - 1);
     const ignis_shape shape = ignis__grouped_shape(&product);
-    ignis__array *out = ignis__op_new(op, &shape, a->dtype);
+    ignis__array *out = is_result ? ignis__op_new_product(op, &shape, a->dtype) : ignis__op_new(op, &shape, a->dtype);
     ignis__gemm_groups groups = IGNIS__ZERO;
-    if (!out || out->numel == 0)
+    if (!out || op->replays || out->numel == 0)
         return out;
     if (product.k == 0) {
         ignis__op_zero(op, out);
@@ -32918,7 +33110,7 @@ static ignis_status ignis__grouped_backward(const ignis_backward_args *args)
         if (args->needed[i] && op.ok)
             gradients[i] = ignis__grouped_multiply(&op, ignis__grouped_gradients[kind][i].kind,
                                                    operands[ignis__grouped_gradients[kind][i].left],
-                                                   operands[ignis__grouped_gradients[kind][i].right], op.in[3]);
+                                                   operands[ignis__grouped_gradients[kind][i].right], op.in[3], false);
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
@@ -32951,7 +33143,7 @@ static ignis_tensor ignis__grouped_op(ignis__grouped_kind kind, ignis_tensor a, 
     if (!ignis__op_begin(&op, "ignis_grouped_linear", 3, inputs))
         return ignis__no_tensor();
     if (!checks || ignis__grouped_check(&op))
-        out = ignis__grouped_multiply(&op, kind, op.in[0], op.in[1], op.in[2]);
+        out = ignis__grouped_multiply(&op, kind, op.in[0], op.in[1], op.in[2], true);
     ignis__op_save_inputs(&op, 0, 3);
     return ignis__op_end_recorded(&op, out, "grouped_linear", ignis__grouped_backward, &kind, sizeof kind);
 }
@@ -33218,13 +33410,13 @@ static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x,
         ignis__mlp_shapes(&op, &mlp, of_two, &shape);
     for (l = 0; op.ok && l < count; l++) {
         shape.dim[shape.ndim - 1] = mlp.layer[l].n;
-        out[l] = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        out[l] = ignis__op_new_product(&op, &shape, op.in[0]->dtype);
         memset(&epilogue, 0, sizeof epilogue);
         epilogue.bias = mlp.bias[l] ? op.in[mlp.bias[l]] : NULL;
         if (l < count - 1) {
             epilogue.activation = mlp.activation;
-            if (op.records && activation != IGNIS_ACTIVATION_RELU) /* its gradient can be read from the result */
-                epilogue.pre = pre[l] = ignis__op_new(&op, &shape, op.in[0]->dtype);
+            if (op.saves && activation != IGNIS_ACTIVATION_RELU) /* its gradient can be read from the result */
+                epilogue.pre = pre[l] = ignis__op_new_product(&op, &shape, op.in[0]->dtype);
         }
         ignis__matmul_run(&op, &mlp.layer[l], out[l], l ? out[l - 1] : op.in[0], op.in[1 + l], &epilogue);
     }
@@ -33392,11 +33584,11 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
     }
     if (op.ok) {
         layer.down = ignis__product_of(op.in[X]->dtype, layer.up.m, down->dim[0], layer.up.n, 1);
-        hidden = ignis__op_new(&op, &shape, op.in[X]->dtype);
+        hidden = ignis__op_new_product(&op, &shape, op.in[X]->dtype);
         shape.dim[shape.ndim - 1] = layer.down.n;
-        out = ignis__op_new(&op, &shape, op.in[X]->dtype);
-        pair = IGNIS_SHAPE(op.records ? 2 : 1, layer.up.m, layer.up.n);
-        both = ignis__op_new(&op, &pair, op.in[X]->dtype);
+        out = ignis__op_new_product(&op, &shape, op.in[X]->dtype);
+        pair = IGNIS_SHAPE(op.saves ? 2 : 1, layer.up.m, layer.up.n);
+        both = ignis__op_new_product(&op, &pair, op.in[X]->dtype);
     }
     if (op.ok) {
         pair = IGNIS_SHAPE(layer.up.m, layer.up.n);
@@ -33404,7 +33596,7 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
         ignis__matmul_run(&op, &layer.up, first, op.in[X], op.in[GATE], NULL);
         epilogue.activation = IGNIS__ACTIVATION_GATED;
         epilogue.pre = both;
-        epilogue.keeps = op.records;
+        epilogue.keeps = op.saves;
         ignis__matmul_run(&op, &layer.up, hidden, op.in[X], op.in[UP], &epilogue);
         ignis__matmul_run(&op, &layer.down, out, hidden, op.in[DOWN], NULL);
     }
@@ -34293,8 +34485,8 @@ static ignis_tensor ignis__conv_op(const char *call, int sides, ignis_tensor x, 
             ignis__op_fail(&op, IGNIS_DIAG_CONV_SHAPE, "bias is %s; w %s needs [%lld]",
                            ignis__shape_write(&op.in[2]->shape).text, ignis__shape_write(&op.in[1]->shape).text,
                            (long long)(conv.groups * conv.outs));
-        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-        if (out)
+        out = ignis__op_new_product(&op, &shape, op.in[0]->dtype);
+        if (out && !op.replays)
             ignis__conv_forward(&op, &conv, out, op.in[0], op.in[1], count == 3 ? op.in[2] : NULL);
     }
     ignis__op_save_inputs(&op, 0, 2);
@@ -34410,9 +34602,9 @@ static ignis_tensor ignis__conv_transpose(const char *call, int sides, ignis_ten
             ignis__op_fail(&op, IGNIS_DIAG_CONV_SHAPE, "bias is %s; w %s needs [%lld]",
                            ignis__shape_write(&op.in[2]->shape).text, ignis__shape_write(&op.in[1]->shape).text,
                            (long long)result.dim[sides + 1]);
-        out = ignis__op_new(&op, &result, op.in[0]->dtype);
+        out = ignis__op_new_product(&op, &result, op.in[0]->dtype);
     }
-    if (out)
+    if (out && !op.replays)
         ignis__conv_grad_x(&op, &conv, out, op.in[0], op.in[1], count == 3 ? op.in[2] : NULL);
     ignis__op_save_inputs(&op, 0, 2);
     return ignis__op_end_recorded(&op, out, call + 6, ignis__conv_transpose_backward, &conv, sizeof conv);
@@ -41829,6 +42021,14 @@ IGNIS__PRIVATE ignis__array *ignis__attention_new_statistics(ignis__op *op, cons
                              ignis__wide_dtype(dtype));
 }
 
+/*  Makes the array of what the forward keeps of each query for the backward. */
+IGNIS__PRIVATE ignis__array *ignis__attention_new_lse(ignis__op *op, const ignis__attention *p, ignis_dtype dtype)
+{
+    const ignis_shape shape =
+        IGNIS_SHAPE((int64_t)ignis__attention_lse_count(p) * p->params.batches * p->params.heads * p->params.sq);
+    return ignis__op_new_product(op, &shape, ignis__wide_dtype(dtype));
+}
+
 /*  >>ops.attention.backward - the backward of scaled dot-product attention
 
     Chooses between wgmma, mma and plain kernels, sizes tiles and scratch, launches. The head of each kernel
@@ -42299,6 +42499,8 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
 IGNIS__PRIVATE void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
     ignis__attention_variant variant;
+    if (op->replays)
+        return;
     if (op->ok)
         ignis__attention_request(op, dtype, p, false);
     if (op->ok && ignis__attention_takes_wgmma(op, dtype, p)) {
@@ -42320,11 +42522,11 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     if (!ignis__op_begin(&op, "ignis_sdpa", ignis__sdpa_inputs(desc, inputs, 3), inputs))
         return ignis__no_tensor();
     ignis__sdpa_prepare(&op, desc, IGNIS__SDPA, &attention);
-    out = ignis__op_new_like(&op, op.in[0]);
+    out = ignis__op_new_product(&op, &op.in[0]->shape, op.in[0]->dtype);
     ignis__attention_operands(&op, out, &attention);
     bounds = ignis__attention_find_bounds(&op, &attention);
-    if (op.records) {
-        lse = ignis__attention_new_statistics(&op, &attention, op.in[0]->dtype, ignis__attention_lse_count(&attention));
+    if (op.saves) {
+        lse = ignis__attention_new_lse(&op, &attention, op.in[0]->dtype);
         attention.params.lse = ignis__op_write(&op, lse);
         ignis__op_save_inputs(&op, 0, 3);
         ignis__op_save(&op, out);
@@ -42430,12 +42632,12 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward_with_sums(&op, args, sinks + attention->has_sinks, gradients, sums);
 }
 
-/*  Makes an array for `heads` heads of each row of qkv. */
-static ignis__array *ignis__sdpa_packed_new_heads(ignis__op *op, const ignis__attention *p, int heads)
+/*  Returns the shape of `heads` heads of each row of qkv. */
+static ignis_shape ignis__sdpa_packed_heads(const ignis__op *op, const ignis__attention *p, int heads)
 {
     ignis_shape shape = op->in[0]->shape;
     shape.dim[shape.ndim - 1] = op->ok ? (int64_t)heads * p->params.head_dim : 0;
-    return ignis__op_new(op, &shape, op->in[0]->dtype);
+    return shape;
 }
 
 /*  Rotates q and k into an array of their own. */
@@ -42446,13 +42648,15 @@ static ignis__array *ignis__sdpa_packed_rotate(ignis__op *op, const ignis_rope_d
     int heads = p->params.heads + p->params.kv_heads;
     ignis__array *rotated;
     ignis__rope_rows from, to;
+    ignis_shape shape;
     if (desc->num_heads != 0 && desc->num_heads != heads)
         ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "rope->num_heads is %d; q and k have %d heads", desc->num_heads,
                        heads);
     if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->params.head_dim, &packed->rope))
         return NULL;
     packed->rope.bounds = p->params.bounds;
-    rotated = ignis__sdpa_packed_new_heads(op, p, heads);
+    shape = ignis__sdpa_packed_heads(op, p, heads);
+    rotated = ignis__op_new(op, &shape, op->in[0]->dtype);
     from.address = ignis__op_read(op, op->in[0]);
     from.row = op->in[0]->shape.dim[op->in[0]->shape.ndim - 1];
     to.address = ignis__op_write(op, rotated);
@@ -42469,6 +42673,7 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
     ignis__op op;
     ignis__array *out, *lse, *bounds, *own = NULL, *rotated = NULL;
     ignis_tensor result, inputs[6] = {qkv};
+    ignis_shape shape;
     if (!ignis__op_begin(&op, call, ignis__sdpa_inputs(desc, inputs, 1), inputs))
         return ignis__no_tensor();
     ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_PACKED, attention);
@@ -42479,14 +42684,15 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
         own = ignis__rope_frequency_array(&op, rope);
         rotated = ignis__sdpa_packed_rotate(&op, rope, own, &packed);
     }
-    out = ignis__sdpa_packed_new_heads(&op, attention, attention->params.heads);
+    shape = ignis__sdpa_packed_heads(&op, attention, attention->params.heads);
+    out = ignis__op_new_product(&op, &shape, op.in[0]->dtype);
     if (op.ok)
         ignis__sdpa_packed_operands(&op, op.in[0], rotated, attention);
     if (op.ok)
         attention->params.out =
             ignis__attention_rows_of(&out->shape, attention->params.head_dim, ignis__op_write(&op, out));
-    if (op.records) {
-        lse = ignis__attention_new_statistics(&op, attention, op.in[0]->dtype, ignis__attention_lse_count(attention));
+    if (op.saves) {
+        lse = ignis__attention_new_lse(&op, attention, op.in[0]->dtype);
         attention->params.lse = ignis__op_write(&op, lse);
         ignis__op_save(&op, op.in[0]);
         ignis__op_save(&op, out);

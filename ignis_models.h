@@ -34747,7 +34747,7 @@ static ignis_tensor ignis__model_experts_linear(ignis_tensor x, ignis_tensor wei
     inputs[1] = weight;
     inputs[2] = offsets;
     x = ignis__blocks_of("ignis_model_forward", weight).count
-            ? ignis_checkpoint(ignis__model_experts_product, NULL, inputs, 3)
+            ? ignis_checkpoint(ignis__model_experts_product, NULL, inputs, 3, NULL)
             : ignis__model_experts_product(inputs, 3, NULL);
     if (!bias.id || !groups.ndim)
         return x;

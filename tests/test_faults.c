@@ -456,7 +456,7 @@ static bool call_number(int which, const bench_of_calls *on)
     case 33: return walked(ignis_permute(*x, order, 2));
     case 34: return walked(ignis_cross_entropy(*x, on->ids, NULL));
     case 35: return walked(ignis_embedding(on->w, on->ids));
-    case 36: return walked(ignis_checkpoint(square, NULL, x, 1));
+    case 36: return walked(ignis_checkpoint(square, NULL, x, 1, NULL));
     case 37: {
         double error = ignis_gradcheck(square, NULL, &on->doubles, 1, NULL);
         return error == error && ignis_status_last() == IGNIS_OK;

@@ -703,7 +703,7 @@ static void use_shared_tensors(int index, unsigned *random, ignis_array gradient
     case 8: tensor_put(random, ignis_scale(a, 0.5)); break;
     case 9: tensor_put(random, ignis_detach(a)); break;
     case 10: stress_record(tensor_get(random), a, *random); break;
-    case 11: tensor_put(random, ignis_checkpoint(stress_block, (void *)(uintptr_t)b.id, &a, 1)); break;
+    case 11: tensor_put(random, ignis_checkpoint(stress_block, (void *)(uintptr_t)b.id, &a, 1, NULL)); break;
     case 12:
     case 13:
     case 14:

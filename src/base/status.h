@@ -140,6 +140,7 @@ typedef enum ignis_status {
     X(HANDLE_LEAKED, CONTRACT, "kernels, communicators and other handles are freed before shutdown")                 \
     X(OVERLAP, ARGUMENT, "input and output of an operation are the same memory, or disjoint")                        \
     X(SAVED_CHANGED, ARGUMENT, "arrays saved for backward are not written to before it")                             \
+    X(CHECKPOINT_DIFFERS, ARGUMENT, "the function of a checkpoint computes the same products in both runs")          \
     X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")                         \
     X(EVENT_FREED, FREED, "an event is used only while its handle is live")                                          \
     X(EVENT_STATE, ARGUMENT, "time is measured between events that were recorded and are done")                      \

@@ -56,6 +56,7 @@ IGNIS__INLINE static bool ignis__op_enter(ignis__op *op)
 /*  Begins an operation on tensors. On failure it is over. */
 IGNIS__PRIVATE bool ignis__op_begin(ignis__op *op, const char *call, int count, const ignis_tensor *handles)
 {
+    ignis__tensor_thread *thread = ignis__tensor_thread_now();
     memset(op, 0, offsetof(ignis__op, tape_state));
     op->work.call = call;
     for (; op->count < count; op->count++) {
@@ -74,8 +75,9 @@ IGNIS__PRIVATE bool ignis__op_begin(ignis__op *op, const char *call, int count, 
         op->records = op->records || op->tape_state[op->count].requires_grad;
     }
     if (op->records)
-        ignis__tensor_thread_now()->saw_trainable = true;
+        thread->saw_trainable = true;
     op->records = op->records && ignis__recording();
+    op->saves = op->records || thread->keeps || thread->replays;
     return ignis__op_enter(op);
 }
 
@@ -148,6 +150,35 @@ IGNIS__PRIVATE ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, c
     return view;
 }
 
+/*  Makes a result of a product, or an array that its backward function needs. If a checkpoint has kept it, returns a
+    view of that, and op->replays tells that nothing is to be computed. NULL after a failure. */
+IGNIS__PRIVATE ignis__array *ignis__op_new_product(ignis__op *op, const ignis_shape *shape, ignis_dtype dtype)
+{
+    ignis__products *replays = ignis__tensor_thread_now()->replays;
+    ignis__array *array = NULL, *kept;
+    if (!op->ok)
+        return NULL;
+    if (!replays) {
+        array = ignis__op_new(op, shape, dtype);
+    } else if ((kept = ignis__products_next(op->work.call, replays, shape, dtype)) != NULL) {
+        op->replays = true;
+        array = ignis__op_view(op, kept, shape, kept->numel, 0);
+    } else {
+        op->ok = false;
+    }
+    if (array)
+        op->products[op->product_count++] = array;
+    return array;
+}
+
+static bool ignis__op_is_product(const ignis__op *op, const ignis__array *array)
+{
+    int i = 0;
+    while (i < op->product_count && op->products[i] != array)
+        i++;
+    return i < op->product_count;
+}
+
 /*  Gives an array to others, with `references` references. False if the operation did not make it, or handed
     it over before. */
 IGNIS__INLINE static bool ignis__op_hand_over(ignis__op *op, ignis__array *array, int references)
@@ -177,7 +208,9 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis__address ignis__op_read(ignis__op *op, igni
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis__address ignis__op_write(ignis__op *op, ignis__array *array)
 {
     ignis__address address = 0;
-    op->ok = op->ok && array && ignis__work_write(&op->work, array, &address);
+    op->ok = op->ok && array &&
+             (op->replays && ignis__op_is_product(op, array) ? ignis__work_read(&op->work, array, &address)
+                                                             : ignis__work_write(&op->work, array, &address));
     return op->ok ? address : 0;
 }
 
@@ -322,6 +355,21 @@ static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *co
     return node;
 }
 
+/*  Gives the results of a product to the checkpoint that keeps them. */
+static void ignis__op_keep_products(ignis__op *op)
+{
+    ignis__products *keeps = ignis__tensor_thread_now()->keeps;
+    const char *call = op->work.call;
+    ignis__array *array;
+    int i;
+    for (i = 0; keeps && op->ok && i < op->product_count; i++) {
+        array = op->products[i];
+        if (!ignis__op_hand_over(op, array, 1))
+            array = ignis__array_keep(call, array);
+        op->ok = array && ignis__products_add(call, keeps, array);
+    }
+}
+
 /*  Makes a tensor of an operation's result for some of its tensors, recorded by the rule (NULL: not at all).
     No handle after a failure. */
 IGNIS__PRIVATE ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count,
@@ -331,6 +379,8 @@ IGNIS__PRIVATE ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output
     ignis_tensor result = IGNIS__ZERO;
     ignis__tensor *made;
     ignis__node *node = NULL;
+    if (op->product_count)
+        ignis__op_keep_products(op);
     if (!op->ok)
         return result;
     if (!ignis__op_hand_over(op, output, 1))

@@ -13,6 +13,7 @@
 #define IGNIS__OP_INPUTS (3 * IGNIS_MAX_LAYERS)
 #define IGNIS__OP_SAVED (4 * IGNIS_MAX_LAYERS)
 #define IGNIS__OP_MADE 160
+#define IGNIS__OP_PRODUCTS (2 * IGNIS_MAX_LAYERS)
 
 /*  Blocks of a grid, threads of a block, and the bytes of dynamic shared memory of a block. */
 typedef struct ignis__launch_shape {
@@ -29,10 +30,12 @@ typedef struct ignis__op {
     bool ok;
     bool records;   /* an input requires a gradient, and recording is on */
     bool knows_one; /* its backward function takes no grad_output for a gradient of 1 */
+    bool saves;     /* it computes what its backward function needs: it records, or a checkpoint keeps it */
+    bool replays;   /* its results are those that a checkpoint has kept: nothing is to be computed */
     /* Built-in kernels of products and attention are chosen so that a row has the same bits alone or beside
        others. */
     bool steady;
-    int count, made_count, saved_count;
+    int count, made_count, saved_count, product_count;
     int kept_count;                      /* of the saved arrays: the last ones, which only the vjp function reads */
     ignis__block *zeroed;                /* memory of ignis__op_zeroed */
     struct ignis__gemm_pending *pending; /* between ignis__gemm_join and ignis__gemm_join_end; else NULL */
@@ -40,8 +43,9 @@ typedef struct ignis__op {
     ignis__array *in[IGNIS__OP_INPUTS];
     /* Of tensors. From here on only what the counts say is set. */
     ignis__tape_state tape_state[IGNIS__OP_INPUTS];
-    ignis__array *made[IGNIS__OP_MADE];   /* nobody else sees them until ignis__op_hand_over */
-    ignis__array *saved[IGNIS__OP_SAVED]; /* for its backward function */
+    ignis__array *made[IGNIS__OP_MADE];         /* nobody else sees them until ignis__op_hand_over */
+    ignis__array *saved[IGNIS__OP_SAVED];       /* for its backward function */
+    ignis__array *products[IGNIS__OP_PRODUCTS]; /* made by ignis__op_new_product */
 } ignis__op;
 
 typedef struct ignis__binary_params {
@@ -323,6 +327,7 @@ IGNIS__PRIVATE bool ignis__op_begin(ignis__op *op, const char *call, int count, 
 IGNIS__PRIVATE bool ignis__op_begin_backward(ignis__op *op, const char *call, const ignis_backward_args *args);
 IGNIS__PRIVATE ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, ignis_dtype dtype);
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__op_new_like(ignis__op *op, const ignis__array *like);
+IGNIS__PRIVATE ignis__array *ignis__op_new_product(ignis__op *op, const ignis_shape *shape, ignis_dtype dtype);
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__op_new_row(ignis__op *op, int64_t n, ignis_dtype dtype);
 IGNIS__PRIVATE ignis__array *ignis__op_new_rows(ignis__op *op, int64_t rows, int64_t n, ignis_dtype dtype);
 IGNIS__PRIVATE ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ignis_shape *shape, int64_t numel,

@@ -23,6 +23,8 @@ typedef struct ignis__tensor_thread {
     bool saw_trainable; /* an operation had an input that requires a gradient, recorded or not */
     /* Of the checkpoint whose function runs for the first time; NULL: none. */
     struct ignis__checkpoint_inputs *checkpoint_inputs;
+    struct ignis__products *keeps;   /* results of products are added to these; NULL: they are not kept */
+    struct ignis__products *replays; /* and are taken from these, not computed; NULL: they are computed */
 } ignis__tensor_thread;
 
 #ifdef _WIN32
@@ -171,6 +173,14 @@ typedef struct ignis__checkpoint_inputs {
     uint64_t *versions;  /* at the first read; in the same block */
     int count, capacity;
 } ignis__checkpoint_inputs;
+
+/*  Results of products in the order of a checkpoint's function: the first run fills the list, the second reads it. */
+typedef struct ignis__products {
+    ignis__array **arrays; /* claimed by the first run, or by the checkpoint's node */
+    uint64_t *versions;    /* after the product; in the same block */
+    int count, capacity;
+    int next; /* the result that the second run needs next */
+} ignis__products;
 
 #define IGNIS__MAX_INPUTS 64
 
@@ -383,6 +393,9 @@ IGNIS__PRIVATE ignis_status ignis__grad_call(const char *call, const ignis_tenso
 IGNIS__PRIVATE bool ignis__grad_leads(const ignis__backward_pass *pass, ignis__tensor *tensor);
 
 /* checkpoint.c */
+IGNIS__PRIVATE bool ignis__products_add(const char *call, ignis__products *products, ignis__array *claimed);
+IGNIS__PRIVATE ignis__array *ignis__products_next(const char *call, ignis__products *products, const ignis_shape *shape,
+                                                  ignis_dtype dtype);
 IGNIS__PRIVATE ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn,
                                                   const ignis_tensor *inputs, int count, void *user_data);
 

@@ -172,16 +172,32 @@ IGNIS_API int64_t ignis_tape_length(void);
     Threads: the one that recorded it. */
 IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity);
 
+/*  Results of operations that a checkpoint computes again in the backward pass. */
+typedef enum ignis_recompute {
+    IGNIS_RECOMPUTE_ALL, /* all: only the inputs are kept */
+    /* All but products: ignis_linear, ignis_matmul and _t, ignis_mlp and its variants, ignis_grouped_linear,
+       ignis_einsum, convolutions, ignis_sdpa and _packed. Their results are kept, with what their backward needs. */
+    IGNIS_RECOMPUTE_KEEP_PRODUCTS,
+    IGNIS_RECOMPUTE_COUNT
+} ignis_recompute;
+
+typedef struct ignis_checkpoint_desc {
+    ignis_recompute recompute; /* (IGNIS_RECOMPUTE_ALL) */
+} ignis_checkpoint_desc;
+
 /*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward
-    (Chen et al. 2016)
+    (Chen et al. 2016; with products kept Korthikanti et al. 2022)
+    desc may be null.
     The function runs in a scope of its own: what it makes is released when it returns, but for its result.
     The second run sees the same random numbers. Tensors that fn uses beside its inputs, such as weights, get
     their gradients too. Where inputs, or others that were there before and that operations in fn read, were
     written to before the backward, that fails. Where no tensor that fn uses requires a gradient, nothing is
-    recorded.
+    recorded. Checkpoints nest: products inside of the inner one are kept if the inner desc says so.
     Returns: a new tensor over what fn returns, or no handle.
     Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad
-    section), those of fn, MEMORY. Where fn writes to its inputs, the backward fails.
+    section; desc->recompute is not one of ignis_recompute), those of fn, MEMORY. Where fn writes to its inputs, or
+    computes other products than in its first run, the backward fails.
     Ownership: as ignis_tensor_from_host. user_data must live until backward.
     Threads: any. */
-IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count);
+IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
+                                        const ignis_checkpoint_desc *desc);

@@ -21,6 +21,7 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis__tensor_thread *ignis__tensor_thread_now(vo
         thread->scope_floor = thread->no_grad_floor = 0;
         thread->unbalanced = thread->saw_trainable = false;
         thread->checkpoint_inputs = NULL;
+        thread->keeps = thread->replays = NULL;
     }
     return thread;
 }

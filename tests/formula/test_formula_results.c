@@ -203,8 +203,8 @@ TEST(random_in_a_checkpoint)
         ignis_scope scope = ignis_scope_begin();
         CHECK_OK(ignis_seed(3));
         CHECK_OK(ignis_zero_grad(x));
-        CHECK_OK(
-            ignis_backward(ignis_sum(i ? ignis_checkpoint(noisy, NULL, &x, 1) : noisy(&x, 1, NULL)), IGNIS_NO_ARRAY));
+        CHECK_OK(ignis_backward(ignis_sum(i ? ignis_checkpoint(noisy, NULL, &x, 1, NULL) : noisy(&x, 1, NULL)),
+                                IGNIS_NO_ARRAY));
         CHECK_OK(ignis_array_to_host(ignis_tensor_grad(x), grads[i], IGNIS_F64, 21));
         CHECK_OK(ignis_scope_end(scope));
     }

@@ -477,7 +477,7 @@ static void dropped(double values[3][MANY], bool in_checkpoint)
     for (turn = 0; turn < 2; turn++) { /* eager, then captured */
         if (turn == 1)
             CHECK_OK(ignis_graph_begin());
-        y = in_checkpoint ? ignis_checkpoint(dropout_twice, NULL, &x, 1) : dropout_twice(&x, 1, NULL);
+        y = in_checkpoint ? ignis_checkpoint(dropout_twice, NULL, &x, 1, NULL) : dropout_twice(&x, 1, NULL);
         CHECK_OK(ignis_backward(ignis_sum(y), IGNIS_NO_ARRAY));
         if (turn == 0)
             let_go(y);
@@ -542,9 +542,9 @@ TEST(a_checkpoint_whose_gradient_is_captured)
     SETUP(NULL);
     scope = ignis_scope_begin();
     x = ignis_tensor_ones(IGNIS_SHAPE(MANY), &desc);
-    warm = ignis_checkpoint(dropout_twice, NULL, &x, 1);
+    warm = ignis_checkpoint(dropout_twice, NULL, &x, 1, NULL);
     CHECK_OK(ignis_backward(ignis_sum(warm), IGNIS_NO_ARRAY));
-    y = ignis_checkpoint(dropout_twice, NULL, &x, 1);
+    y = ignis_checkpoint(dropout_twice, NULL, &x, 1, NULL);
     CHECK_OK(ignis_zero_grad(x));
     CHECK_OK(ignis_graph_begin());
     (void)ignis_dropout(x, 0.5);

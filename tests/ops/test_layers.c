@@ -780,7 +780,7 @@ TEST(a_checkpoint_moves_running_averages_once)
     scope = ignis_scope_begin();
     make_inputs(in, IGNIS_F32);
     first = value_at(common.mean, 2);
-    y = ignis_checkpoint(common_call, &which, in, 3);
+    y = ignis_checkpoint(common_call, &which, in, 3, NULL);
     second = value_at(common.mean, 2);
     CHECK_OK(ignis_backward(ignis_map_sum("y * y * y", IGNIS_INPUTS(y)), IGNIS_NO_ARRAY));
     CHECK_NUMBER(value_at(common.mean, 2), second);

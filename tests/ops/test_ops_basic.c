@@ -1155,7 +1155,7 @@ TWO(layer_norm, ignis_layer_norm(h, wanted_of(IGNIS_SHAPE(8)), wanted_of(IGNIS_S
 TWO(rms_norm, ignis_rms_norm(h, wanted_of(IGNIS_SHAPE(8)), 1e-5))
 TWO(embedding, ignis_embedding(h, ids_of(3, 1)))
 TWO(cross_entropy, ignis_cross_entropy(h, ids_of(4, 2), NULL))
-TWO(checkpoint, ignis_checkpoint(squared, NULL, &h, 1))
+TWO(checkpoint, ignis_checkpoint(squared, NULL, &h, 1, NULL))
 
 static void two_rope(ignis_tensor h, ignis_tensor out[2])
 {

@@ -13,8 +13,8 @@ static void run_layers(layer *l, ignis_tensor x, bool checkpointed, double out[9
     double *v;
     int i;
     CHECK_OK(ignis_seed(5));
-    y = checkpointed ? ignis_checkpoint(layer_run, l, &x, 1) : layer_run(&x, 1, l);
-    y = checkpointed ? ignis_checkpoint(layer_run, l, &y, 1) : layer_run(&y, 1, l);
+    y = checkpointed ? ignis_checkpoint(layer_run, l, &x, 1, NULL) : layer_run(&x, 1, l);
+    y = checkpointed ? ignis_checkpoint(layer_run, l, &y, 1, NULL) : layer_run(&y, 1, l);
     loss = user_sum(user_mul(y, y));
     v = tensor_values(y);
     for (i = 0; i < 3; i++)
@@ -95,8 +95,8 @@ TEST(a_checkpoint_leaves_the_random_sequence_alone)
 
 static ignis_tensor nested_run(const ignis_tensor *inputs, int count, void *user_data)
 {
-    ignis_tensor h = ignis_checkpoint(layer_run, user_data, inputs, count);
-    h = ignis_checkpoint(layer_run, user_data, &h, 1);
+    ignis_tensor h = ignis_checkpoint(layer_run, user_data, inputs, count, NULL);
+    h = ignis_checkpoint(layer_run, user_data, &h, 1, NULL);
     return user_add(h, inputs[0]);
 }
 
@@ -116,7 +116,7 @@ TEST(checkpoints_nest)
             ignis_tensor h = layer_run(&x, 1, &l);
             y[i] = user_add(layer_run(&h, 1, &l), x);
         } else {
-            y[i] = ignis_checkpoint(nested_run, &l, &x, 1);
+            y[i] = ignis_checkpoint(nested_run, &l, &x, 1, NULL);
         }
         CHECK_OK(ignis_backward(user_sum(y[i]), IGNIS_NO_ARRAY));
         v = array_values(ignis_tensor_grad(x));
@@ -151,7 +151,7 @@ TEST(a_checkpoint_uses_what_was_computed_before)
     w = vector3(1, 2, 3, true);
     scope = ignis_scope_begin();
     l.weight = user_scale(w, 2);
-    CHECK_OK(ignis_backward(user_sum(ignis_checkpoint(layer_run, &l, &x, 1)), IGNIS_NO_ARRAY)); /* 2 w x^2 */
+    CHECK_OK(ignis_backward(user_sum(ignis_checkpoint(layer_run, &l, &x, 1, NULL)), IGNIS_NO_ARRAY)); /* 2 w x^2 */
     CHECK_GRAD(x, 4, 16, 36);
     CHECK_GRAD(w, 2, 8, 18);
     CHECK_OK(ignis_scope_end(scope));
@@ -171,10 +171,10 @@ TEST(checkpoints_add_up)
     x = vector3(1, 2, 3, true);
     l.weight = vector3(1, 1, 1, true);
     scope = ignis_scope_begin();
-    CHECK_OK(ignis_backward(
-        user_sum(user_add(user_add(ignis_checkpoint(layer_run, &l, &x, 1), ignis_checkpoint(layer_run, &l, &x, 1)),
-                          user_mul(x, l.weight))),
-        IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_backward(user_sum(user_add(user_add(ignis_checkpoint(layer_run, &l, &x, 1, NULL),
+                                                       ignis_checkpoint(layer_run, &l, &x, 1, NULL)),
+                                              user_mul(x, l.weight))),
+                            IGNIS_NO_ARRAY));
     CHECK_GRAD(l.weight, 3, 10, 21); /* 2 x^2 + x */
     CHECK_GRAD(x, 5, 9, 13);         /* 4 x w + w */
     CHECK_OK(ignis_scope_end(scope));
@@ -200,7 +200,7 @@ TEST(a_checkpoint_keeps_less)
         int64_t before = memory().live_bytes;
         for (k = 0; k < LAYERS; k++) {
             ignis_scope inner = ignis_scope_begin();
-            y = ignis_scope_return(inner, i ? ignis_checkpoint(layer_run, &l, &y, 1) : layer_run(&y, 1, &l));
+            y = ignis_scope_return(inner, i ? ignis_checkpoint(layer_run, &l, &y, 1, NULL) : layer_run(&y, 1, &l));
         }
         loss = user_sum(y);
         kept[i] = memory().live_bytes - before;
@@ -225,12 +225,12 @@ TEST(a_checkpoint_without_trainable_tensors)
     w = vector3(1, 1, 1, true);
     l.weight = vector3(2, 2, 2, false);
     scope = ignis_scope_begin();
-    y = ignis_checkpoint(layer_run, &l, &x, 1);
+    y = ignis_checkpoint(layer_run, &l, &x, 1, NULL);
     CHECK(!tensor_info(y).requires_grad);
     CHECK_OK(ignis_backward(user_sum(user_mul(y, w)), IGNIS_NO_ARRAY));
     CHECK_INT(l.calls, 1); /* there was nothing to run it again for */
     CHECK_GRAD(w, 2, 8, 18);
-    y = ignis_checkpoint(layer_run, &l, &w, 1);
+    y = ignis_checkpoint(layer_run, &l, &w, 1, NULL);
     CHECK(tensor_info(y).requires_grad);
     CHECK_OK(ignis_backward(user_sum(y), IGNIS_NO_ARRAY));
     CHECK_GRAD(w, 6, 12, 22);
@@ -256,7 +256,7 @@ TEST(a_checkpoint_that_makes_a_constant)
     x = vector3(1, 2, 3, true);
     c = vector3(2, 3, 4, false);
     scope = ignis_scope_begin();
-    CHECK_OK(ignis_backward(user_sum(user_mul(ignis_checkpoint(constant_run, &c, &x, 1), x)), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_backward(user_sum(user_mul(ignis_checkpoint(constant_run, &c, &x, 1, NULL), x)), IGNIS_NO_ARRAY));
     CHECK_GRAD(x, 4, 9, 16);
     CHECK_OK(ignis_scope_end(scope));
     let_go(c);
@@ -291,7 +291,7 @@ TEST(a_checkpoint_releases_what_its_function_makes)
             scope = ignis_scope_begin();
         y[0] = x;
         for (k = 0; k < LAYERS; k++)
-            y[k + 1] = ignis_checkpoint(deep_run, &w, &y[k], 1);
+            y[k + 1] = ignis_checkpoint(deep_run, &w, &y[k], 1, NULL);
         CHECK_INT(memory().live_bytes - before, LAYERS * BYTES);
         loss = user_sum(y[LAYERS]);
         CHECK_OK(ignis_backward(loss, IGNIS_NO_ARRAY));
@@ -306,7 +306,7 @@ TEST(a_checkpoint_releases_what_its_function_makes)
                   outside ? 0 : 2 * BYTES); /* the two gradients are new in the first round */
     }
     CHECK_OK(ignis_no_grad_begin());
-    let_go(ignis_checkpoint(deep_run, &w, &x, 1));
+    let_go(ignis_checkpoint(deep_run, &w, &x, 1, NULL));
     CHECK_OK(ignis_no_grad_end());
     let_go(x);
     let_go(w);
@@ -331,10 +331,10 @@ TEST(a_failed_backward_leaves_the_weights_of_checkpoints)
     x = vector3(1, 2, 3, true);
     l.weight = vector3(1, 1, 1, true);
     scope = ignis_scope_begin();
-    CHECK_OK(ignis_backward(user_sum(ignis_checkpoint(layer_run, &l, &x, 1)), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_backward(user_sum(ignis_checkpoint(layer_run, &l, &x, 1, NULL)), IGNIS_NO_ARRAY));
     CHECK_GRAD(l.weight, 1, 4, 9);
     y = user_result(ignis_array_clone(ignis_tensor_data(x)), &x, 1, &rule);
-    CHECK(ignis_backward(user_sum(ignis_checkpoint(layer_run, &l, &y, 1)), IGNIS_NO_ARRAY) != IGNIS_OK);
+    CHECK(ignis_backward(user_sum(ignis_checkpoint(layer_run, &l, &y, 1, NULL)), IGNIS_NO_ARRAY) != IGNIS_OK);
     ignis_status_clear();
     CHECK_INT(l.calls, 4);
     CHECK_GRAD(l.weight, 1, 4, 9);
@@ -364,7 +364,7 @@ TEST(a_checkpoint_ends_what_its_function_has_begun)
     SETUP(NULL);
     x = vector3(1, 2, 3, true);
     for (i = 0; i < 4; i++) {
-        y = ignis_checkpoint(unbalanced_run, &i, &x, 1);
+        y = ignis_checkpoint(unbalanced_run, &i, &x, 1, NULL);
         CHECK_INT(y.id != 0, i == 3);
         ignis_status_clear();
         if (y.id)
@@ -394,7 +394,7 @@ TEST(a_checkpoint_whose_function_writes_to_its_input)
     SETUP(NULL);
     x = vector3(1, 2, 3, true);
     g = array_of(1, 1, 1);
-    y = ignis_checkpoint(writing_run, NULL, &x, 1);
+    y = ignis_checkpoint(writing_run, NULL, &x, 1, NULL);
     CHECK_ARRAY(ignis_tensor_data(y), 4, 16, 36);
     CHECK_STATUS(ignis_backward(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);
     CHECK_MESSAGE_HAS("'checkpoint'");
@@ -417,7 +417,7 @@ TEST(a_checkpoint_that_makes_integers)
     ignis_tensor x, y;
     SETUP(NULL);
     x = vector3(1, 2, 3, true);
-    y = ignis_checkpoint(integer_run, NULL, &x, 1);
+    y = ignis_checkpoint(integer_run, NULL, &x, 1, NULL);
     CHECK_INT(tensor_info(y).dtype, IGNIS_I32);
     CHECK(!tensor_info(y).requires_grad);
     CHECK(tensor_info(y).is_leaf);
@@ -439,7 +439,7 @@ TEST(shutdown_inside_a_function_is_refused)
     ignis_tensor x, y;
     SETUP(NULL);
     x = double3(1, 2, 3, true);
-    y = ignis_checkpoint(shutdown_run, NULL, &x, 1);
+    y = ignis_checkpoint(shutdown_run, NULL, &x, 1, NULL);
     CHECK(tensor_info(y).requires_grad);
     let_go(y);
     CHECK(ignis_gradcheck(shutdown_run, NULL, &x, 1, NULL) < 1e-6);
@@ -459,7 +459,7 @@ TEST(a_checkpoint_may_return_its_input)
     ignis_array g;
     SETUP(NULL);
     x = vector3(1, 2, 3, true);
-    y = ignis_checkpoint(same_run, NULL, &x, 1);
+    y = ignis_checkpoint(same_run, NULL, &x, 1, NULL);
     CHECK(y.id != 0 && y.id != x.id);
     g = array_of(1, 2, 3);
     CHECK_OK(ignis_backward(y, g));
@@ -481,7 +481,7 @@ TEST(a_checkpoint_inside_no_grad_records_nothing)
     l.weight = vector3(1, 1, 1, true);
     scope = ignis_scope_begin();
     CHECK_OK(ignis_no_grad_begin());
-    y = ignis_checkpoint(layer_run, &l, &x, 1);
+    y = ignis_checkpoint(layer_run, &l, &x, 1, NULL);
     CHECK_OK(ignis_no_grad_end());
     CHECK_INT(ignis_tape_length(), 0);
     CHECK(!tensor_info(y).requires_grad);
@@ -505,20 +505,20 @@ TEST(a_checkpoint_that_fails)
     stale = vector3(1, 2, 3, true);
     let_go(stale);
     before = memory().live_blocks;
-    CHECK_REFUSED(0, ignis_checkpoint(NULL, &l, &x, 1).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
-    CHECK_REFUSED(0, ignis_checkpoint(layer_run, &l, NULL, 1).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
-    CHECK_REFUSED(0, ignis_checkpoint(layer_run, &l, &x, -1).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_REFUSED(0, ignis_checkpoint(NULL, &l, &x, 1, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_REFUSED(0, ignis_checkpoint(layer_run, &l, NULL, 1, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_REFUSED(0, ignis_checkpoint(layer_run, &l, &x, -1, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     for (i = 0; i < 65; i++)
         many[i] = x;
-    CHECK_REFUSED(0, ignis_checkpoint(layer_run, &l, many, 65).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
-    CHECK_REFUSED(0, ignis_checkpoint(layer_run, &l, &stale, 1).id, IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+    CHECK_REFUSED(0, ignis_checkpoint(layer_run, &l, many, 65, NULL).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_REFUSED(0, ignis_checkpoint(layer_run, &l, &stale, 1, NULL).id, IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
     CHECK_INT(l.calls, 0);
     l.fail_at = 1; /* the function itself gives no tensor, and says nothing */
-    CHECK_INT(ignis_checkpoint(layer_run, &l, &x, 1).id, 0);
+    CHECK_INT(ignis_checkpoint(layer_run, &l, &x, 1, NULL).id, 0);
     ignis_status_clear();
     l.calls = 0, l.fail_at = 2; /* fails when it is run again */
     scope = ignis_scope_begin();
-    y = user_sum(user_mul(ignis_checkpoint(layer_run, &l, &x, 1), x));
+    y = user_sum(user_mul(ignis_checkpoint(layer_run, &l, &x, 1, NULL), x));
     CHECK_INT(l.calls, 1);
     CHECK(ignis_backward(y, IGNIS_NO_ARRAY) != IGNIS_OK);
     CHECK(ignis_status_last() != IGNIS_OK); /* a failure is never silent */
@@ -564,7 +564,7 @@ TEST(a_checkpoint_notices_what_was_written_to_since)
         ignis_scope scope = ignis_scope_begin();
         x = vector3(1, 2, 3, true), c.weight = vector3(4, 5, 6, true), c.constant = vector3(7, 7, 7, false);
         c.writes = which == 3;
-        y = ignis_checkpoint(uses_captured, &c, &x, 1);
+        y = ignis_checkpoint(uses_captured, &c, &x, 1, NULL);
         if (which == 1 || which == 2) {
             CHECK_OK(ignis_array_fill(ignis_tensor_data(which == 1 ? c.weight : c.constant), 100));
             CHECK_STATUS(ignis_backward(y, g), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SAVED_CHANGED);

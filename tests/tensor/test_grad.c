@@ -135,7 +135,7 @@ TEST(checkpoints)
         v = tensor_noise(IGNIS_SHAPE(6), IGNIS_F64, 2, true);
         weight_outside = ignis_map("exp(v)", IGNIS_INPUTS(v));
         ignis_seed(7);
-        y = way ? ignis_checkpoint(wave, NULL, &x, 1) : wave(&x, 1, NULL);
+        y = way ? ignis_checkpoint(wave, NULL, &x, 1, NULL) : wave(&x, 1, NULL);
         inputs[0] = x, inputs[1] = v;
         CHECK_OK(ignis_grad(&y, 1, inputs, 2, grads, &desc));
         y = ignis_map_sum("a*a*b", IGNIS_INPUTS(IGNIS_NAMED(a, grads[0]), IGNIS_NAMED(b, grads[1])));

@@ -648,7 +648,7 @@ TEST(gradcheck_repeats_random_numbers)
 
 static ignis_tensor checkpointed_cube(const ignis_tensor *inputs, int count, void *user_data)
 {
-    return ignis_checkpoint(cube, user_data, inputs, count);
+    return ignis_checkpoint(cube, user_data, inputs, count, NULL);
 }
 
 TEST(gradcheck_through_a_checkpoint)

@@ -1095,7 +1095,7 @@ TEST(a_function_that_returns_no_tensor_is_told)
     SETUP(NULL);
     x = tensor_counting(IGNIS_SHAPE(4), IGNIS_F64, 1, true);
     left = 0;
-    CHECK_FAILS(ignis_checkpoint(returns_nothing, &left, &x, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_checkpoint(returns_nothing, &left, &x, 1, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_MESSAGE_HAS("ignis_checkpoint: the function returned no tensor");
     for (left = 0; left < 2; left++) { /* the first time, or at the first difference */
         int calls = left;
@@ -1106,14 +1106,14 @@ TEST(a_function_that_returns_no_tensor_is_told)
         ignis_status_clear();
     }
     left = 1; /* not when it is run again, in backward */
-    z = ignis_checkpoint(returns_nothing, &left, &x, 1);
+    z = ignis_checkpoint(returns_nothing, &left, &x, 1, NULL);
     y = ignis_sum(z);
     CHECK_INT(ignis_backward(y, IGNIS_NO_ARRAY), IGNIS_ERROR_ARGUMENT);
     CHECK_HAS(ignis_status_message(), "the function returned no tensor");
     ignis_status_clear();
     for (wrong = 0; wrong < 2; wrong++) {
         if (wrong == 0)
-            CHECK(ignis_checkpoint(returns_a_failure, NULL, &x, 1).id == 0);
+            CHECK(ignis_checkpoint(returns_a_failure, NULL, &x, 1, NULL).id == 0);
         else
             CHECK(ignis_gradcheck(returns_a_failure, NULL, &x, 1, NULL) != 0);
         CHECK_INT(ignis_status_last(), IGNIS_ERROR_SHAPE);

@@ -264,11 +264,11 @@ TEST(what_fails_in_a_function_of_the_caller_names_the_outer_call)
     y = failing_operation(&x, 1, NULL);
     CHECK(ignis_backward(y, g) != IGNIS_OK);
     check_inside("ignis_array_add: ", " (inside the backward of 'failing', ignis_backward)");
-    y = ignis_checkpoint(failing_operation, NULL, &x, 1);
+    y = ignis_checkpoint(failing_operation, NULL, &x, 1, NULL);
     CHECK(ignis_backward(y, g) != IGNIS_OK);
     check_inside("ignis_array_add: ",
                  " (inside the backward of 'failing', ignis_backward, the backward of 'checkpoint', ignis_backward)");
-    CHECK_INT(ignis_checkpoint(failing_function, NULL, &x, 1).id, 0);
+    CHECK_INT(ignis_checkpoint(failing_function, NULL, &x, 1, NULL).id, 0);
     check_inside("ignis_reshape: ", " (inside ignis_checkpoint)");
     CHECK(isnan(ignis_gradcheck(failing_function, NULL, &x, 1, NULL)));
     check_inside("ignis_reshape: ", " (inside ignis_gradcheck)");
@@ -314,7 +314,7 @@ static ignis_status model_step(model *m)
     ignis_status status;
     if (!scope.id)
         return IGNIS_ERROR_MEMORY;
-    h = ignis_checkpoint(layer_run, &m->l, &m->x, 1);
+    h = ignis_checkpoint(layer_run, &m->l, &m->x, 1, NULL);
     if (!user_scale(h, 3).id) { /* nothing needs it, so backward would not notice */
         ignis_scope_end(scope);
         return ignis_status_last();

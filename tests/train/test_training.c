@@ -107,8 +107,8 @@ static ignis_tensor model_loss(model *m)
     ignis_scope scope = ignis_scope_begin();
     ignis_tensor x, loss;
     x = ignis_add(ignis_embedding(m->table, m->tokens), m->positions);
-    x = m->checkpoint ? ignis_checkpoint(model_attention, m, &x, 1) : model_attention(&x, 1, m);
-    x = m->checkpoint ? ignis_checkpoint(model_mlp, m, &x, 1) : model_mlp(&x, 1, m);
+    x = m->checkpoint ? ignis_checkpoint(model_attention, m, &x, 1, NULL) : model_attention(&x, 1, m);
+    x = m->checkpoint ? ignis_checkpoint(model_mlp, m, &x, 1, NULL) : model_mlp(&x, 1, m);
     x = ignis_layer_norm(x, m->norm3_weight, m->norm3_bias, 1e-5);
     loss = ignis_cross_entropy(ignis_matmul_t(x, m->head_weight), m->targets, NULL);
     return scope.id ? ignis_scope_return(scope, loss) : loss;

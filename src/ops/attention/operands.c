@@ -189,3 +189,11 @@ IGNIS__PRIVATE ignis__array *ignis__attention_new_statistics(ignis__op *op, cons
     return ignis__op_new_row(op, (int64_t)count * p->params.batches * p->params.heads * p->params.sq,
                              ignis__wide_dtype(dtype));
 }
+
+/*  Makes the array of what the forward keeps of each query for the backward. */
+IGNIS__PRIVATE ignis__array *ignis__attention_new_lse(ignis__op *op, const ignis__attention *p, ignis_dtype dtype)
+{
+    const ignis_shape shape =
+        IGNIS_SHAPE((int64_t)ignis__attention_lse_count(p) * p->params.batches * p->params.heads * p->params.sq);
+    return ignis__op_new_product(op, &shape, ignis__wide_dtype(dtype));
+}

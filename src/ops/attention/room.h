@@ -91,6 +91,7 @@ IGNIS__PRIVATE bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_
 IGNIS__PRIVATE bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most,
                                            ignis__attention *attention);
 IGNIS__PRIVATE bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads, ignis__attention *p);
+IGNIS__PRIVATE ignis__array *ignis__attention_new_lse(ignis__op *op, const ignis__attention *p, ignis_dtype dtype);
 IGNIS__PRIVATE ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis__attention *p,
                                                              ignis_dtype dtype, int count);
 

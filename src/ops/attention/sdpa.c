@@ -207,6 +207,8 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
 IGNIS__PRIVATE void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
     ignis__attention_variant variant;
+    if (op->replays)
+        return;
     if (op->ok)
         ignis__attention_request(op, dtype, p, false);
     if (op->ok && ignis__attention_takes_wgmma(op, dtype, p)) {
@@ -228,11 +230,11 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     if (!ignis__op_begin(&op, "ignis_sdpa", ignis__sdpa_inputs(desc, inputs, 3), inputs))
         return ignis__no_tensor();
     ignis__sdpa_prepare(&op, desc, IGNIS__SDPA, &attention);
-    out = ignis__op_new_like(&op, op.in[0]);
+    out = ignis__op_new_product(&op, &op.in[0]->shape, op.in[0]->dtype);
     ignis__attention_operands(&op, out, &attention);
     bounds = ignis__attention_find_bounds(&op, &attention);
-    if (op.records) {
-        lse = ignis__attention_new_statistics(&op, &attention, op.in[0]->dtype, ignis__attention_lse_count(&attention));
+    if (op.saves) {
+        lse = ignis__attention_new_lse(&op, &attention, op.in[0]->dtype);
         attention.params.lse = ignis__op_write(&op, lse);
         ignis__op_save_inputs(&op, 0, 3);
         ignis__op_save(&op, out);

@@ -96,12 +96,12 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward_with_sums(&op, args, sinks + attention->has_sinks, gradients, sums);
 }
 
-/*  Makes an array for `heads` heads of each row of qkv. */
-static ignis__array *ignis__sdpa_packed_new_heads(ignis__op *op, const ignis__attention *p, int heads)
+/*  Returns the shape of `heads` heads of each row of qkv. */
+static ignis_shape ignis__sdpa_packed_heads(const ignis__op *op, const ignis__attention *p, int heads)
 {
     ignis_shape shape = op->in[0]->shape;
     shape.dim[shape.ndim - 1] = op->ok ? (int64_t)heads * p->params.head_dim : 0;
-    return ignis__op_new(op, &shape, op->in[0]->dtype);
+    return shape;
 }
 
 /*  Rotates q and k into an array of their own. */
@@ -112,13 +112,15 @@ static ignis__array *ignis__sdpa_packed_rotate(ignis__op *op, const ignis_rope_d
     int heads = p->params.heads + p->params.kv_heads;
     ignis__array *rotated;
     ignis__rope_rows from, to;
+    ignis_shape shape;
     if (desc->num_heads != 0 && desc->num_heads != heads)
         ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "rope->num_heads is %d; q and k have %d heads", desc->num_heads,
                        heads);
     if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->params.head_dim, &packed->rope))
         return NULL;
     packed->rope.bounds = p->params.bounds;
-    rotated = ignis__sdpa_packed_new_heads(op, p, heads);
+    shape = ignis__sdpa_packed_heads(op, p, heads);
+    rotated = ignis__op_new(op, &shape, op->in[0]->dtype);
     from.address = ignis__op_read(op, op->in[0]);
     from.row = op->in[0]->shape.dim[op->in[0]->shape.ndim - 1];
     to.address = ignis__op_write(op, rotated);
@@ -135,6 +137,7 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
     ignis__op op;
     ignis__array *out, *lse, *bounds, *own = NULL, *rotated = NULL;
     ignis_tensor result, inputs[6] = {qkv};
+    ignis_shape shape;
     if (!ignis__op_begin(&op, call, ignis__sdpa_inputs(desc, inputs, 1), inputs))
         return ignis__no_tensor();
     ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_PACKED, attention);
@@ -145,14 +148,15 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
         own = ignis__rope_frequency_array(&op, rope);
         rotated = ignis__sdpa_packed_rotate(&op, rope, own, &packed);
     }
-    out = ignis__sdpa_packed_new_heads(&op, attention, attention->params.heads);
+    shape = ignis__sdpa_packed_heads(&op, attention, attention->params.heads);
+    out = ignis__op_new_product(&op, &shape, op.in[0]->dtype);
     if (op.ok)
         ignis__sdpa_packed_operands(&op, op.in[0], rotated, attention);
     if (op.ok)
         attention->params.out =
             ignis__attention_rows_of(&out->shape, attention->params.head_dim, ignis__op_write(&op, out));
-    if (op.records) {
-        lse = ignis__attention_new_statistics(&op, attention, op.in[0]->dtype, ignis__attention_lse_count(attention));
+    if (op.saves) {
+        lse = ignis__attention_new_lse(&op, attention, op.in[0]->dtype);
         attention->params.lse = ignis__op_write(&op, lse);
         ignis__op_save(&op, op.in[0]);
         ignis__op_save(&op, out);

@@ -184,8 +184,8 @@ static ignis_tensor ignis__conv_op(const char *call, int sides, ignis_tensor x, 
             ignis__op_fail(&op, IGNIS_DIAG_CONV_SHAPE, "bias is %s; w %s needs [%lld]",
                            ignis__shape_write(&op.in[2]->shape).text, ignis__shape_write(&op.in[1]->shape).text,
                            (long long)(conv.groups * conv.outs));
-        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-        if (out)
+        out = ignis__op_new_product(&op, &shape, op.in[0]->dtype);
+        if (out && !op.replays)
             ignis__conv_forward(&op, &conv, out, op.in[0], op.in[1], count == 3 ? op.in[2] : NULL);
     }
     ignis__op_save_inputs(&op, 0, 2);
@@ -301,9 +301,9 @@ static ignis_tensor ignis__conv_transpose(const char *call, int sides, ignis_ten
             ignis__op_fail(&op, IGNIS_DIAG_CONV_SHAPE, "bias is %s; w %s needs [%lld]",
                            ignis__shape_write(&op.in[2]->shape).text, ignis__shape_write(&op.in[1]->shape).text,
                            (long long)result.dim[sides + 1]);
-        out = ignis__op_new(&op, &result, op.in[0]->dtype);
+        out = ignis__op_new_product(&op, &result, op.in[0]->dtype);
     }
-    if (out)
+    if (out && !op.replays)
         ignis__conv_grad_x(&op, &conv, out, op.in[0], op.in[1], count == 3 ? op.in[2] : NULL);
     ignis__op_save_inputs(&op, 0, 2);
     return ignis__op_end_recorded(&op, out, call + 6, ignis__conv_transpose_backward, &conv, sizeof conv);

@@ -62,7 +62,7 @@ IGNIS__PRIVATE bool ignis__matmul_run(ignis__op *op, const ignis__product *produ
     bool row_sums = false, own = by == IGNIS_MATMUL_OWN;
     if (!epilogue)
         epilogue = &nothing;
-    if (!op->ok || out->numel == 0)
+    if (!op->ok || op->replays || out->numel == 0)
         return false;
     if (by == IGNIS_MATMUL_AUTO)
         own = ignis__gemm_beats_cublaslt(op, product) || !ignis__cublaslt_available(op->work.call);

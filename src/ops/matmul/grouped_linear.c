@@ -99,15 +99,15 @@ IGNIS__PRIVATE void ignis__groups_multiply(ignis__op *op, const ignis__product *
         ignis__grouped_launch(op, &gemm, groups);
 }
 
-/*  Computes a product of groups. NULL after a failure. */
+/*  Computes a product of groups, which is the operation's result or a gradient. NULL after a failure. */
 static ignis__array *ignis__grouped_multiply(ignis__op *op, ignis__grouped_kind kind, ignis__array *a, ignis__array *b,
-                                             ignis__array *offsets)
+                                             ignis__array *offsets, bool is_result)
 {
     const ignis__product product = ignis__grouped_product(kind, a, b, offsets->numel - 1);
     const ignis_shape shape = ignis__grouped_shape(&product);
-    ignis__array *out = ignis__op_new(op, &shape, a->dtype);
+    ignis__array *out = is_result ? ignis__op_new_product(op, &shape, a->dtype) : ignis__op_new(op, &shape, a->dtype);
     ignis__gemm_groups groups = IGNIS__ZERO;
-    if (!out || out->numel == 0)
+    if (!out || op->replays || out->numel == 0)
         return out;
     if (product.k == 0) {
         ignis__op_zero(op, out);
@@ -140,7 +140,7 @@ static ignis_status ignis__grouped_backward(const ignis_backward_args *args)
         if (args->needed[i] && op.ok)
             gradients[i] = ignis__grouped_multiply(&op, ignis__grouped_gradients[kind][i].kind,
                                                    operands[ignis__grouped_gradients[kind][i].left],
-                                                   operands[ignis__grouped_gradients[kind][i].right], op.in[3]);
+                                                   operands[ignis__grouped_gradients[kind][i].right], op.in[3], false);
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
@@ -173,7 +173,7 @@ static ignis_tensor ignis__grouped_op(ignis__grouped_kind kind, ignis_tensor a, 
     if (!ignis__op_begin(&op, "ignis_grouped_linear", 3, inputs))
         return ignis__no_tensor();
     if (!checks || ignis__grouped_check(&op))
-        out = ignis__grouped_multiply(&op, kind, op.in[0], op.in[1], op.in[2]);
+        out = ignis__grouped_multiply(&op, kind, op.in[0], op.in[1], op.in[2], true);
     ignis__op_save_inputs(&op, 0, 3);
     return ignis__op_end_recorded(&op, out, "grouped_linear", ignis__grouped_backward, &kind, sizeof kind);
 }

@@ -96,7 +96,7 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
                            (long long)product.n);
     }
     if (op.ok) {
-        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        out = ignis__op_new_product(&op, &shape, op.in[0]->dtype);
         epilogue.bias = count == 3 ? op.in[2] : NULL;
         ignis__matmul_run(&op, &product, out, op.in[0], op.in[1], &epilogue);
     }

@@ -129,7 +129,7 @@ static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_ten
     }
     if (ignis__op_is_float(&op, 0, "a") && ignis__op_same_dtype(&op, 1, "b") &&
         ignis__matmul_shapes(&op, transpose_b, &product, &shape)) {
-        out = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        out = ignis__op_new_product(&op, &shape, op.in[0]->dtype);
         ignis__matmul_run(&op, &product, out, op.in[0], op.in[1], NULL);
     }
     ignis__op_save_inputs(&op, 0, 2);

@@ -119,13 +119,13 @@ static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x,
         ignis__mlp_shapes(&op, &mlp, of_two, &shape);
     for (l = 0; op.ok && l < count; l++) {
         shape.dim[shape.ndim - 1] = mlp.layer[l].n;
-        out[l] = ignis__op_new(&op, &shape, op.in[0]->dtype);
+        out[l] = ignis__op_new_product(&op, &shape, op.in[0]->dtype);
         memset(&epilogue, 0, sizeof epilogue);
         epilogue.bias = mlp.bias[l] ? op.in[mlp.bias[l]] : NULL;
         if (l < count - 1) {
             epilogue.activation = mlp.activation;
-            if (op.records && activation != IGNIS_ACTIVATION_RELU) /* its gradient can be read from the result */
-                epilogue.pre = pre[l] = ignis__op_new(&op, &shape, op.in[0]->dtype);
+            if (op.saves && activation != IGNIS_ACTIVATION_RELU) /* its gradient can be read from the result */
+                epilogue.pre = pre[l] = ignis__op_new_product(&op, &shape, op.in[0]->dtype);
         }
         ignis__matmul_run(&op, &mlp.layer[l], out[l], l ? out[l - 1] : op.in[0], op.in[1 + l], &epilogue);
     }

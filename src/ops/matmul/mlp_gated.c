@@ -82,11 +82,11 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
     }
     if (op.ok) {
         layer.down = ignis__product_of(op.in[X]->dtype, layer.up.m, down->dim[0], layer.up.n, 1);
-        hidden = ignis__op_new(&op, &shape, op.in[X]->dtype);
+        hidden = ignis__op_new_product(&op, &shape, op.in[X]->dtype);
         shape.dim[shape.ndim - 1] = layer.down.n;
-        out = ignis__op_new(&op, &shape, op.in[X]->dtype);
-        pair = IGNIS_SHAPE(op.records ? 2 : 1, layer.up.m, layer.up.n);
-        both = ignis__op_new(&op, &pair, op.in[X]->dtype);
+        out = ignis__op_new_product(&op, &shape, op.in[X]->dtype);
+        pair = IGNIS_SHAPE(op.saves ? 2 : 1, layer.up.m, layer.up.n);
+        both = ignis__op_new_product(&op, &pair, op.in[X]->dtype);
     }
     if (op.ok) {
         pair = IGNIS_SHAPE(layer.up.m, layer.up.n);
@@ -94,7 +94,7 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
         ignis__matmul_run(&op, &layer.up, first, op.in[X], op.in[GATE], NULL);
         epilogue.activation = IGNIS__ACTIVATION_GATED;
         epilogue.pre = both;
-        epilogue.keeps = op.records;
+        epilogue.keeps = op.saves;
         ignis__matmul_run(&op, &layer.up, hidden, op.in[X], op.in[UP], &epilogue);
         ignis__matmul_run(&op, &layer.down, out, hidden, op.in[DOWN], NULL);
     }

@@ -116,7 +116,7 @@ static void forward_and_backward(rank *r)
     model *m = &r->model;
     ignis_scope scope = ignis_scope_begin();
     ignis_tensor x = ignis_embedding(m->table, r->tokens), loss;
-    x = r->run->checkpoint ? ignis_checkpoint(block, m, &x, 1) : block(&x, 1, m);
+    x = r->run->checkpoint ? ignis_checkpoint(block, m, &x, 1, NULL) : block(&x, 1, m);
     x = ignis_rms_norm(x, m->final_weight, 1e-5);
     loss = ignis_cross_entropy(ignis_matmul_t(x, m->table), r->targets, NULL);
     if (r->run->extra == 2 && r->rank == 0)
