@@ -9,7 +9,8 @@
         torchrun --no-python --nproc-per-node 4 ./bench_shards llama-8b parameters
 
     Any launcher that ignis_comm_init knows works; without one it uses one GPU. Arguments: llama-1b, llama-3b or
-    llama-8b; none, optimizer, gradients or parameters; the size of a bucket in MiB (a layer with parameters, else 25).
+    llama-8b; none, optimizer, gradients or parameters; the size of a bucket in MiB (a layer with parameters, else 25);
+    a file for what each kernel of rank 0 takes in a step.
     For PyTorch: python3 bench/peer_shards.py
 */
 #define _GNU_SOURCE
@@ -67,6 +68,16 @@ static void measure(const job *j, const char *name)
     fflush(stdout);
 }
 
+/*  Writes what each kernel of a step takes. */
+static void profile(const job *j, const char *path)
+{
+    wait_for_all(j);
+    REQUIRE(ignis_profile_begin());
+    step(j);
+    wait_for_all(j);
+    REQUIRE(ignis_profile_end(NULL, j->ranks.rank == 0 ? path : NULL));
+}
+
 static int find(const char *name, const char *const *names, int count)
 {
     int i = 0;
@@ -108,7 +119,7 @@ int main(int argc, char **argv)
     llama_open(&j.llama, &llama_shapes[model]);
     memset(&desc, 0, sizeof desc);
     desc.shard = (ignis_shard)kind;
-    if (argc > 3)
+    if (argc > 3 && atoll(argv[3]) > 0)
         desc.bucket_bytes = atoll(argv[3]) << 20;
     else if (desc.shard == IGNIS_SHARD_PARAMETERS)
         desc.bucket_bytes = desc.first_bucket_bytes = layer_bytes(&j.llama);
@@ -116,6 +127,8 @@ int main(int argc, char **argv)
     require(parallel.id != 0, "ignis_parallel_create");
     llama_optimize(&j.llama);
     measure(&j, "called one by one");
+    if (argc > 4)
+        profile(&j, argv[4]);
     wait_for_all(&j);
     require(ignis_memory_trim(j.ranks.device) >= 0, "ignis_memory_trim"); /* a graph has memory of its own */
     REQUIRE(ignis_graph_begin());

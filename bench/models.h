@@ -269,12 +269,24 @@ static void llama_close(llama *l)
     REQUIRE(ignis_tensor_release(l->targets));
 }
 
+/*  Returns the norm of *x + out; *x becomes that sum. Releases *x, the norm h before and out: the tape keeps those that
+    backward needs. */
+static ignis_tensor llama_add_norm(ignis_tensor *x, ignis_tensor h, ignis_tensor out, ignis_tensor weight)
+{
+    ignis_tensor sum, norm = ignis_add_rms_norm(*x, out, weight, 1e-5, &sum);
+    REQUIRE(ignis_tensor_release(*x));
+    REQUIRE(ignis_tensor_release(h));
+    REQUIRE(ignis_tensor_release(out));
+    *x = sum;
+    return norm;
+}
+
 static void llama_step(const llama *l)
 {
     ignis_scope scope = ignis_scope_begin(), inside;
     ignis_sdpa_desc attention;
     ignis_rope_desc rope;
-    ignis_tensor x, h, none;
+    ignis_tensor x, h, out, none;
     int64_t i;
     memset(&attention, 0, sizeof attention);
     memset(&rope, 0, sizeof rope);
@@ -287,13 +299,11 @@ static void llama_step(const llama *l)
     h = ignis_rms_norm(x, l->layer[0].norm1_weight, 1e-5);
     for (i = 0; i < l->layers; i++) {
         inside = ignis_scope_begin();
-        h = ignis_sdpa_packed(ignis_linear(h, l->layer[i].qkv_weight, none), &attention, &rope);
-        h = ignis_scope_return(inside, ignis_linear(h, l->layer[i].out_weight, none));
-        h = ignis_add_rms_norm(x, h, l->layer[i].norm2_weight, 1e-5, &x);
-        inside = ignis_scope_begin();
-        h = ignis_scope_return(
-            inside, ignis_mlp_gated(h, l->layer[i].gate_weight, l->layer[i].up_weight, l->layer[i].down_weight));
-        h = ignis_add_rms_norm(x, h, i + 1 < l->layers ? l->layer[i + 1].norm1_weight : l->norm_weight, 1e-5, &x);
+        out = ignis_sdpa_packed(ignis_linear(h, l->layer[i].qkv_weight, none), &attention, &rope);
+        out = ignis_scope_return(inside, ignis_linear(out, l->layer[i].out_weight, none));
+        h = llama_add_norm(&x, h, out, l->layer[i].norm2_weight);
+        out = ignis_mlp_gated(h, l->layer[i].gate_weight, l->layer[i].up_weight, l->layer[i].down_weight);
+        h = llama_add_norm(&x, h, out, i + 1 < l->layers ? l->layer[i + 1].norm1_weight : l->norm_weight);
     }
     x = ignis_linear_cross_entropy(h, l->table, l->targets, NULL);
     ignis_backward(x, IGNIS_NO_ARRAY);
