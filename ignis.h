@@ -19282,7 +19282,7 @@ typedef struct ignis__piece {
     uint64_t sharer;        /* the handle of the training that the leaf belongs to */
     int64_t start, count;   /* elements of the leaf; a piece may be empty */
     int64_t at;             /* the leaf's place in its group, in elements */
-    ignis_array data, grad; /* the elements and their gradients; the caller frees both */
+    ignis_array data, grad; /* the elements and their gradients; the caller frees both. No grad: see grad_fn */
 } ignis__piece;
 
 /*  Functions of groups whose leaves are cut into pieces, one for each rank. All ranks call those that send alike. Work
@@ -19300,6 +19300,11 @@ typedef struct ignis__sharing {
     bool (*begin_fn)(struct ignis__grad_group *group, const char *call);
     /* NULL: the gradient of a leaf is its own; else sets this rank's piece of it to zero */
     bool (*zero_fn)(struct ignis__grad_group *group, const char *call, const struct ignis__tensor *leaf);
+    /* NULL: gradients of pieces have memory for good. Else returns the gradient of `count` elements of a piece from
+       `start` on, for the leaf `at`; made as zeros if it is missing. The caller frees it. */
+    ignis_array (*grad_fn)(struct ignis__grad_group *group, const char *call, int64_t at, int64_t start, int64_t count);
+    /* If there is a grad_fn: drops the gradients of all leaves, as their optimizer has used them */
+    bool (*forget_fn)(struct ignis__grad_group *group, const char *call);
 } ignis__sharing;
 
 /*  Leaves whose gradients are needed as soon as a backward pass has completed them, to sum them over GPUs
@@ -19312,6 +19317,7 @@ typedef struct ignis__grad_group {
     bool (*ready_fn)(struct ignis__grad_group *group, const char *call); /* the gradients are complete */
     bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool ok); /* the pass is over */
     const ignis__sharing *sharing; /* NULL: every rank updates whole leaves */
+    int leaf_count;
 } ignis__grad_group;
 
 /*  A tensor claims its array, so that nobody frees it. The tape claims what it needs later: releasing a
@@ -27427,7 +27433,7 @@ typedef struct ignis__parameter {
     double decay; /* as in ignis__optim_row */
     /* Of a parameter that ranks share: its group, and its piece. The arrays above have the piece alone. */
     ignis__grad_group *group_of; /* NULL: the parameter is whole */
-    ignis__array *grad;          /* claimed */
+    ignis__array *grad;          /* claimed; of groups with a grad_fn only during a call */
     int64_t start, at;
     bool leads_group; /* it is the first of its group here */
     bool has_row;     /* the table gathered last has its gradient */
@@ -45582,12 +45588,13 @@ IGNIS__PRIVATE bool ignis__piece_take(const char *call, ignis__optimizer *optimi
     parameter->data = ignis__array_adopt(call, piece.data);
     parameter->grad = ignis__array_adopt(call, piece.grad);
     parameter->group_of = group;
+    ok = ok && parameter->data && (parameter->grad || group->sharing->grad_fn);
     parameter->start = piece.start;
     parameter->at = piece.at;
     parameter->leads_group = true;
     for (i = 0; i < optimizer->count; i++)
         parameter->leads_group &= optimizer->parameters[i].group_of != group;
-    return group->sharing->drop_fn(group, call) && ok && parameter->data && parameter->grad;
+    return group->sharing->drop_fn(group, call) && ok;
 }
 
 /*  Holds the training whose ranks share the parameters, for a call. False, and reported, if it was freed. */
@@ -45612,12 +45619,62 @@ IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *opti
                              "the ignis_parallel whose ranks share the parameters was freed; free the optimizer, too");
 }
 
+/*  Finds the gradients of pieces that have no memory for good, for a call; ignis__pieces_end gives them up. */
+IGNIS__PRIVATE bool ignis__pieces_gradients(const char *call, ignis__optimizer *optimizer)
+{
+    bool ok = true;
+    int i;
+    for (i = 0; ok && optimizer->sharing && optimizer->sharing->sharing->grad_fn && i < optimizer->count; i++) {
+        ignis__parameter *parameter = &optimizer->parameters[i];
+        ignis__grad_group *group = parameter->group_of;
+        parameter->grad = ignis__array_adopt(
+            call, group->sharing->grad_fn(group, call, parameter->at, parameter->start, parameter->data->numel));
+        ok = parameter->grad != NULL;
+    }
+    return ok;
+}
+
 IGNIS__PRIVATE void ignis__pieces_end(const char *call, ignis__optimizer *optimizer)
 {
     ignis__grad_group *group = optimizer->sharing;
+    int i;
+    for (i = 0; group && group->sharing->grad_fn && i < optimizer->count; i++)
+        ignis__optimizer_unclaim(call, &optimizer->parameters[i].grad);
     optimizer->sharing = NULL;
     if (group)
         (void)group->sharing->drop_fn(group, call);
+}
+
+/*  Tells if a step may drop the gradients of all pieces: it has all leaves of each of their groups. */
+IGNIS__PRIVATE bool ignis__pieces_may_drop(const ignis__optimizer *optimizer)
+{
+    int i, k, missing;
+    if (!optimizer->sharing || !optimizer->sharing->sharing->grad_fn)
+        return false;
+    for (i = 0; i < optimizer->count; i++) {
+        const ignis__grad_group *group = optimizer->parameters[i].group_of;
+        if (!optimizer->parameters[i].leads_group)
+            continue;
+        missing = group->leaf_count;
+        for (k = i; missing > 0 && k < optimizer->count; k++)
+            missing -= optimizer->parameters[k].group_of == group;
+        if (missing > 0)
+            return false;
+    }
+    return true;
+}
+
+/*  Drops the gradients of all pieces, if ignis__pieces_may_drop. */
+IGNIS__PRIVATE bool ignis__pieces_drop(const char *call, const ignis__optimizer *optimizer)
+{
+    bool ok = true;
+    int i;
+    for (i = 0; i < optimizer->count; i++) {
+        ignis__grad_group *group = optimizer->parameters[i].group_of;
+        if (optimizer->parameters[i].leads_group)
+            ok = group->sharing->forget_fn(group, call) && ok;
+    }
+    return ok;
 }
 
 /*  Sets gradients to zero where this rank has no piece of them: averages of the next pass begin with all of them. */
@@ -46075,7 +46132,7 @@ IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_
     } else if (optimizer->count == 0) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add adds them");
     } else if (ignis__pieces_begin(call, optimizer)) {
-        if (ignis__work_begin(call, optimizer->device, work)) {
+        if (ignis__pieces_gradients(call, optimizer) && ignis__work_begin(call, optimizer->device, work)) {
             if (writes & IGNIS__WRITES_DATA && (optimizer->zero_grad || optimizer->drop_grad))
                 writes |= IGNIS__WRITES_GRADS;
             if (ignis__optimizer_gather(work, optimizer, writes))
@@ -46405,7 +46462,7 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     ignis__address state;
     int zero_grad, i;
     void *params[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad};
-    bool ok;
+    bool ok, drops;
     if (!optimizer)
         return ignis__failed();
     if (optimizer->is_swapped) {
@@ -46413,8 +46470,9 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
                     "the parameters hold their averages; a second ignis_optimizer_swap_ema takes them back");
         return ignis__optimizer_end(optimizer, &work, false);
     }
-    zero_grad = optimizer->zero_grad;
-    for (i = 0; optimizer->drop_grad && i < optimizer->count; i++)
+    drops = optimizer->drop_grad && ignis__pieces_may_drop(optimizer);
+    zero_grad = optimizer->zero_grad && !drops;
+    for (i = 0; optimizer->drop_grad && !drops && i < optimizer->count; i++)
         zero_grad |= optimizer->parameters[i].grouped;
     params[3] = &optimizer->beta1;
     params[4] = &optimizer->beta2;
@@ -46426,7 +46484,9 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN(MUON))
         ok = ok && ignis__muon_orthogonalize_all(&work, optimizer) &&
              ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(MUON_APPLY), 0, params, NULL);
-    ok = ok && (!zero_grad || ignis__pieces_zero(work.call, optimizer)) && ignis__pieces_spread(work.call, optimizer);
+    ok = ok && (drops ? ignis__pieces_drop(work.call, optimizer)
+                      : !zero_grad || ignis__pieces_zero(work.call, optimizer));
+    ok = ok && ignis__pieces_spread(work.call, optimizer);
     for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
         (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);
     return ignis__optimizer_end(optimizer, &work, ok);

@@ -310,6 +310,8 @@
         after the other. Each rank keeps the averages of its slices; ignis_tensor_grad returns no array. In sections
         without averages whole gradients accumulate on each rank, until the pass that averages. Passes of several
         averaged ignis_backward before a step add up their averages, where the other kinds average the sum again.
+        A step of an optimizer with drop_grad frees the averages, if it has all parameters of their bucket: then
+        they are not there beside the activations of a forward pass.
 
         IGNIS_SHARD_PARAMETERS (ZeRO-3) divides the parameters, too: 16 / ranks bytes. The first operation that
         uses a parameter gathers its bucket on another stream, and begins to gather the bucket that is used
@@ -13470,7 +13472,13 @@ typedef struct ignis__bucket {
     ignis__grad_group group; /* first */
     struct ignis__parallel_state *parallel;
     int first, last;      /* parameters */
-    ignis__array *memory; /* of the gradients, or with IGNIS_SHARD_GRADIENTS of this rank's slice of them; claimed */
+    /* Of the gradients; claimed. From IGNIS_SHARD_GRADIENTS on of this rank's slice of them, from an average until a
+       step drops them; NULL: there are none. */
+    ignis__array *memory;
+    uint64_t memory_in; /* the serial of the capture that made it; 0: none */
+    bool is_fresh;      /* nothing was written to it yet, while the bucket is reduced */
+    ignis_dtype dtype;
+    int64_t numel; /* of the memory */
     ignis__array *values; /* with shards the parameters, in the same places; claimed */
     /* With IGNIS_SHARD_PARAMETERS: this rank's slice of the values, and all of them while they are gathered; claimed.
        parallel->gathering guards all but the slice. */
@@ -13591,7 +13599,8 @@ IGNIS__PRIVATE bool ignis__parallel_enter_second(const char *call, ignis__parall
 IGNIS__PRIVATE void ignis__parallel_leave_second(const ignis__parallel_state *parallel,
                                                  const ignis__second_stream *second);
 
-static uint64_t ignis__gather_capture(const ignis__parallel_state *parallel)
+/*  Returns the serial of the capture on the device; 0: there is none. */
+IGNIS__PRIVATE uint64_t ignis__gather_capture(const ignis__parallel_state *parallel)
 {
     const ignis__capture *capture = ignis__capture_on(parallel->device);
     return capture ? capture->serial : 0;
@@ -13911,6 +13920,15 @@ static void ignis__shard_range(const ignis__bucket *bucket, int rank, int64_t at
         *start = 0;
 }
 
+/*  Finds a leaf of the training among its parameters. */
+static int ignis__shard_find(const ignis__parallel_state *parallel, const ignis__tensor *leaf)
+{
+    int i = 0;
+    while (parallel->parameters[i] != leaf)
+        i++;
+    return i;
+}
+
 static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const ignis__tensor *leaf,
                                ignis__piece *piece)
 {
@@ -13920,20 +13938,17 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
     const ignis__array *values = bucket->slice ? bucket->slice : bucket->values;
     ignis_shape shape;
     int64_t bytes, before;
-    int i = 0;
     if (bucket->slice && !ignis__gather_settle(call, bucket->parallel))
         return false;
-    while (parallel->parameters[i] != leaf) /* it has the group, so it is there */
-        i++;
-    piece->at = parallel->places[i];
+    piece->at = parallel->places[ignis__shard_find(parallel, leaf)];
     ignis__shard_range(bucket, parallel->rank, piece->at, ignis__tensor_numel(leaf), &piece->start, &piece->count);
     shape = IGNIS_SHAPE(piece->count);
     bytes = (piece->at + piece->start) * size;
     before = bucket->slice ? parallel->rank * ignis__array_bytes(bucket->slice) : 0;
     piece->data = ignis__array_view(call, values, &shape, piece->count, piece->count ? bytes - before : 0);
-    before = parallel->shard >= IGNIS_SHARD_GRADIENTS ? parallel->rank * ignis__array_bytes(bucket->memory) : 0;
-    piece->grad = ignis__array_view(call, bucket->memory, &shape, piece->count, piece->count ? bytes - before : 0);
-    return piece->data.id && piece->grad.id;
+    if (parallel->shard < IGNIS_SHARD_GRADIENTS)
+        piece->grad = ignis__array_view(call, bucket->memory, &shape, piece->count, piece->count ? bytes : 0);
+    return piece->data.id && (piece->grad.id || parallel->shard >= IGNIS_SHARD_GRADIENTS);
 }
 
 static bool ignis__shard_sum(ignis__grad_group *group, ignis_array array)
@@ -13997,22 +14012,66 @@ static bool ignis__shard_drop(ignis__grad_group *group, const char *call)
     return ignis__parallel_drop(call, ((ignis__bucket *)group)->parallel);
 }
 
+/* --- gradients that the ranks share --- */
+
+/*  Makes memory for the gradients of this rank's slice. */
+static bool ignis__shard_take_memory(const char *call, ignis__bucket *bucket, bool zeroed)
+{
+    ignis__device *device = bucket->parallel->device;
+    ignis_array_desc desc = IGNIS__ZERO;
+    desc.shape = IGNIS_SHAPE(bucket->numel);
+    desc.dtype = bucket->dtype;
+    desc.device = ignis__device_in_desc(device);
+    desc.tag = "gradients";
+    bucket->memory = ignis__array_adopt(
+        call, zeroed ? ignis__array_zeroed(call, device, bucket->dtype, bucket->numel, "gradients", false)
+                     : ignis__array_create(call, &desc));
+    bucket->memory_in = ignis__gather_capture(bucket->parallel);
+    return bucket->memory != NULL;
+}
+
+static ignis_array ignis__shard_grad(ignis__grad_group *group, const char *call, int64_t at, int64_t start,
+                                     int64_t count)
+{
+    ignis__bucket *bucket = (ignis__bucket *)group;
+    const ignis_shape shape = IGNIS_SHAPE(count);
+    const int64_t first = count ? at + start - bucket->parallel->rank * bucket->numel : 0;
+    ignis_array none = IGNIS__ZERO;
+    if (!bucket->memory && !ignis__shard_take_memory(call, bucket, true))
+        return none;
+    return ignis__array_view(call, bucket->memory, &shape, count, first * ignis__dtypes[bucket->dtype].size);
+}
+
+/*  Frees the gradients of this rank's slice. Those that were made before a capture, or in another one, are set to zero:
+    a graph may use their memory. */
+static bool ignis__shard_forget(ignis__grad_group *group, const char *call)
+{
+    ignis__bucket *bucket = (ignis__bucket *)group;
+    if (bucket->memory && bucket->memory_in != ignis__gather_capture(bucket->parallel))
+        return ignis__array_set_zero(call, ignis__shard_handle(bucket->memory)) == IGNIS_OK;
+    if (bucket->memory)
+        ignis__array_unclaim(call, bucket->memory);
+    bucket->memory = NULL;
+    return true;
+}
+
 /*  Sets this rank's piece of the gradient of a leaf to zero. */
 static bool ignis__shard_zero(ignis__grad_group *group, const char *call, const ignis__tensor *leaf)
 {
-    ignis__piece piece;
+    const ignis__bucket *bucket = (const ignis__bucket *)group;
+    const int64_t at = bucket->parallel->places[ignis__shard_find(bucket->parallel, leaf)];
+    int64_t start, count;
+    ignis_array grad;
     bool ok;
-    memset(&piece, 0, sizeof piece);
-    ok = ignis__shard_piece(group, call, leaf, &piece) &&
-         (piece.count == 0 || ignis__array_set_zero(call, piece.grad) == IGNIS_OK);
-    if (piece.data.id)
-        ignis__array_discard(call, &piece.data);
-    if (piece.grad.id)
-        ignis__array_discard(call, &piece.grad);
+    ignis__shard_range(bucket, bucket->parallel->rank, at, ignis__tensor_numel(leaf), &start, &count);
+    if (!bucket->memory || count == 0)
+        return true;
+    grad = ignis__shard_grad(group, call, at, start, count);
+    ok = grad.id && ignis__array_set_zero(call, grad) == IGNIS_OK;
+    if (grad.id)
+        ignis__array_discard(call, &grad);
     return ok;
 }
-
-/* --- gradients that the ranks share --- */
 
 IGNIS__PRIVATE void ignis__shard_unstage(const char *call, ignis__parallel_state *parallel)
 {
@@ -14044,9 +14103,9 @@ static bool ignis__shard_stage_leaf(const char *call, const ignis__parallel_stat
     return ok;
 }
 
-/*  Moves the gradients of a bucket to the staging buffer. The memory of the one before is taken again, once that is
-    reduced. */
-IGNIS__PRIVATE bool ignis__shard_stage(const char *call, const ignis__bucket *bucket)
+/*  Moves the gradients of a bucket to the staging buffer, and takes memory for the average. The buffer of the bucket
+    before is taken again, once that is reduced. */
+IGNIS__PRIVATE bool ignis__shard_stage(const char *call, ignis__bucket *bucket)
 {
     ignis__parallel_state *parallel = bucket->parallel;
     bool ok;
@@ -14056,23 +14115,29 @@ IGNIS__PRIVATE bool ignis__shard_stage(const char *call, const ignis__bucket *bu
                              ignis__stream_current(parallel->device)))
         return false;
     ignis__shard_unstage(call, parallel);
-    parallel->staging = ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, bucket->memory->dtype,
+    parallel->staging = ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, bucket->dtype,
                                                                      bucket->values->numel, "gradients", false));
     ok = parallel->staging != NULL;
     for (i = bucket->first; ok && i <= bucket->last; i++)
         ok = ignis__shard_stage_leaf(call, parallel, i);
-    return ok;
+    bucket->is_fresh = !bucket->memory;
+    return ok && (!bucket->is_fresh || ignis__shard_take_memory(call, bucket, false));
 }
 
-/*  Reduces the staging buffer, and adds this rank's slice of it to the gradients. */
+/*  Reduces the staging buffer to the gradients, or adds this rank's slice of it to those that there are. */
 IGNIS__PRIVATE bool ignis__shard_scatter(const char *call, const ignis__bucket *bucket)
 {
     const ignis__parallel_state *parallel = bucket->parallel;
-    const ignis_array memory = ignis__shard_handle(bucket->memory), staging = ignis__shard_handle(parallel->staging);
-    ignis_array slice = ignis__array_view(call, parallel->staging, &bucket->memory->shape, bucket->memory->numel,
-                                          parallel->rank * ignis__array_bytes(bucket->memory));
-    bool ok = slice.id && ignis_comm_reduce_scatter(parallel->comm, staging, slice, IGNIS_OP_AVG) == IGNIS_OK &&
-              ignis__array_binary(call, IGNIS__BUILTIN(ADD), memory, memory, slice) == IGNIS_OK;
+    const ignis_array staging = ignis__shard_handle(parallel->staging);
+    ignis_array memory, slice;
+    bool ok;
+    memory = ignis__shard_handle(bucket->memory);
+    if (bucket->is_fresh)
+        return ignis_comm_reduce_scatter(parallel->comm, staging, memory, IGNIS_OP_AVG) == IGNIS_OK;
+    slice = ignis__array_view(call, parallel->staging, &bucket->memory->shape, bucket->memory->numel,
+                              parallel->rank * ignis__array_bytes(bucket->memory));
+    ok = slice.id && ignis_comm_reduce_scatter(parallel->comm, staging, slice, IGNIS_OP_AVG) == IGNIS_OK &&
+         ignis__array_binary(call, IGNIS__BUILTIN(ADD), memory, memory, slice) == IGNIS_OK;
     if (slice.id)
         ignis__array_discard(call, &slice);
     return ok;
@@ -14080,12 +14145,13 @@ IGNIS__PRIVATE bool ignis__shard_scatter(const char *call, const ignis__bucket *
 
 /*  By ignis_shard. */
 IGNIS__PRIVATE const ignis__sharing ignis__shard_sharings[IGNIS_SHARD_COUNT] = {
-    {NULL, NULL, NULL, NULL, NULL, NULL, NULL},
-    {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL},
+    {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, NULL, NULL, NULL,
+     NULL},
     {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, NULL,
-     ignis__shard_zero},
+     ignis__shard_zero, ignis__shard_grad, ignis__shard_forget},
     {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_update, ignis__shard_drop,
-     ignis__shard_begin, ignis__shard_zero}};
+     ignis__shard_begin, ignis__shard_zero, ignis__shard_grad, ignis__shard_forget}};
 
 #endif /* IGNIS_NO_TENSORS */
 
@@ -14160,7 +14226,8 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
         }
     }
     for (i = 0; i < parallel->bucket_count; i++) {
-        ignis__array_unclaim(call, parallel->buckets[i].memory);
+        if (parallel->buckets[i].memory)
+            ignis__array_unclaim(call, parallel->buckets[i].memory);
         if (parallel->buckets[i].values)
             ignis__array_unclaim(call, parallel->buckets[i].values);
     }
@@ -14209,10 +14276,10 @@ static bool ignis__bucket_average(const char *call, const ignis__bucket *bucket)
 {
     const ignis__parallel_state *parallel = bucket->parallel;
     ignis_array gradients;
+    if (parallel->shard >= IGNIS_SHARD_GRADIENTS)
+        return ignis__shard_scatter(call, bucket);
     gradients.id = bucket->memory->slot.handle;
-    return parallel->shard >= IGNIS_SHARD_GRADIENTS
-               ? ignis__shard_scatter(call, bucket)
-               : ignis_comm_all_reduce(parallel->comm, gradients, gradients, IGNIS_OP_AVG) == IGNIS_OK;
+    return ignis_comm_all_reduce(parallel->comm, gradients, gradients, IGNIS_OP_AVG) == IGNIS_OK;
 }
 
 /*  Makes the second stream the thread's current one, after the work that the thread has queued. */
@@ -14248,7 +14315,7 @@ IGNIS__PRIVATE void ignis__parallel_leave_second(const ignis__parallel_state *pa
 }
 
 /*  Launches the average of a bucket on the second stream, after the work that the thread's stream has queued. */
-static bool ignis__parallel_launch(const char *call, ignis__parallel_state *parallel, const ignis__bucket *bucket)
+static bool ignis__parallel_launch(const char *call, ignis__parallel_state *parallel, ignis__bucket *bucket)
 {
     ignis__second_stream second;
     bool ok = (parallel->shard < IGNIS_SHARD_GRADIENTS || ignis__shard_stage(call, bucket)) &&
@@ -14415,20 +14482,23 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     int64_t count = bytes / ignis__dtypes[dtype].size, end = 0, at;
     bool ok = true;
     int i;
-    bucket->memory =
-        ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, dtype,
-                                                     whole ? count : count / parallel->ranks, "gradients", false));
-    if (!bucket->memory)
+    bucket->dtype = dtype;
+    bucket->numel = whole ? count : count / parallel->ranks;
+    if (whole)
+        bucket->memory = ignis__array_adopt(
+            call, ignis__array_zeroed(call, parallel->device, dtype, bucket->numel, "gradients", false));
+    if (whole && !bucket->memory)
         return false;
     bucket->parallel = parallel;
     bucket->first = first;
     bucket->last = last;
     bucket->group.owner = &parallel->slot;
+    bucket->group.leaf_count = last - first + 1;
     bucket->group.meet_fn = ignis__bucket_join;
     bucket->group.ready_fn = ignis__bucket_ready;
     bucket->group.end_fn = ignis__bucket_end;
     parallel->bucket_count++;
-    parallel->bytes += ignis__array_bytes(bucket->memory);
+    parallel->bytes += bucket->numel * ignis__dtypes[dtype].size;
     if (parallel->shard == IGNIS_SHARD_PARAMETERS) {
         ok = ignis__gather_make(call, bucket, dtype, count);
     } else if (parallel->shard) {

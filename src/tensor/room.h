@@ -39,7 +39,7 @@ typedef struct ignis__piece {
     uint64_t sharer;        /* the handle of the training that the leaf belongs to */
     int64_t start, count;   /* elements of the leaf; a piece may be empty */
     int64_t at;             /* the leaf's place in its group, in elements */
-    ignis_array data, grad; /* the elements and their gradients; the caller frees both */
+    ignis_array data, grad; /* the elements and their gradients; the caller frees both. No grad: see grad_fn */
 } ignis__piece;
 
 /*  Functions of groups whose leaves are cut into pieces, one for each rank. All ranks call those that send alike. Work
@@ -57,6 +57,11 @@ typedef struct ignis__sharing {
     bool (*begin_fn)(struct ignis__grad_group *group, const char *call);
     /* NULL: the gradient of a leaf is its own; else sets this rank's piece of it to zero */
     bool (*zero_fn)(struct ignis__grad_group *group, const char *call, const struct ignis__tensor *leaf);
+    /* NULL: gradients of pieces have memory for good. Else returns the gradient of `count` elements of a piece from
+       `start` on, for the leaf `at`; made as zeros if it is missing. The caller frees it. */
+    ignis_array (*grad_fn)(struct ignis__grad_group *group, const char *call, int64_t at, int64_t start, int64_t count);
+    /* If there is a grad_fn: drops the gradients of all leaves, as their optimizer has used them */
+    bool (*forget_fn)(struct ignis__grad_group *group, const char *call);
 } ignis__sharing;
 
 /*  Leaves whose gradients are needed as soon as a backward pass has completed them, to sum them over GPUs
@@ -69,6 +74,7 @@ typedef struct ignis__grad_group {
     bool (*ready_fn)(struct ignis__grad_group *group, const char *call); /* the gradients are complete */
     bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool ok); /* the pass is over */
     const ignis__sharing *sharing; /* NULL: every rank updates whole leaves */
+    int leaf_count;
 } ignis__grad_group;
 
 /*  A tensor claims its array, so that nobody frees it. The tape claims what it needs later: releasing a

@@ -65,12 +65,13 @@ IGNIS__PRIVATE bool ignis__piece_take(const char *call, ignis__optimizer *optimi
     parameter->data = ignis__array_adopt(call, piece.data);
     parameter->grad = ignis__array_adopt(call, piece.grad);
     parameter->group_of = group;
+    ok = ok && parameter->data && (parameter->grad || group->sharing->grad_fn);
     parameter->start = piece.start;
     parameter->at = piece.at;
     parameter->leads_group = true;
     for (i = 0; i < optimizer->count; i++)
         parameter->leads_group &= optimizer->parameters[i].group_of != group;
-    return group->sharing->drop_fn(group, call) && ok && parameter->data && parameter->grad;
+    return group->sharing->drop_fn(group, call) && ok;
 }
 
 /*  Holds the training whose ranks share the parameters, for a call. False, and reported, if it was freed. */
@@ -95,12 +96,62 @@ IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *opti
                              "the ignis_parallel whose ranks share the parameters was freed; free the optimizer, too");
 }
 
+/*  Finds the gradients of pieces that have no memory for good, for a call; ignis__pieces_end gives them up. */
+IGNIS__PRIVATE bool ignis__pieces_gradients(const char *call, ignis__optimizer *optimizer)
+{
+    bool ok = true;
+    int i;
+    for (i = 0; ok && optimizer->sharing && optimizer->sharing->sharing->grad_fn && i < optimizer->count; i++) {
+        ignis__parameter *parameter = &optimizer->parameters[i];
+        ignis__grad_group *group = parameter->group_of;
+        parameter->grad = ignis__array_adopt(
+            call, group->sharing->grad_fn(group, call, parameter->at, parameter->start, parameter->data->numel));
+        ok = parameter->grad != NULL;
+    }
+    return ok;
+}
+
 IGNIS__PRIVATE void ignis__pieces_end(const char *call, ignis__optimizer *optimizer)
 {
     ignis__grad_group *group = optimizer->sharing;
+    int i;
+    for (i = 0; group && group->sharing->grad_fn && i < optimizer->count; i++)
+        ignis__optimizer_unclaim(call, &optimizer->parameters[i].grad);
     optimizer->sharing = NULL;
     if (group)
         (void)group->sharing->drop_fn(group, call);
+}
+
+/*  Tells if a step may drop the gradients of all pieces: it has all leaves of each of their groups. */
+IGNIS__PRIVATE bool ignis__pieces_may_drop(const ignis__optimizer *optimizer)
+{
+    int i, k, missing;
+    if (!optimizer->sharing || !optimizer->sharing->sharing->grad_fn)
+        return false;
+    for (i = 0; i < optimizer->count; i++) {
+        const ignis__grad_group *group = optimizer->parameters[i].group_of;
+        if (!optimizer->parameters[i].leads_group)
+            continue;
+        missing = group->leaf_count;
+        for (k = i; missing > 0 && k < optimizer->count; k++)
+            missing -= optimizer->parameters[k].group_of == group;
+        if (missing > 0)
+            return false;
+    }
+    return true;
+}
+
+/*  Drops the gradients of all pieces, if ignis__pieces_may_drop. */
+IGNIS__PRIVATE bool ignis__pieces_drop(const char *call, const ignis__optimizer *optimizer)
+{
+    bool ok = true;
+    int i;
+    for (i = 0; i < optimizer->count; i++) {
+        ignis__grad_group *group = optimizer->parameters[i].group_of;
+        if (optimizer->parameters[i].leads_group)
+            ok = group->sharing->forget_fn(group, call) && ok;
+    }
+    return ok;
 }
 
 /*  Sets gradients to zero where this rank has no piece of them: averages of the next pass begin with all of them. */

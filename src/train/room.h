@@ -22,7 +22,7 @@ typedef struct ignis__parameter {
     double decay; /* as in ignis__optim_row */
     /* Of a parameter that ranks share: its group, and its piece. The arrays above have the piece alone. */
     ignis__grad_group *group_of; /* NULL: the parameter is whole */
-    ignis__array *grad;          /* claimed */
+    ignis__array *grad;          /* claimed; of groups with a grad_fn only during a call */
     int64_t start, at;
     bool leads_group; /* it is the first of its group here */
     bool has_row;     /* the table gathered last has its gradient */
@@ -192,6 +192,9 @@ IGNIS__PRIVATE ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimi
 IGNIS__PRIVATE bool ignis__pieces_check(const char *call, const ignis__optimizer *optimizer, ignis__tensor *tensor);
 IGNIS__PRIVATE bool ignis__piece_take(const char *call, ignis__optimizer *optimizer, ignis__parameter *parameter);
 IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *optimizer);
+IGNIS__PRIVATE bool ignis__pieces_gradients(const char *call, ignis__optimizer *optimizer);
+IGNIS__PRIVATE bool ignis__pieces_may_drop(const ignis__optimizer *optimizer);
+IGNIS__PRIVATE bool ignis__pieces_drop(const char *call, const ignis__optimizer *optimizer);
 IGNIS__PRIVATE void ignis__pieces_end(const char *call, ignis__optimizer *optimizer);
 IGNIS__PRIVATE bool ignis__pieces_zero(const char *call, const ignis__optimizer *optimizer);
 IGNIS__PRIVATE bool ignis__pieces_spread(const char *call, const ignis__optimizer *optimizer);

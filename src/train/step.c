@@ -113,7 +113,7 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     ignis__address state;
     int zero_grad, i;
     void *params[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad};
-    bool ok;
+    bool ok, drops;
     if (!optimizer)
         return ignis__failed();
     if (optimizer->is_swapped) {
@@ -121,8 +121,9 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
                     "the parameters hold their averages; a second ignis_optimizer_swap_ema takes them back");
         return ignis__optimizer_end(optimizer, &work, false);
     }
-    zero_grad = optimizer->zero_grad;
-    for (i = 0; optimizer->drop_grad && i < optimizer->count; i++)
+    drops = optimizer->drop_grad && ignis__pieces_may_drop(optimizer);
+    zero_grad = optimizer->zero_grad && !drops;
+    for (i = 0; optimizer->drop_grad && !drops && i < optimizer->count; i++)
         zero_grad |= optimizer->parameters[i].grouped;
     params[3] = &optimizer->beta1;
     params[4] = &optimizer->beta2;
@@ -134,7 +135,9 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN(MUON))
         ok = ok && ignis__muon_orthogonalize_all(&work, optimizer) &&
              ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(MUON_APPLY), 0, params, NULL);
-    ok = ok && (!zero_grad || ignis__pieces_zero(work.call, optimizer)) && ignis__pieces_spread(work.call, optimizer);
+    ok = ok && (drops ? ignis__pieces_drop(work.call, optimizer)
+                      : !zero_grad || ignis__pieces_zero(work.call, optimizer));
+    ok = ok && ignis__pieces_spread(work.call, optimizer);
     for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
         (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);
     return ignis__optimizer_end(optimizer, &work, ok);

@@ -71,7 +71,8 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
         }
     }
     for (i = 0; i < parallel->bucket_count; i++) {
-        ignis__array_unclaim(call, parallel->buckets[i].memory);
+        if (parallel->buckets[i].memory)
+            ignis__array_unclaim(call, parallel->buckets[i].memory);
         if (parallel->buckets[i].values)
             ignis__array_unclaim(call, parallel->buckets[i].values);
     }
@@ -120,10 +121,10 @@ static bool ignis__bucket_average(const char *call, const ignis__bucket *bucket)
 {
     const ignis__parallel_state *parallel = bucket->parallel;
     ignis_array gradients;
+    if (parallel->shard >= IGNIS_SHARD_GRADIENTS)
+        return ignis__shard_scatter(call, bucket);
     gradients.id = bucket->memory->slot.handle;
-    return parallel->shard >= IGNIS_SHARD_GRADIENTS
-               ? ignis__shard_scatter(call, bucket)
-               : ignis_comm_all_reduce(parallel->comm, gradients, gradients, IGNIS_OP_AVG) == IGNIS_OK;
+    return ignis_comm_all_reduce(parallel->comm, gradients, gradients, IGNIS_OP_AVG) == IGNIS_OK;
 }
 
 /*  Makes the second stream the thread's current one, after the work that the thread has queued. */
@@ -159,7 +160,7 @@ IGNIS__PRIVATE void ignis__parallel_leave_second(const ignis__parallel_state *pa
 }
 
 /*  Launches the average of a bucket on the second stream, after the work that the thread's stream has queued. */
-static bool ignis__parallel_launch(const char *call, ignis__parallel_state *parallel, const ignis__bucket *bucket)
+static bool ignis__parallel_launch(const char *call, ignis__parallel_state *parallel, ignis__bucket *bucket)
 {
     ignis__second_stream second;
     bool ok = (parallel->shard < IGNIS_SHARD_GRADIENTS || ignis__shard_stage(call, bucket)) &&
@@ -326,20 +327,23 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     int64_t count = bytes / ignis__dtypes[dtype].size, end = 0, at;
     bool ok = true;
     int i;
-    bucket->memory =
-        ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, dtype,
-                                                     whole ? count : count / parallel->ranks, "gradients", false));
-    if (!bucket->memory)
+    bucket->dtype = dtype;
+    bucket->numel = whole ? count : count / parallel->ranks;
+    if (whole)
+        bucket->memory = ignis__array_adopt(
+            call, ignis__array_zeroed(call, parallel->device, dtype, bucket->numel, "gradients", false));
+    if (whole && !bucket->memory)
         return false;
     bucket->parallel = parallel;
     bucket->first = first;
     bucket->last = last;
     bucket->group.owner = &parallel->slot;
+    bucket->group.leaf_count = last - first + 1;
     bucket->group.meet_fn = ignis__bucket_join;
     bucket->group.ready_fn = ignis__bucket_ready;
     bucket->group.end_fn = ignis__bucket_end;
     parallel->bucket_count++;
-    parallel->bytes += ignis__array_bytes(bucket->memory);
+    parallel->bytes += bucket->numel * ignis__dtypes[dtype].size;
     if (parallel->shard == IGNIS_SHARD_PARAMETERS) {
         ok = ignis__gather_make(call, bucket, dtype, count);
     } else if (parallel->shard) {

@@ -18,7 +18,8 @@ IGNIS__PRIVATE bool ignis__parallel_enter_second(const char *call, ignis__parall
 IGNIS__PRIVATE void ignis__parallel_leave_second(const ignis__parallel_state *parallel,
                                                  const ignis__second_stream *second);
 
-static uint64_t ignis__gather_capture(const ignis__parallel_state *parallel)
+/*  Returns the serial of the capture on the device; 0: there is none. */
+IGNIS__PRIVATE uint64_t ignis__gather_capture(const ignis__parallel_state *parallel)
 {
     const ignis__capture *capture = ignis__capture_on(parallel->device);
     return capture ? capture->serial : 0;

@@ -17,7 +17,13 @@ typedef struct ignis__bucket {
     ignis__grad_group group; /* first */
     struct ignis__parallel_state *parallel;
     int first, last;      /* parameters */
-    ignis__array *memory; /* of the gradients, or with IGNIS_SHARD_GRADIENTS of this rank's slice of them; claimed */
+    /* Of the gradients; claimed. From IGNIS_SHARD_GRADIENTS on of this rank's slice of them, from an average until a
+       step drops them; NULL: there are none. */
+    ignis__array *memory;
+    uint64_t memory_in; /* the serial of the capture that made it; 0: none */
+    bool is_fresh;      /* nothing was written to it yet, while the bucket is reduced */
+    ignis_dtype dtype;
+    int64_t numel; /* of the memory */
     ignis__array *values; /* with shards the parameters, in the same places; claimed */
     /* With IGNIS_SHARD_PARAMETERS: this rank's slice of the values, and all of them while they are gathered; claimed.
        parallel->gathering guards all but the slice. */
@@ -80,6 +86,7 @@ IGNIS__PRIVATE void ignis__parallel_leave_second(const ignis__parallel_state *pa
                                                  const ignis__second_stream *second);
 
 /* gather.c */
+IGNIS__PRIVATE uint64_t ignis__gather_capture(const ignis__parallel_state *parallel);
 IGNIS__PRIVATE bool ignis__gather_settle(const char *call, ignis__parallel_state *parallel);
 IGNIS__PRIVATE bool ignis__gather_close(const char *call, ignis__parallel_state *parallel,
                                         const ignis__capture *capture);
@@ -90,7 +97,7 @@ IGNIS__PRIVATE void ignis__gather_end(const char *call, ignis__bucket *bucket);
 
 /* shard.c */
 extern const ignis__sharing ignis__shard_sharings[IGNIS_SHARD_COUNT];
-IGNIS__PRIVATE bool ignis__shard_stage(const char *call, const ignis__bucket *bucket);
+IGNIS__PRIVATE bool ignis__shard_stage(const char *call, ignis__bucket *bucket);
 IGNIS__PRIVATE void ignis__shard_unstage(const char *call, ignis__parallel_state *parallel);
 IGNIS__PRIVATE bool ignis__shard_scatter(const char *call, const ignis__bucket *bucket);
 IGNIS__PRIVATE int64_t ignis__shard_place(const ignis__parallel_state *parallel, const ignis__tensor *parameter,

@@ -90,6 +90,15 @@ static void ignis__shard_range(const ignis__bucket *bucket, int rank, int64_t at
         *start = 0;
 }
 
+/*  Finds a leaf of the training among its parameters. */
+static int ignis__shard_find(const ignis__parallel_state *parallel, const ignis__tensor *leaf)
+{
+    int i = 0;
+    while (parallel->parameters[i] != leaf)
+        i++;
+    return i;
+}
+
 static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const ignis__tensor *leaf,
                                ignis__piece *piece)
 {
@@ -99,20 +108,17 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
     const ignis__array *values = bucket->slice ? bucket->slice : bucket->values;
     ignis_shape shape;
     int64_t bytes, before;
-    int i = 0;
     if (bucket->slice && !ignis__gather_settle(call, bucket->parallel))
         return false;
-    while (parallel->parameters[i] != leaf) /* it has the group, so it is there */
-        i++;
-    piece->at = parallel->places[i];
+    piece->at = parallel->places[ignis__shard_find(parallel, leaf)];
     ignis__shard_range(bucket, parallel->rank, piece->at, ignis__tensor_numel(leaf), &piece->start, &piece->count);
     shape = IGNIS_SHAPE(piece->count);
     bytes = (piece->at + piece->start) * size;
     before = bucket->slice ? parallel->rank * ignis__array_bytes(bucket->slice) : 0;
     piece->data = ignis__array_view(call, values, &shape, piece->count, piece->count ? bytes - before : 0);
-    before = parallel->shard >= IGNIS_SHARD_GRADIENTS ? parallel->rank * ignis__array_bytes(bucket->memory) : 0;
-    piece->grad = ignis__array_view(call, bucket->memory, &shape, piece->count, piece->count ? bytes - before : 0);
-    return piece->data.id && piece->grad.id;
+    if (parallel->shard < IGNIS_SHARD_GRADIENTS)
+        piece->grad = ignis__array_view(call, bucket->memory, &shape, piece->count, piece->count ? bytes : 0);
+    return piece->data.id && (piece->grad.id || parallel->shard >= IGNIS_SHARD_GRADIENTS);
 }
 
 static bool ignis__shard_sum(ignis__grad_group *group, ignis_array array)
@@ -176,22 +182,66 @@ static bool ignis__shard_drop(ignis__grad_group *group, const char *call)
     return ignis__parallel_drop(call, ((ignis__bucket *)group)->parallel);
 }
 
+/* --- gradients that the ranks share --- */
+
+/*  Makes memory for the gradients of this rank's slice. */
+static bool ignis__shard_take_memory(const char *call, ignis__bucket *bucket, bool zeroed)
+{
+    ignis__device *device = bucket->parallel->device;
+    ignis_array_desc desc = IGNIS__ZERO;
+    desc.shape = IGNIS_SHAPE(bucket->numel);
+    desc.dtype = bucket->dtype;
+    desc.device = ignis__device_in_desc(device);
+    desc.tag = "gradients";
+    bucket->memory = ignis__array_adopt(
+        call, zeroed ? ignis__array_zeroed(call, device, bucket->dtype, bucket->numel, "gradients", false)
+                     : ignis__array_create(call, &desc));
+    bucket->memory_in = ignis__gather_capture(bucket->parallel);
+    return bucket->memory != NULL;
+}
+
+static ignis_array ignis__shard_grad(ignis__grad_group *group, const char *call, int64_t at, int64_t start,
+                                     int64_t count)
+{
+    ignis__bucket *bucket = (ignis__bucket *)group;
+    const ignis_shape shape = IGNIS_SHAPE(count);
+    const int64_t first = count ? at + start - bucket->parallel->rank * bucket->numel : 0;
+    ignis_array none = IGNIS__ZERO;
+    if (!bucket->memory && !ignis__shard_take_memory(call, bucket, true))
+        return none;
+    return ignis__array_view(call, bucket->memory, &shape, count, first * ignis__dtypes[bucket->dtype].size);
+}
+
+/*  Frees the gradients of this rank's slice. Those that were made before a capture, or in another one, are set to zero:
+    a graph may use their memory. */
+static bool ignis__shard_forget(ignis__grad_group *group, const char *call)
+{
+    ignis__bucket *bucket = (ignis__bucket *)group;
+    if (bucket->memory && bucket->memory_in != ignis__gather_capture(bucket->parallel))
+        return ignis__array_set_zero(call, ignis__shard_handle(bucket->memory)) == IGNIS_OK;
+    if (bucket->memory)
+        ignis__array_unclaim(call, bucket->memory);
+    bucket->memory = NULL;
+    return true;
+}
+
 /*  Sets this rank's piece of the gradient of a leaf to zero. */
 static bool ignis__shard_zero(ignis__grad_group *group, const char *call, const ignis__tensor *leaf)
 {
-    ignis__piece piece;
+    const ignis__bucket *bucket = (const ignis__bucket *)group;
+    const int64_t at = bucket->parallel->places[ignis__shard_find(bucket->parallel, leaf)];
+    int64_t start, count;
+    ignis_array grad;
     bool ok;
-    memset(&piece, 0, sizeof piece);
-    ok = ignis__shard_piece(group, call, leaf, &piece) &&
-         (piece.count == 0 || ignis__array_set_zero(call, piece.grad) == IGNIS_OK);
-    if (piece.data.id)
-        ignis__array_discard(call, &piece.data);
-    if (piece.grad.id)
-        ignis__array_discard(call, &piece.grad);
+    ignis__shard_range(bucket, bucket->parallel->rank, at, ignis__tensor_numel(leaf), &start, &count);
+    if (!bucket->memory || count == 0)
+        return true;
+    grad = ignis__shard_grad(group, call, at, start, count);
+    ok = grad.id && ignis__array_set_zero(call, grad) == IGNIS_OK;
+    if (grad.id)
+        ignis__array_discard(call, &grad);
     return ok;
 }
-
-/* --- gradients that the ranks share --- */
 
 IGNIS__PRIVATE void ignis__shard_unstage(const char *call, ignis__parallel_state *parallel)
 {
@@ -223,9 +273,9 @@ static bool ignis__shard_stage_leaf(const char *call, const ignis__parallel_stat
     return ok;
 }
 
-/*  Moves the gradients of a bucket to the staging buffer. The memory of the one before is taken again, once that is
-    reduced. */
-IGNIS__PRIVATE bool ignis__shard_stage(const char *call, const ignis__bucket *bucket)
+/*  Moves the gradients of a bucket to the staging buffer, and takes memory for the average. The buffer of the bucket
+    before is taken again, once that is reduced. */
+IGNIS__PRIVATE bool ignis__shard_stage(const char *call, ignis__bucket *bucket)
 {
     ignis__parallel_state *parallel = bucket->parallel;
     bool ok;
@@ -235,23 +285,29 @@ IGNIS__PRIVATE bool ignis__shard_stage(const char *call, const ignis__bucket *bu
                              ignis__stream_current(parallel->device)))
         return false;
     ignis__shard_unstage(call, parallel);
-    parallel->staging = ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, bucket->memory->dtype,
+    parallel->staging = ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, bucket->dtype,
                                                                      bucket->values->numel, "gradients", false));
     ok = parallel->staging != NULL;
     for (i = bucket->first; ok && i <= bucket->last; i++)
         ok = ignis__shard_stage_leaf(call, parallel, i);
-    return ok;
+    bucket->is_fresh = !bucket->memory;
+    return ok && (!bucket->is_fresh || ignis__shard_take_memory(call, bucket, false));
 }
 
-/*  Reduces the staging buffer, and adds this rank's slice of it to the gradients. */
+/*  Reduces the staging buffer to the gradients, or adds this rank's slice of it to those that there are. */
 IGNIS__PRIVATE bool ignis__shard_scatter(const char *call, const ignis__bucket *bucket)
 {
     const ignis__parallel_state *parallel = bucket->parallel;
-    const ignis_array memory = ignis__shard_handle(bucket->memory), staging = ignis__shard_handle(parallel->staging);
-    ignis_array slice = ignis__array_view(call, parallel->staging, &bucket->memory->shape, bucket->memory->numel,
-                                          parallel->rank * ignis__array_bytes(bucket->memory));
-    bool ok = slice.id && ignis_comm_reduce_scatter(parallel->comm, staging, slice, IGNIS_OP_AVG) == IGNIS_OK &&
-              ignis__array_binary(call, IGNIS__BUILTIN(ADD), memory, memory, slice) == IGNIS_OK;
+    const ignis_array staging = ignis__shard_handle(parallel->staging);
+    ignis_array memory, slice;
+    bool ok;
+    memory = ignis__shard_handle(bucket->memory);
+    if (bucket->is_fresh)
+        return ignis_comm_reduce_scatter(parallel->comm, staging, memory, IGNIS_OP_AVG) == IGNIS_OK;
+    slice = ignis__array_view(call, parallel->staging, &bucket->memory->shape, bucket->memory->numel,
+                              parallel->rank * ignis__array_bytes(bucket->memory));
+    ok = slice.id && ignis_comm_reduce_scatter(parallel->comm, staging, slice, IGNIS_OP_AVG) == IGNIS_OK &&
+         ignis__array_binary(call, IGNIS__BUILTIN(ADD), memory, memory, slice) == IGNIS_OK;
     if (slice.id)
         ignis__array_discard(call, &slice);
     return ok;
@@ -259,11 +315,12 @@ IGNIS__PRIVATE bool ignis__shard_scatter(const char *call, const ignis__bucket *
 
 /*  By ignis_shard. */
 IGNIS__PRIVATE const ignis__sharing ignis__shard_sharings[IGNIS_SHARD_COUNT] = {
-    {NULL, NULL, NULL, NULL, NULL, NULL, NULL},
-    {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL},
+    {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, NULL, NULL, NULL,
+     NULL},
     {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, NULL,
-     ignis__shard_zero},
+     ignis__shard_zero, ignis__shard_grad, ignis__shard_forget},
     {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_update, ignis__shard_drop,
-     ignis__shard_begin, ignis__shard_zero}};
+     ignis__shard_begin, ignis__shard_zero, ignis__shard_grad, ignis__shard_forget}};
 
 #endif /* IGNIS_NO_TENSORS */

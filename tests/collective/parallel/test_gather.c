@@ -12,6 +12,7 @@ enum { RANKS_MAX = 4, LAYERS = 8, ROWS = 128, WIDTH = 256, BATCH = 2, COUNT = RO
 typedef struct rank {
     int rank, ranks;
     ignis_shard shard;
+    bool drops; /* gradients after a step, instead of setting them to zero */
     ignis_comm comm;
     ignis_parallel parallel;
     ignis_tensor all[LAYERS], input;
@@ -58,7 +59,8 @@ static void rank_begin(rank *r)
     parallel.bucket_bytes = parallel.first_bucket_bytes = 1; /* a parameter each */
     r->parallel = ignis_parallel_create(r->comm, r->all, LAYERS, &parallel);
     CHECK(r->parallel.id);
-    adamw.zero_grad = true;
+    adamw.zero_grad = !r->drops;
+    adamw.drop_grad = r->drops;
     r->optimizer = ignis_adamw(&adamw);
     for (i = 0; i < LAYERS; i++)
         CHECK_OK(ignis_optimizer_add(r->optimizer, r->all[i], true));
@@ -85,7 +87,7 @@ static void *rank_main(void *context)
 }
 
 /*  Every rank is a thread with a device of its own. */
-static void ranks_run(int ranks, ignis_shard shard, void (*work)(rank *r))
+static void ranks_run_with(int ranks, ignis_shard shard, bool drops, void (*work)(rank *r))
 {
     pthread_t threads[RANKS_MAX];
     ignis_comm comms[RANKS_MAX];
@@ -96,6 +98,7 @@ static void ranks_run(int ranks, ignis_shard shard, void (*work)(rank *r))
         ranks_of[i].rank = i;
         ranks_of[i].ranks = ranks;
         ranks_of[i].shard = shard;
+        ranks_of[i].drops = drops;
         ranks_of[i].comm = comms[i];
         ranks_of[i].work = work;
         pthread_create(&threads[i], NULL, rank_main, &ranks_of[i]);
@@ -105,6 +108,8 @@ static void ranks_run(int ranks, ignis_shard shard, void (*work)(rank *r))
     for (i = 0; i < ranks; i++)
         CHECK_OK(ignis_comm_destroy(comms[i]));
 }
+
+static void ranks_run(int ranks, ignis_shard shard, void (*work)(rank *r)) { ranks_run_with(ranks, shard, false, work); }
 
 static void train_and_measure(rank *r)
 {
@@ -147,6 +152,69 @@ static float element_of(ignis_tensor parameter)
     CHECK_OK(ignis_array_to_host(view, values, IGNIS_F32, WIDTH));
     CHECK_OK(ignis_array_free(view));
     return values[WIDTH - 1];
+}
+
+static int64_t bytes_of_gradients(const rank *r)
+{
+    enum { ROWS_OF_MEMORY = 64 };
+    static ignis_memory_row rows[RANKS_MAX][ROWS_OF_MEMORY];
+    int64_t bytes = 0;
+    int i, count = ignis_memory_rows(r->rank, rows[r->rank], ROWS_OF_MEMORY);
+    CHECK(count >= 0 && count <= ROWS_OF_MEMORY);
+    for (i = 0; i < count; i++)
+        bytes += strcmp(rows[r->rank][i].tag, "gradients") == 0 ? rows[r->rank][i].live_bytes : 0;
+    return bytes;
+}
+
+/*  A rank has the gradients of its slices from the average until a step that drops them, in a graph, too. */
+static void measure_gradients(rank *r)
+{
+    const int64_t slices = LAYERS * COUNT / r->ranks * (int64_t)sizeof(float);
+    ignis_graph graph;
+    float eager;
+    int i;
+    CHECK_INT(bytes_of_gradients(r), 0);
+    CHECK_OK(forward_and_backward(r));
+    CHECK_INT(bytes_of_gradients(r), slices);
+    CHECK_OK(ignis_optimizer_step(r->optimizer));
+    CHECK_INT(bytes_of_gradients(r), r->drops ? 0 : slices);
+    CHECK_OK(ignis_optimizer_step(r->optimizer)); /* of zeros */
+    CHECK_INT(bytes_of_gradients(r), r->drops ? 0 : slices);
+    for (i = 0; i < 2; i++) {
+        CHECK_OK(forward_and_backward(r));
+        CHECK_OK(ignis_optimizer_step(r->optimizer));
+    }
+    eager = ignis_comm_synchronize(r->comm) == IGNIS_OK ? element_of(r->all[2]) : 0;
+    CHECK_OK(ignis_optimizer_zero_grad(r->optimizer));
+    CHECK_INT(bytes_of_gradients(r), slices);
+    CHECK_OK(ignis_optimizer_step(r->optimizer));
+    CHECK_OK(ignis_comm_synchronize(r->comm));
+    CHECK_OK(ignis_graph_begin());
+    CHECK_OK(forward_and_backward(r));
+    CHECK_OK(ignis_optimizer_step(r->optimizer));
+    graph = ignis_graph_end();
+    CHECK(graph.id);
+    for (i = 0; i < 2; i++)
+        CHECK_OK(ignis_graph_launch(graph));
+    CHECK_OK(ignis_comm_synchronize(r->comm));
+    r->values[0] = eager;
+    r->values[1] = element_of(r->all[2]);
+    CHECK_OK(ignis_graph_free(graph));
+}
+
+TEST(gradients_of_slices_have_memory_until_they_are_dropped)
+{
+    float values[2];
+    int i;
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    for (i = 0; i < 4; i++) {
+        ranks_run_with(2, i < 2 ? IGNIS_SHARD_GRADIENTS : IGNIS_SHARD_PARAMETERS, i % 2, measure_gradients);
+        if (i == 0)
+            memcpy(values, ranks_of[0].values, sizeof values);
+        CHECK(memcmp(values, ranks_of[0].values, sizeof values) == 0);
+        CHECK(memcmp(values, ranks_of[1].values, sizeof values) == 0);
+    }
 }
 
 static void write_values(rank *r)

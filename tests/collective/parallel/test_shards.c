@@ -22,7 +22,7 @@ typedef struct training {
     ignis_shard shard;
     ignis_dtype dtype;
     method method;
-    bool graph, clips, scales, zeroes_apart, zeroes_tensors, swaps, sums;
+    bool graph, clips, scales, zeroes_apart, zeroes_tensors, swaps, sums, drops;
     bool is_wide;
     int pieces;           /* of a rank's part of the batch; 0: one */
     int64_t bucket_bytes; /* 0: the default */
@@ -105,7 +105,8 @@ static ignis_optimizer optimizer_of(const training *run, method kind)
     memset(&adamw, 0, sizeof adamw);
     adamw.lr = 1e-2;
     adamw.weight_decay = 0.01;
-    adamw.zero_grad = !run->zeroes_apart && !run->zeroes_tensors && !run->sums;
+    adamw.zero_grad = !run->zeroes_apart && !run->zeroes_tensors && !run->sums && !run->drops;
+    adamw.drop_grad = run->drops;
     adamw.ema_decay = run->ema_decay;
     adamw.loss_scale.initial = run->scales ? 1024 : 0;
     adamw.loss_scale.interval = 2;
@@ -374,11 +375,11 @@ static training how;
 TEST(every_form_of_training_has_the_bits_of_none)
 {
     static const struct {
-        bool graph, pieces, clips, scales, small;
-    } forms[] = {{false, true, true, true, true},
-                 {true, false, true, false, true},
-                 {true, false, false, true, false},
-                 {false, true, false, false, false}};
+        bool graph, pieces, clips, scales, small, drops;
+    } forms[] = {{false, true, true, true, true, true},
+                 {true, false, true, false, true, true},
+                 {true, false, false, true, false, false},
+                 {false, true, false, false, false, false}};
     int i;
     char what[40];
     SETUP(NULL);
@@ -390,6 +391,7 @@ TEST(every_form_of_training_has_the_bits_of_none)
         how.clips = forms[i].clips;
         how.scales = forms[i].scales;
         how.bucket_bytes = forms[i].small ? 2048 : 0;
+        how.drops = forms[i].drops;
         snprintf(what, sizeof what, "form %d", i);
         compare_shards(&how, IGNIS_SHARD_OPTIMIZER, what);
     }
