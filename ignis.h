@@ -9221,12 +9221,19 @@ typedef struct ignis__pinned {
     struct ignis__pinned *next;
 } ignis__pinned;
 
+/*  Memory that arrays use and that is not of the cache. */
+typedef struct ignis__counted_memory {
+    ignis__device *device; /* NULL: not counted */
+    ignis__block block;    /* in cache->outside, by next_segment */
+} ignis__counted_memory;
+
 typedef struct ignis__cache {
     ignis__pinned *user, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
     ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
     ignis__mutex asking, trimming; /* taken before `lock`: to ask the driver for memory, to free it */
     ignis__stream_cache *parts;
     ignis__block *segments;     /* their first blocks */
+    ignis__block *outside;      /* of ignis__memory_count_in */
     ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
     ignis_memory_info info;
     ignis__memory_row *counted; /* with ignis_desc.trace_memory */
@@ -11064,6 +11071,39 @@ IGNIS__INLINE IGNIS__PRIVATE void ignis__block_end(ignis__cache *cache, ignis__b
     block->origin.call = NULL;
 }
 
+/*  Counts memory that arrays use and the cache does not have as live and reserved, instead of in vmm_bytes, until
+    ignis__memory_count_out. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__memory_count_in(ignis__device *device, ignis__counted_memory *memory,
+                                                               const ignis__origin *origin, int64_t bytes)
+{
+    ignis__cache *cache = &ignis__caches[ignis__device_ordinal(device)];
+    memory->device = device;
+    memory->block.size = (bytes + IGNIS__BLOCK_UNIT - 1) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
+    memory->block.used = true;
+    ignis__mutex_lock(&cache->lock);
+    ignis__block_begin(cache, &memory->block, origin);
+    ignis__memory_count(cache, 0, memory->block.size);
+    cache->info.vmm_bytes -= memory->block.size;
+    memory->block.next_segment = cache->outside;
+    cache->outside = &memory->block;
+    ignis__mutex_unlock(&cache->lock);
+}
+
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__memory_count_out(ignis__counted_memory *memory)
+{
+    ignis__cache *cache = &ignis__caches[ignis__device_ordinal(memory->device)];
+    ignis__block **at;
+    ignis__mutex_lock(&cache->lock);
+    for (at = &cache->outside; *at != &memory->block; at = &(*at)->next_segment)
+        ;
+    *at = memory->block.next_segment;
+    ignis__block_end(cache, &memory->block);
+    ignis__memory_count(cache, 0, -memory->block.size);
+    cache->info.vmm_bytes += memory->block.size;
+    ignis__mutex_unlock(&cache->lock);
+    memory->device = NULL;
+}
+
 /*  device/memory_cache.c - memory taken, recycled, stolen from other streams, returned to the driver
 
     Order of attempts: the stream's bins, blocks of other streams whose event is done, a new segment, free segments
@@ -11771,17 +11811,21 @@ IGNIS__COLD IGNIS__PRIVATE ignis_memory_row *ignis__rows_make(const char *call, 
     ignis__block *first, *block;
     ignis_memory_row *rows = NULL;
     bool ok = true;
+    int i;
     *count = 0;
     ignis__mutex_lock(&cache->lock);
-    for (first = ignis__memory_traced ? NULL : cache->segments; first; first = first->next_segment) {
-        for (block = first; ok && block; block = block->above) {
-            if (!block->used || !block->origin.call)
-                continue;
-            counted = ignis__memory_row_find(&list, &block->origin);
-            ok = counted != NULL;
-            if (ok) {
-                counted->row.live_bytes += block->size;
-                counted->row.live_blocks++;
+    for (i = 0; i < 2; i++) {
+        first = ignis__memory_traced ? NULL : i ? cache->outside : cache->segments;
+        for (; first; first = first->next_segment) {
+            for (block = first; ok && block; block = block->above) {
+                if (!block->used || !block->origin.call)
+                    continue;
+                counted = ignis__memory_row_find(&list, &block->origin);
+                ok = counted != NULL;
+                if (ok) {
+                    counted->row.live_bytes += block->size;
+                    counted->row.live_blocks++;
+                }
             }
         }
     }
@@ -19296,8 +19340,9 @@ typedef struct ignis__sharing {
     /* as fill_fn, for the values of all leaves; or notes that these changed */
     bool (*spread_fn)(struct ignis__grad_group *group, const char *call);
     bool (*drop_fn)(struct ignis__grad_group *group, const char *call); /* gives up a hold of group->owner */
-    /* NULL: nothing to do; else frees what was gathered, before a call of an optimizer uses the pieces */
-    bool (*begin_fn)(struct ignis__grad_group *group, const char *call);
+    /* NULL: nothing to do; else frees what was gathered, before a call of an optimizer uses the pieces. writes: it
+       changes their values */
+    bool (*begin_fn)(struct ignis__grad_group *group, const char *call, bool writes);
     /* NULL: the gradient of a leaf is its own; else sets this rank's piece of it to zero */
     bool (*zero_fn)(struct ignis__grad_group *group, const char *call, const struct ignis__tensor *leaf);
     /* NULL: gradients of pieces have memory for good. Else returns the gradient of `count` elements of a piece from
@@ -45597,8 +45642,8 @@ IGNIS__PRIVATE bool ignis__piece_take(const char *call, ignis__optimizer *optimi
     return group->sharing->drop_fn(group, call) && ok;
 }
 
-/*  Holds the training whose ranks share the parameters, for a call. False, and reported, if it was freed. */
-IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *optimizer)
+/*  Holds the training whose ranks share the parameters, for a call; writes: it changes them. False, and reported, if it was freed. */
+IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *optimizer, bool writes)
 {
     uint64_t sharer;
     ignis__grad_group *group;
@@ -45606,7 +45651,7 @@ IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *opti
         return true;
     group = ignis__pieces_hold(optimizer->parameters[0].tensor, &sharer);
     if (group && sharer == optimizer->sharer) {
-        if (!group->sharing->begin_fn || group->sharing->begin_fn(group, call)) {
+        if (!group->sharing->begin_fn || group->sharing->begin_fn(group, call, writes)) {
             optimizer->sharing = group;
             return true;
         }
@@ -46131,7 +46176,7 @@ IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_
         ignis__fail(IGNIS_DIAG_OPTIMIZER_STATE, call, "the optimizer is L-BFGS; ignis_lbfgs_step makes its steps");
     } else if (optimizer->count == 0) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add adds them");
-    } else if (ignis__pieces_begin(call, optimizer)) {
+    } else if (ignis__pieces_begin(call, optimizer, (writes & IGNIS__WRITES_DATA) != 0)) {
         if (ignis__pieces_gradients(call, optimizer) && ignis__work_begin(call, optimizer->device, work)) {
             if (writes & IGNIS__WRITES_DATA && (optimizer->zero_grad || optimizer->drop_grad))
                 writes |= IGNIS__WRITES_GRADS;
@@ -46484,8 +46529,8 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN(MUON))
         ok = ok && ignis__muon_orthogonalize_all(&work, optimizer) &&
              ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(MUON_APPLY), 0, params, NULL);
-    ok = ok && (drops ? ignis__pieces_drop(work.call, optimizer)
-                      : !zero_grad || ignis__pieces_zero(work.call, optimizer));
+    ok = ok &&
+         (drops ? ignis__pieces_drop(work.call, optimizer) : !zero_grad || ignis__pieces_zero(work.call, optimizer));
     ok = ok && ignis__pieces_spread(work.call, optimizer);
     for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
         (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);
@@ -46786,7 +46831,7 @@ IGNIS_API ignis_status ignis_optimizer_swap_ema(ignis_optimizer handle)
     } else if (optimizer->count == 0) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add adds them");
     } else {
-        ok = !ignis__capture_refuses(call) && ignis__pieces_begin(call, optimizer);
+        ok = !ignis__capture_refuses(call) && ignis__pieces_begin(call, optimizer, true);
         for (i = 0; ok && i < optimizer->count; i++)
             ok = optimizer->parameters[i].data->numel == 0 || ignis__average_swap(&optimizer->parameters[i]);
         ok = ok && ignis__pieces_spread(call, optimizer);

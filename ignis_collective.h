@@ -8572,6 +8572,7 @@ typedef struct ignis__agreement_failure {
 typedef enum ignis__agreement_kind {
     IGNIS__AGREEMENT_INIT,
     IGNIS__AGREEMENT_NCCL,
+    IGNIS__AGREEMENT_WINDOW,
     IGNIS__AGREEMENT_SPLIT,
     IGNIS__AGREEMENT_SHRINK
 } ignis__agreement_kind;
@@ -8882,6 +8883,24 @@ typedef struct ignis__comm_tune {
     X(blocks, -1)            \
     X(threads, -1) X(chunk, -1) X(ll_blocks, -1) X(ll_threads, -1) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
 
+/*  The part of a rank in a window. */
+typedef struct ignis__window_part {
+    uint64_t users; /* ranks of this process that map it */
+    ignis__vmm_block block;
+} ignis__window_part;
+
+/*  What a rank gives the other threads of its process; NULL: it has failed. */
+typedef struct ignis__window_offer {
+    ignis__window_part *part;
+    uint64_t serial;
+} ignis__window_offer;
+
+/*  Memory of this rank that the others read, and theirs. */
+typedef struct ignis__window {
+    ignis__window_part *part[IGNIS_COMM_MAX_RANKS];
+    ignis__counted_memory counted;
+} ignis__window;
+
 /*  The regions of all ranks in this process. Communicators of ignis_comm_init_all share them, at the same
     address on all devices. Kernels of each write to the regions of the others, so they are freed with the
     last one. */
@@ -8898,6 +8917,7 @@ typedef struct ignis__comm_regions {
     ignis__mutex lock;
     /* of ignis_comm_init_all: the communicators that share them; NULL: ended */
     struct ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
+    ignis__window_offer offers[2][IGNIS_COMM_MAX_RANKS]; /* of windows with an even and an odd number */
 } ignis__comm_regions;
 
 /*  Memory that kernels of a communicator use; it stays until no graph can run them. */
@@ -8936,6 +8956,7 @@ typedef struct ignis__comm {
     void *stream;     /* of its last operation; NULL: unknown */
     uint64_t used_ns; /* of its last operation */
     uint64_t beside;  /* handle of the communicator that used the device before */
+    uint64_t windows; /* exchanges of windows between threads of one process so far */
     /* Programs that it has used; [0][0] moves bytes. */
     struct ignis__comm_program *programs[IGNIS_DTYPE_COUNT][IGNIS_OP_COUNT];
     ignis__storage *storage; /* over memory; held by graphs */
@@ -12627,6 +12648,264 @@ IGNIS__PRIVATE bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *c
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
+/*  >>comm.window - windows: memory of each rank that copy engines of the others read
+
+    A window has equal sizes on all ranks, which map each other's part. Gathering copies the others' slices without a
+    kernel, so it takes no multiprocessor from computations. Nothing is synchronized: the caller orders copies after
+    writes and writes after copies, by barriers.
+    Uses: regions, votes, vmm blocks, storages.
+    Invariants: a part lives until the last rank that maps it has freed its window; graphs hold windows by the storage.
+    Locks: the regions' lock around what threads of one process offer each other. */
+
+static void ignis__window_part_drop(const char *call, ignis__window_part *part)
+{
+    if (!part || ignis__atomic_add(&part->users, (uint64_t)-1) != 0)
+        return;
+    if (part->block.memory)
+        ignis__vmm_block_destroy(call, &part->block);
+    ignis__free(part);
+}
+
+static ignis__window_part *ignis__window_part_new(const char *call)
+{
+    ignis__window_part *part = (ignis__window_part *)ignis__alloc_for(call, sizeof *part);
+    if (part)
+        part->users = 1;
+    return part;
+}
+
+static void ignis__window_free(const char *call, ignis__window *window)
+{
+    int i;
+    if (!window)
+        return;
+    if (window->counted.device)
+        ignis__memory_count_out(&window->counted);
+    for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
+        ignis__window_part_drop(call, window->part[i]);
+    ignis__free(window);
+}
+
+static void ignis__window_release(void *ptr, void *data)
+{
+    (void)ptr;
+    ignis__window_free("ignis_array_free", (ignis__window *)data);
+}
+
+/*  Tells if the ranks of a communicator read each other's device memory. All ranks find the same. */
+static bool ignis__comm_has_windows(const ignis__comm *comm)
+{
+    const ignis__comm_regions *regions = comm->memory->regions;
+    return comm->size > 1 && !ignis__global.dry_run && regions->address[0] && regions->block[comm->rank].memory;
+}
+
+/* --- ranks that are threads of one process --- */
+
+/*  Waits until all ranks have offered their part number `serial`, and holds the parts. A rank without one has failed. */
+static bool ignis__window_exchange(const char *call, ignis__comm *comm, ignis__window *window)
+{
+    ignis__comm_regions *regions = comm->memory->regions;
+    const uint64_t serial = ++comm->windows;
+    const int64_t deadline = ignis__monotonic_ns() + comm->options.timeout_ns;
+    ignis__window_offer *offers = regions->offers[serial % 2];
+    int i, missing = 0, failed = -1;
+    ignis__mutex_lock(&regions->lock);
+    offers[comm->rank].part = window ? window->part[comm->rank] : NULL;
+    offers[comm->rank].serial = serial;
+    for (;;) {
+        for (i = 0; i < comm->size && offers[i].serial == serial; i++)
+            ;
+        missing = i;
+        if (missing == comm->size || ignis__monotonic_ns() >= deadline)
+            break;
+        ignis__mutex_unlock(&regions->lock);
+        if (!ignis__comm_check_works(call, comm))
+            return false;
+        ignis__sleep_us(50);
+        ignis__mutex_lock(&regions->lock);
+    }
+    for (i = 0; missing == comm->size && i < comm->size; i++) {
+        failed = offers[i].part || failed >= 0 ? failed : i;
+        if (!window || window->part[i] || !offers[i].part)
+            continue;
+        window->part[i] = offers[i].part;
+        ignis__atomic_add(&offers[i].part->users, 1);
+    }
+    ignis__mutex_unlock(&regions->lock);
+    if (missing < comm->size)
+        return ignis__fail_false(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not share its memory within %.3g s",
+                                 missing, (double)comm->options.timeout_ns * 1e-9);
+    return failed < 0 || (failed == comm->rank && !window) ||
+           ignis__fail_false(IGNIS_DIAG_COMM_PEER, call, "rank %d could not share its memory", failed);
+}
+
+static bool ignis__window_share_in_process(const char *call, ignis__comm *comm, int64_t bytes, ignis__window *window)
+{
+    const ignis__comm_regions *regions = comm->memory->regions;
+    int devices[IGNIS_COMM_MAX_RANKS], i;
+    bool made;
+    for (i = 0; i < comm->size; i++)
+        devices[i] = ignis__device_ordinal(regions->block[i].device);
+    made = window && (window->part[comm->rank] = ignis__window_part_new(call)) != NULL &&
+           ignis__vmm_block_create(call, comm->device, bytes, devices, comm->size, false,
+                                   &window->part[comm->rank]->block);
+    if (!made) {
+        (void)ignis__window_exchange(call, comm, NULL);
+        return false;
+    }
+    /* the second time after all ranks hold all parts: each may free its own from then on */
+    return ignis__window_exchange(call, comm, window) && ignis__window_exchange(call, comm, window);
+}
+
+/* --- ranks that are processes --- */
+
+static bool ignis__window_create_part(ignis__comm_setup *setup, int64_t bytes, ignis__window *window, int *fd)
+{
+    ignis__comm *comm = setup->comm;
+    ignis__window_part *part = window ? ignis__window_part_new(setup->call) : NULL;
+    ignis_vmm_handle handle;
+    if (!part)
+        return false;
+    window->part[comm->rank] = part;
+    if (!ignis__vmm_block_create(setup->call, comm->device, bytes, NULL, 0, true, &part->block) ||
+        !ignis__physical_export(setup->call, part->block.memory, &handle))
+        return false;
+    setup->mine.bytes = part->block.size;
+    *fd = ignis__vmm_handle_fd(&handle);
+    return true;
+}
+
+static bool ignis__window_map_parts(ignis__comm_setup *setup, const int *fds, ignis__window *window)
+{
+    ignis__comm *comm = setup->comm;
+    const int64_t size = window->part[comm->rank]->block.size;
+    ignis_vmm_handle handle;
+    int i;
+    memset(&handle, 0, sizeof handle);
+    for (i = 0; i < comm->size; i++) {
+        if (i == comm->rank)
+            continue;
+        if (fds[i] < 0 || setup->all[i].bytes != size)
+            return ignis__fail_false(IGNIS_DIAG_COMM_PEER, setup->call, "rank %d shares %lld bytes%s, this rank %lld",
+                                     i, (long long)setup->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "",
+                                     (long long)size);
+        window->part[i] = ignis__window_part_new(setup->call);
+        ignis__vmm_handle_set_fd(&handle, fds[i]);
+        if (!window->part[i] ||
+            !ignis__vmm_block_import(setup->call, comm->device, &handle, size, &window->part[i]->block))
+            return false;
+    }
+    return true;
+}
+
+static bool ignis__window_share_by_job(const char *call, ignis__comm *comm, int64_t bytes, ignis__window *window)
+{
+    int fds[IGNIS_COMM_MAX_RANKS], mine = -1, i;
+    ignis__comm_setup setup;
+    bool ok;
+    memset(&setup, 0, sizeof setup);
+    setup.call = call;
+    setup.comm = comm;
+    setup.all = (ignis__vote *)ignis__alloc_for(call, sizeof *setup.all * (size_t)comm->size);
+    if (!setup.all) { /* the others wait until the deadline and are told why */
+        ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
+        return false;
+    }
+    for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
+        fds[i] = -1;
+    ignis__agreement_begin(&setup.agreement, comm, IGNIS__AGREEMENT_WINDOW, (uint64_t)bytes);
+    ignis__step_begin(&setup);
+    (void)ignis__window_create_part(&setup, bytes, window, &mine);
+    ok = ignis__step_end(&setup, mine, fds);
+    ignis__fd_close(&mine);
+    if (ok) {
+        ignis__step_begin(&setup);
+        (void)ignis__window_map_parts(&setup, fds, window);
+        for (i = 0; i < comm->size; i++)
+            ignis__fd_close(&fds[i]);
+        ok = ignis__step_end(&setup, -1, NULL);
+    }
+    ignis__agreement_end(&setup.agreement, comm);
+    if (!ok)
+        ignis__comm_setup_report(&setup);
+    ignis__free(setup.all);
+    return ok;
+}
+
+/* --- arrays in windows --- */
+
+/*  Makes an array of bytes, zeroed, on all ranks of a communicator, each of which then reads the others'; by all
+    alike. If they cannot read each other's memory it is an ordinary array. Claimed. NULL, and reported, on failure. */
+IGNIS__PRIVATE ignis__array *ignis__window_make(const char *call, ignis_comm handle, int64_t bytes, const char *tag)
+{
+    ignis__comm *comm = ignis__comm_hold(call, handle);
+    ignis__window *window = NULL;
+    ignis_array array = IGNIS__ZERO;
+    ignis_array_desc desc;
+    ignis__origin origin;
+    if (!comm)
+        return NULL;
+    memset(&desc, 0, sizeof desc);
+    desc.shape = IGNIS_SHAPE(bytes);
+    desc.dtype = IGNIS_U8;
+    desc.device = ignis__device_in_desc(comm->device);
+    desc.tag = tag;
+    if (!ignis__comm_has_windows(comm)) {
+        array = ignis__array_create(call, &desc);
+    } else {
+        window = (ignis__window *)ignis__alloc_for(call, sizeof *window);
+        if (comm->job ? ignis__window_share_by_job(call, comm, bytes, window)
+                      : ignis__window_share_in_process(call, comm, bytes, window)) {
+            array = ignis__vmm_wrap(call, comm->device, window->part[comm->rank]->block.address, &desc,
+                                    ignis__window_release, window);
+        }
+        if (array.id) {
+            ignis__origin_current(&origin, call);
+            snprintf(origin.tag, sizeof origin.tag, "%s", tag);
+            ignis__memory_count_in(comm->device, &window->counted, &origin, bytes);
+        } else {
+            ignis__window_free(call, window);
+        }
+    }
+    if (array.id && ignis__array_set_zero(call, array) != IGNIS_OK)
+        ignis__array_discard(call, &array);
+    ignis__comm_drop(call, comm);
+    return ignis__array_adopt(call, array);
+}
+
+/*  Tells if an array is in a window. */
+IGNIS__PRIVATE bool ignis__window_has(const ignis__array *array)
+{
+    return array->storage->release_fn == ignis__window_release;
+}
+
+/*  Copies the slices of all ranks, at the place of `slice` in their windows, to `whole`: on the current stream, by copy
+    engines. Each rank begins with another one. */
+IGNIS__PRIVATE bool ignis__window_gather(const char *call, ignis_comm handle, ignis__array *slice, ignis__array *whole)
+{
+    ignis__comm *comm = ignis__comm_hold(call, handle);
+    const ignis__window *window = (const ignis__window *)slice->storage->release_data;
+    const int64_t bytes = ignis__array_bytes(slice);
+    ignis__address from, to;
+    ignis__work work;
+    bool ok;
+    int i;
+    if (!comm)
+        return false;
+    ok = ignis__comm_check_works(call, comm) && ignis__work_begin(call, comm->device, &work);
+    if (ok) {
+        ok = ignis__work_read(&work, slice, &from) && ignis__work_write(&work, whole, &to);
+        for (i = 1; ok && i <= comm->size; i++) {
+            const int rank = (comm->rank + i) % comm->size;
+            ok = ignis__copy_on_device(&work, to + (ignis__address)(rank * bytes),
+                                       window->part[rank]->block.address + (ignis__address)slice->offset, bytes);
+        }
+        ignis__work_end(&work);
+    }
+    ignis__comm_drop(call, comm);
+    return ok;
+}
+
 /*  >>comm.operation - operations: checking arrays, public functions
 
     Borrows the arrays of a call, checks shapes, dtypes and overlap, and launches.
@@ -13471,14 +13750,14 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
 typedef struct ignis__bucket {
     ignis__grad_group group; /* first */
     struct ignis__parallel_state *parallel;
-    int first, last;      /* parameters */
+    int first, last; /* parameters */
     /* Of the gradients; claimed. From IGNIS_SHARD_GRADIENTS on of this rank's slice of them, from an average until a
        step drops them; NULL: there are none. */
     ignis__array *memory;
     uint64_t memory_in; /* the serial of the capture that made it; 0: none */
     bool is_fresh;      /* nothing was written to it yet, while the bucket is reduced */
     ignis_dtype dtype;
-    int64_t numel; /* of the memory */
+    int64_t numel;        /* of the memory */
     ignis__array *values; /* with shards the parameters, in the same places; claimed */
     /* With IGNIS_SHARD_PARAMETERS: this rank's slice of the values, and all of them while they are gathered; claimed.
        parallel->gathering guards all but the slice. */
@@ -13508,9 +13787,14 @@ typedef struct ignis__parallel_state {
     int no_sync;
     ignis__mutex gathering; /* guards what follows, and the gathered buckets */
     int current, before;    /* buckets in use: the last one, and the one before; -1: none */
-    uint64_t gathered_in;   /* the serial of the capture that has gathered buckets; 0: none */
-    bool broadcasts;        /* parameters become those of rank 0 */
-    bool is_installed;      /* the parameters know their buckets */
+    ignis__array *window;   /* the slices of all buckets, as bytes; claimed; NULL: of other kinds */
+    int64_t window_end;     /* bytes of it that buckets have */
+    /* Whether other ranks may be reading this rank's slices, and whether its slices have changed, since the ranks have
+       met last; equal on all ranks. */
+    bool is_read, is_written;
+    uint64_t gathered_in; /* the serial of the capture that has gathered buckets; 0: none */
+    bool broadcasts;      /* parameters become those of rank 0 */
+    bool is_installed;    /* the parameters know their buckets */
     /* The backward pass that averages now; it alone changes what follows. NULL: none. */
     const void *backward_pass;
     /* Buckets whose all-reduce was launched: always the first ones, as ranks must have the same order. */
@@ -13587,7 +13871,10 @@ IGNIS_API ignis_ranks ignis_comm_ranks(ignis_comm handle)
     all ranks on the second stream, and begins to gather the bucket that is used next. Three buckets at most are
     gathered: the one in use, the one before, for operations that alternate, and the next. Memory that an operation
     has found stays until the operation is queued.
-    Uses: communicators, storages that are found. Invariant: which buckets are gathered depends on the order of uses
+    Slices are in a window of the ranks, if they reach each other's memory. Then a rank copies those of the others,
+    which do nothing for it: the ranks meet before slices are written that others may read, and before slices are read
+    that others may have written.
+    Uses: communicators, windows, storages that are found. Invariant: which buckets are gathered depends on the order of uses
     alone, so all ranks gather alike.
     Locks: that of the storage, then parallel->gathering, then a communicator; device and storages below. */
 
@@ -13606,13 +13893,27 @@ IGNIS__PRIVATE uint64_t ignis__gather_capture(const ignis__parallel_state *paral
     return capture ? capture->serial : 0;
 }
 
+/*  Meets the other ranks on the current stream, if they may read the slices: writes may follow. */
+static bool ignis__gather_meet_readers(const char *call, ignis__parallel_state *parallel)
+{
+    (void)call;
+    if (parallel->is_read && ignis_comm_barrier(parallel->comm) != IGNIS_OK)
+        return false;
+    parallel->is_read = false;
+    return true;
+}
+
 /*  Copies this rank's slice of the gathered parameters back: they were written by something else than a step. */
 static bool ignis__gather_save(const char *call, const ignis__bucket *bucket)
 {
-    ignis__array *view =
-        ignis__array_adopt(call, ignis__array_view(call, bucket->whole, &bucket->slice->shape, bucket->slice->numel,
-                                                   bucket->parallel->rank * ignis__array_bytes(bucket->slice)));
-    bool ok = view && ignis__array_copy_bytes(call, bucket->slice, 0, view);
+    ignis__array *view;
+    bool ok;
+    if (!ignis__gather_meet_readers(call, bucket->parallel))
+        return false;
+    view = ignis__array_adopt(call, ignis__array_view(call, bucket->whole, &bucket->slice->shape, bucket->slice->numel,
+                                                      bucket->parallel->rank * ignis__array_bytes(bucket->slice)));
+    ok = view && ignis__array_copy_bytes(call, bucket->slice, 0, view);
+    bucket->parallel->is_written = ignis__window_has(bucket->slice);
     if (view)
         ignis__array_unclaim(call, view);
     return ok;
@@ -13639,6 +13940,23 @@ static bool ignis__gather_free(const char *call, ignis__bucket *bucket, bool sav
     return ok;
 }
 
+/*  Gathers slices on the current stream. */
+static bool ignis__gather_slices(const char *call, ignis__bucket *bucket)
+{
+    ignis__parallel_state *parallel = bucket->parallel;
+    ignis_array slice, whole;
+    if (!ignis__window_has(bucket->slice)) {
+        slice.id = bucket->slice->slot.handle;
+        whole.id = bucket->whole->slot.handle;
+        return ignis_comm_all_gather(parallel->comm, slice, whole) == IGNIS_OK;
+    }
+    if (parallel->is_written && ignis_comm_barrier(parallel->comm) != IGNIS_OK)
+        return false;
+    parallel->is_written = false;
+    parallel->is_read = true;
+    return ignis__window_gather(call, parallel->comm, bucket->slice, bucket->whole);
+}
+
 /*  Gathers a bucket on the second stream, after the work that the thread's stream has queued: after the step that
     wrote the slices, and the last use of the memory. */
 static bool ignis__gather_start(const char *call, ignis__bucket *bucket)
@@ -13646,7 +13964,6 @@ static bool ignis__gather_start(const char *call, ignis__bucket *bucket)
     ignis__parallel_state *parallel = bucket->parallel;
     ignis__second_stream second;
     ignis_array_desc desc = IGNIS__ZERO;
-    ignis_array slice, whole;
     bool ok;
     desc.shape = bucket->values->shape;
     desc.dtype = bucket->values->dtype;
@@ -13656,11 +13973,9 @@ static bool ignis__gather_start(const char *call, ignis__bucket *bucket)
     if (!bucket->whole)
         return false;
     ignis__atomic_store(&bucket->values->storage->dirty, 0); /* a graph has written what is gathered now */
-    slice.id = bucket->slice->slot.handle;
-    whole.id = bucket->whole->slot.handle;
     ok = ignis__parallel_enter_second(call, parallel, &second);
     if (ok) {
-        ok = ignis_comm_all_gather(parallel->comm, slice, whole) == IGNIS_OK;
+        ok = ignis__gather_slices(call, bucket);
         bucket->gathered = ok ? ignis__event_record(call, parallel->device, parallel->stream) : NULL;
         ignis__parallel_leave_second(parallel, &second);
     }
@@ -13682,6 +13997,12 @@ static bool ignis__gather_free_all(const char *call, ignis__parallel_state *para
     return ok;
 }
 
+/*  Notes that others may read and may have written, as at the beginning of a graph, and after a launch. */
+static void ignis__gather_forget_meetings(ignis__parallel_state *parallel)
+{
+    parallel->is_read = parallel->is_written = parallel->window && ignis__window_has(parallel->window);
+}
+
 /*  Begins or leaves a capture: what was gathered outside is not gathered for each launch of a graph, and the memory of
     a graph is its own. */
 static bool ignis__gather_enter(const char *call, ignis__parallel_state *parallel)
@@ -13698,6 +14019,7 @@ static bool ignis__gather_enter(const char *call, ignis__parallel_state *paralle
     ok = ignis__gather_free_all(call, parallel);
     ok = ignis__capture_resume(call, capture) && ok;
     parallel->gathered_in = serial;
+    ignis__gather_forget_meetings(parallel); /* a graph is launched after any other work */
     return ok;
 }
 
@@ -13742,15 +14064,17 @@ static ignis__storage *ignis__gather_find(const char *call, void *finder, ignis_
     return found;
 }
 
-/*  Frees what is gathered, before pieces are used: slices then have what was written to the parameters. */
-IGNIS__PRIVATE bool ignis__gather_settle(const char *call, ignis__parallel_state *parallel)
+/*  Frees what is gathered, before pieces are used: slices then have what was written to the parameters. writes: and
+    waits until no rank reads this one's. */
+IGNIS__PRIVATE bool ignis__gather_settle(const char *call, ignis__parallel_state *parallel, bool writes)
 {
     ignis__binding binding;
     bool ok = ignis__device_enter(call, parallel->device, &binding);
     if (!ok)
         return false;
     ignis__mutex_lock(&parallel->gathering);
-    ok = ignis__gather_enter(call, parallel) && ignis__gather_free_all(call, parallel);
+    ok = ignis__gather_enter(call, parallel) && ignis__gather_free_all(call, parallel) &&
+         (!writes || ignis__gather_meet_readers(call, parallel));
     ignis__mutex_unlock(&parallel->gathering);
     ignis__device_leave(&binding);
     return ok;
@@ -13766,6 +14090,7 @@ IGNIS__PRIVATE bool ignis__gather_close(const char *call, ignis__parallel_state 
     if (parallel->gathered_in == (capture ? capture->serial : 0)) {
         ok = ignis__gather_free_all(call, parallel);
         parallel->gathered_in = 0;
+        ignis__gather_forget_meetings(parallel);
     }
     ignis__mutex_unlock(&parallel->gathering);
     return ok;
@@ -13780,7 +14105,30 @@ IGNIS__PRIVATE bool ignis__gather_update(const char *call, ignis__bucket *bucket
         return false;
     ignis__storage_written(storage);
     ignis__atomic_store(&storage->dirty, 0);
+    bucket->parallel->is_written = ignis__window_has(bucket->slice);
     return true;
+}
+
+/*  Makes memory for the slices of all buckets. */
+IGNIS__PRIVATE bool ignis__gather_open(const char *call, ignis__parallel_state *parallel, int64_t bytes)
+{
+    parallel->window = ignis__window_make(call, parallel->comm, bytes, "parameters");
+    if (parallel->window)
+        ignis__gather_forget_meetings(parallel);
+    return parallel->window != NULL;
+}
+
+/*  Makes a view of the next `count` elements of that memory; claimed. */
+static ignis__array *ignis__gather_slice(const char *call, ignis__parallel_state *parallel, ignis_dtype dtype,
+                                         int64_t count)
+{
+    const ignis_shape shape = IGNIS_SHAPE(count);
+    ignis__array *view = ignis__array_view_make(call, parallel->window, &shape, count, parallel->window_end);
+    if (!view)
+        return NULL;
+    view->dtype = dtype;
+    parallel->window_end += count * ignis__dtypes[dtype].size;
+    return ignis__array_adopt(call, ignis__array_publish(view));
 }
 
 /*  Makes the slice and the storage of a bucket of `count` elements, and memory for the values that it begins with. */
@@ -13799,8 +14147,7 @@ IGNIS__PRIVATE bool ignis__gather_make(const char *call, ignis__bucket *bucket, 
     storage->finder = bucket;
     memcpy(values->tag, "parameters", sizeof "parameters");
     bucket->values = ignis__array_adopt(call, ignis__array_publish(values));
-    bucket->slice = ignis__array_adopt(
-        call, ignis__array_zeroed(call, device, dtype, count / bucket->parallel->ranks, "parameters", false));
+    bucket->slice = ignis__gather_slice(call, bucket->parallel, dtype, count / bucket->parallel->ranks);
     bucket->whole = ignis__array_adopt(call, ignis__array_zeroed(call, device, dtype, count, "parameters", false));
     return bucket->slice && bucket->whole;
 }
@@ -13938,7 +14285,7 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
     const ignis__array *values = bucket->slice ? bucket->slice : bucket->values;
     ignis_shape shape;
     int64_t bytes, before;
-    if (bucket->slice && !ignis__gather_settle(call, bucket->parallel))
+    if (bucket->slice && !ignis__gather_settle(call, bucket->parallel, false))
         return false;
     piece->at = parallel->places[ignis__shard_find(parallel, leaf)];
     ignis__shard_range(bucket, parallel->rank, piece->at, ignis__tensor_numel(leaf), &piece->start, &piece->count);
@@ -14002,9 +14349,9 @@ static bool ignis__shard_update(ignis__grad_group *group, const char *call)
     return ignis__gather_update(call, (ignis__bucket *)group);
 }
 
-static bool ignis__shard_begin(ignis__grad_group *group, const char *call)
+static bool ignis__shard_begin(ignis__grad_group *group, const char *call, bool writes)
 {
-    return ignis__gather_settle(call, ((ignis__bucket *)group)->parallel);
+    return ignis__gather_settle(call, ((ignis__bucket *)group)->parallel, writes);
 }
 
 static bool ignis__shard_drop(ignis__grad_group *group, const char *call)
@@ -14115,8 +14462,8 @@ IGNIS__PRIVATE bool ignis__shard_stage(const char *call, ignis__bucket *bucket)
                              ignis__stream_current(parallel->device)))
         return false;
     ignis__shard_unstage(call, parallel);
-    parallel->staging = ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, bucket->dtype,
-                                                                     bucket->values->numel, "gradients", false));
+    parallel->staging = ignis__array_adopt(
+        call, ignis__array_zeroed(call, parallel->device, bucket->dtype, bucket->values->numel, "gradients", false));
     ok = parallel->staging != NULL;
     for (i = bucket->first; ok && i <= bucket->last; i++)
         ok = ignis__shard_stage_leaf(call, parallel, i);
@@ -14231,6 +14578,8 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
         if (parallel->buckets[i].values)
             ignis__array_unclaim(call, parallel->buckets[i].values);
     }
+    if (parallel->window)
+        ignis__array_unclaim(call, parallel->window);
     ignis__free(parallel->parameters);
     ignis__free(parallel->grads);
     ignis__free(parallel->values);
@@ -14527,18 +14876,23 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     return ok && (!bucket->whole || ignis__gather_begin(call, bucket, parallel->broadcasts));
 }
 
-/*  Plans the buckets: from the last parameter to the first, neighbours of one dtype together. */
-static bool ignis__parallel_plan(const char *call, ignis__parallel_state *parallel, const ignis_parallel_desc *desc)
+/*  Plans the buckets: from the last parameter to the first, neighbours of one dtype together. Makes them, or with
+    `bytes` only adds up their sizes. */
+static bool ignis__parallel_plan(const char *call, ignis__parallel_state *parallel, const ignis_parallel_desc *desc,
+                                 int64_t *bytes)
 {
     int64_t usual = desc && desc->bucket_bytes ? desc->bucket_bytes : (int64_t)25 << 20,
-            limit = desc && desc->first_bucket_bytes ? desc->first_bucket_bytes : (int64_t)1 << 20, end = 0;
+            limit = desc && desc->first_bucket_bytes ? desc->first_bucket_bytes : (int64_t)1 << 20, end = 0, size;
     int last = parallel->count - 1, i;
     for (i = last; i >= 0; i--) {
         const ignis__tensor *parameter = parallel->parameters[i], *next = i ? parallel->parameters[i - 1] : NULL;
         (void)ignis__shard_place(parallel, parameter, &end);
         if (next && next->dtype == parameter->dtype && end < limit)
             continue;
-        if (!ignis__bucket_make(call, parallel, i, last, ignis__shard_bucket_bytes(parallel, parameter->dtype, end)))
+        size = ignis__shard_bucket_bytes(parallel, parameter->dtype, end);
+        if (bytes)
+            *bytes += size;
+        else if (!ignis__bucket_make(call, parallel, i, last, size))
             return false;
         last = i - 1;
         end = 0;
@@ -14614,6 +14968,16 @@ static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *p
     return ignis_comm_synchronize(parallel->comm) == IGNIS_OK && ok;
 }
 
+/*  Makes the buckets. */
+static bool ignis__parallel_make(const char *call, ignis__parallel_state *parallel, const ignis_parallel_desc *desc)
+{
+    int64_t bytes = 0;
+    if (parallel->shard == IGNIS_SHARD_PARAMETERS && !(ignis__parallel_plan(call, parallel, desc, &bytes) &&
+                                                       ignis__gather_open(call, parallel, bytes / parallel->ranks)))
+        return false;
+    return ignis__parallel_plan(call, parallel, desc, NULL);
+}
+
 /*  Does all that can fail when a handle is created. */
 static bool ignis__parallel_start(const char *call, ignis__parallel_state *parallel, const ignis_tensor *parameters,
                                   int count, bool alone, const ignis_parallel_desc *desc)
@@ -14627,7 +14991,7 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
     return parallel->parameters && parallel->grads && parallel->values && parallel->places && parallel->buckets &&
            ignis__parallel_hold_parameters(call, parallel, parameters, count) &&
            ignis__parallel_claim(call, parallel, alone) && ignis__shard_check(call, parallel) &&
-           (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
+           (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_make(call, parallel, desc) &&
                       (!parallel->broadcasts || ignis__parallel_broadcast(call, parallel))));
 }
 

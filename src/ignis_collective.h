@@ -144,6 +144,7 @@ extern "C" {
 #include "collective/comm/algorithm.c"
 #include "collective/comm/failure.c"
 #include "collective/comm/launch.c"
+#include "collective/comm/window.c"
 #include "collective/comm/operation.c"
 #include "collective/comm/synchronize.c"
 #include "collective/comm/init_all.c"

@@ -251,3 +251,36 @@ IGNIS__INLINE IGNIS__PRIVATE void ignis__block_end(ignis__cache *cache, ignis__b
     block->counted = NULL;
     block->origin.call = NULL;
 }
+
+/*  Counts memory that arrays use and the cache does not have as live and reserved, instead of in vmm_bytes, until
+    ignis__memory_count_out. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__memory_count_in(ignis__device *device, ignis__counted_memory *memory,
+                                                               const ignis__origin *origin, int64_t bytes)
+{
+    ignis__cache *cache = &ignis__caches[ignis__device_ordinal(device)];
+    memory->device = device;
+    memory->block.size = (bytes + IGNIS__BLOCK_UNIT - 1) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
+    memory->block.used = true;
+    ignis__mutex_lock(&cache->lock);
+    ignis__block_begin(cache, &memory->block, origin);
+    ignis__memory_count(cache, 0, memory->block.size);
+    cache->info.vmm_bytes -= memory->block.size;
+    memory->block.next_segment = cache->outside;
+    cache->outside = &memory->block;
+    ignis__mutex_unlock(&cache->lock);
+}
+
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__memory_count_out(ignis__counted_memory *memory)
+{
+    ignis__cache *cache = &ignis__caches[ignis__device_ordinal(memory->device)];
+    ignis__block **at;
+    ignis__mutex_lock(&cache->lock);
+    for (at = &cache->outside; *at != &memory->block; at = &(*at)->next_segment)
+        ;
+    *at = memory->block.next_segment;
+    ignis__block_end(cache, &memory->block);
+    ignis__memory_count(cache, 0, -memory->block.size);
+    cache->info.vmm_bytes += memory->block.size;
+    ignis__mutex_unlock(&cache->lock);
+    memory->device = NULL;
+}

@@ -45,17 +45,21 @@ IGNIS__COLD IGNIS__PRIVATE ignis_memory_row *ignis__rows_make(const char *call, 
     ignis__block *first, *block;
     ignis_memory_row *rows = NULL;
     bool ok = true;
+    int i;
     *count = 0;
     ignis__mutex_lock(&cache->lock);
-    for (first = ignis__memory_traced ? NULL : cache->segments; first; first = first->next_segment) {
-        for (block = first; ok && block; block = block->above) {
-            if (!block->used || !block->origin.call)
-                continue;
-            counted = ignis__memory_row_find(&list, &block->origin);
-            ok = counted != NULL;
-            if (ok) {
-                counted->row.live_bytes += block->size;
-                counted->row.live_blocks++;
+    for (i = 0; i < 2; i++) {
+        first = ignis__memory_traced ? NULL : i ? cache->outside : cache->segments;
+        for (; first; first = first->next_segment) {
+            for (block = first; ok && block; block = block->above) {
+                if (!block->used || !block->origin.call)
+                    continue;
+                counted = ignis__memory_row_find(&list, &block->origin);
+                ok = counted != NULL;
+                if (ok) {
+                    counted->row.live_bytes += block->size;
+                    counted->row.live_blocks++;
+                }
             }
         }
     }

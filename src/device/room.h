@@ -182,12 +182,19 @@ typedef struct ignis__pinned {
     struct ignis__pinned *next;
 } ignis__pinned;
 
+/*  Memory that arrays use and that is not of the cache. */
+typedef struct ignis__counted_memory {
+    ignis__device *device; /* NULL: not counted */
+    ignis__block block;    /* in cache->outside, by next_segment */
+} ignis__counted_memory;
+
 typedef struct ignis__cache {
     ignis__pinned *user, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
     ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
     ignis__mutex asking, trimming; /* taken before `lock`: to ask the driver for memory, to free it */
     ignis__stream_cache *parts;
     ignis__block *segments;     /* their first blocks */
+    ignis__block *outside;      /* of ignis__memory_count_in */
     ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
     ignis_memory_info info;
     ignis__memory_row *counted; /* with ignis_desc.trace_memory */
@@ -308,6 +315,9 @@ IGNIS__COLD IGNIS__PRIVATE ignis__memory_row *ignis__memory_row_find(ignis__memo
 IGNIS__PRIVATE int64_t ignis__memory_rows_peak(const ignis__cache *cache, const ignis__memory_row *counted);
 IGNIS__PRIVATE void ignis__memory_rows_free(ignis__memory_row **list);
 IGNIS__PRIVATE void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reserved);
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__memory_count_in(ignis__device *device, ignis__counted_memory *memory,
+                                                               const ignis__origin *origin, int64_t bytes);
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__memory_count_out(ignis__counted_memory *memory);
 IGNIS__PRIVATE void ignis__block_begin(ignis__cache *cache, ignis__block *block, const ignis__origin *origin);
 IGNIS__PRIVATE void ignis__block_end(ignis__cache *cache, ignis__block *block);
 

@@ -53,8 +53,9 @@ typedef struct ignis__sharing {
     /* as fill_fn, for the values of all leaves; or notes that these changed */
     bool (*spread_fn)(struct ignis__grad_group *group, const char *call);
     bool (*drop_fn)(struct ignis__grad_group *group, const char *call); /* gives up a hold of group->owner */
-    /* NULL: nothing to do; else frees what was gathered, before a call of an optimizer uses the pieces */
-    bool (*begin_fn)(struct ignis__grad_group *group, const char *call);
+    /* NULL: nothing to do; else frees what was gathered, before a call of an optimizer uses the pieces. writes: it
+       changes their values */
+    bool (*begin_fn)(struct ignis__grad_group *group, const char *call, bool writes);
     /* NULL: the gradient of a leaf is its own; else sets this rank's piece of it to zero */
     bool (*zero_fn)(struct ignis__grad_group *group, const char *call, const struct ignis__tensor *leaf);
     /* NULL: gradients of pieces have memory for good. Else returns the gradient of `count` elements of a piece from

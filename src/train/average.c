@@ -73,7 +73,7 @@ IGNIS_API ignis_status ignis_optimizer_swap_ema(ignis_optimizer handle)
     } else if (optimizer->count == 0) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add adds them");
     } else {
-        ok = !ignis__capture_refuses(call) && ignis__pieces_begin(call, optimizer);
+        ok = !ignis__capture_refuses(call) && ignis__pieces_begin(call, optimizer, true);
         for (i = 0; ok && i < optimizer->count; i++)
             ok = optimizer->parameters[i].data->numel == 0 || ignis__average_swap(&optimizer->parameters[i]);
         ok = ok && ignis__pieces_spread(call, optimizer);

@@ -74,8 +74,8 @@ IGNIS__PRIVATE bool ignis__piece_take(const char *call, ignis__optimizer *optimi
     return group->sharing->drop_fn(group, call) && ok;
 }
 
-/*  Holds the training whose ranks share the parameters, for a call. False, and reported, if it was freed. */
-IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *optimizer)
+/*  Holds the training whose ranks share the parameters, for a call; writes: it changes them. False, and reported, if it was freed. */
+IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *optimizer, bool writes)
 {
     uint64_t sharer;
     ignis__grad_group *group;
@@ -83,7 +83,7 @@ IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *opti
         return true;
     group = ignis__pieces_hold(optimizer->parameters[0].tensor, &sharer);
     if (group && sharer == optimizer->sharer) {
-        if (!group->sharing->begin_fn || group->sharing->begin_fn(group, call)) {
+        if (!group->sharing->begin_fn || group->sharing->begin_fn(group, call, writes)) {
             optimizer->sharing = group;
             return true;
         }

@@ -191,7 +191,7 @@ IGNIS__PRIVATE ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimi
 /* pieces.c */
 IGNIS__PRIVATE bool ignis__pieces_check(const char *call, const ignis__optimizer *optimizer, ignis__tensor *tensor);
 IGNIS__PRIVATE bool ignis__piece_take(const char *call, ignis__optimizer *optimizer, ignis__parameter *parameter);
-IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *optimizer);
+IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *optimizer, bool writes);
 IGNIS__PRIVATE bool ignis__pieces_gradients(const char *call, ignis__optimizer *optimizer);
 IGNIS__PRIVATE bool ignis__pieces_may_drop(const ignis__optimizer *optimizer);
 IGNIS__PRIVATE bool ignis__pieces_drop(const char *call, const ignis__optimizer *optimizer);

@@ -135,8 +135,8 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
     if (optimizer->row_count && optimizer->step == IGNIS__BUILTIN(MUON))
         ok = ok && ignis__muon_orthogonalize_all(&work, optimizer) &&
              ignis__optimizer_launch(&work, optimizer, IGNIS__BUILTIN(MUON_APPLY), 0, params, NULL);
-    ok = ok && (drops ? ignis__pieces_drop(work.call, optimizer)
-                      : !zero_grad || ignis__pieces_zero(work.call, optimizer));
+    ok = ok &&
+         (drops ? ignis__pieces_drop(work.call, optimizer) : !zero_grad || ignis__pieces_zero(work.call, optimizer));
     ok = ok && ignis__pieces_spread(work.call, optimizer);
     for (i = 0; ok && optimizer->drop_grad && i < optimizer->count; i++)
         (void)ignis__gradient_drop(work.call, optimizer->parameters[i].tensor);

@@ -243,7 +243,7 @@ IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_
         ignis__fail(IGNIS_DIAG_OPTIMIZER_STATE, call, "the optimizer is L-BFGS; ignis_lbfgs_step makes its steps");
     } else if (optimizer->count == 0) {
         ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add adds them");
-    } else if (ignis__pieces_begin(call, optimizer)) {
+    } else if (ignis__pieces_begin(call, optimizer, (writes & IGNIS__WRITES_DATA) != 0)) {
         if (ignis__pieces_gradients(call, optimizer) && ignis__work_begin(call, optimizer->device, work)) {
             if (writes & IGNIS__WRITES_DATA && (optimizer->zero_grad || optimizer->drop_grad))
                 writes |= IGNIS__WRITES_GRADS;

@@ -112,6 +112,24 @@ typedef struct ignis__comm_tune {
     X(blocks, -1)            \
     X(threads, -1) X(chunk, -1) X(ll_blocks, -1) X(ll_threads, -1) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
 
+/*  The part of a rank in a window. */
+typedef struct ignis__window_part {
+    uint64_t users; /* ranks of this process that map it */
+    ignis__vmm_block block;
+} ignis__window_part;
+
+/*  What a rank gives the other threads of its process; NULL: it has failed. */
+typedef struct ignis__window_offer {
+    ignis__window_part *part;
+    uint64_t serial;
+} ignis__window_offer;
+
+/*  Memory of this rank that the others read, and theirs. */
+typedef struct ignis__window {
+    ignis__window_part *part[IGNIS_COMM_MAX_RANKS];
+    ignis__counted_memory counted;
+} ignis__window;
+
 /*  The regions of all ranks in this process. Communicators of ignis_comm_init_all share them, at the same
     address on all devices. Kernels of each write to the regions of the others, so they are freed with the
     last one. */
@@ -128,6 +146,7 @@ typedef struct ignis__comm_regions {
     ignis__mutex lock;
     /* of ignis_comm_init_all: the communicators that share them; NULL: ended */
     struct ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
+    ignis__window_offer offers[2][IGNIS_COMM_MAX_RANKS]; /* of windows with an even and an odd number */
 } ignis__comm_regions;
 
 /*  Memory that kernels of a communicator use; it stays until no graph can run them. */
@@ -166,6 +185,7 @@ typedef struct ignis__comm {
     void *stream;     /* of its last operation; NULL: unknown */
     uint64_t used_ns; /* of its last operation */
     uint64_t beside;  /* handle of the communicator that used the device before */
+    uint64_t windows; /* exchanges of windows between threads of one process so far */
     /* Programs that it has used; [0][0] moves bytes. */
     struct ignis__comm_program *programs[IGNIS_DTYPE_COUNT][IGNIS_OP_COUNT];
     ignis__storage *storage; /* over memory; held by graphs */
@@ -379,6 +399,11 @@ IGNIS__PRIVATE bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *c
 
 /* init_rank.c */
 IGNIS__PRIVATE ignis_status ignis__comm_query(const char *call, ignis_comm handle, ignis_comm_info *info);
+
+/* window.c */
+IGNIS__PRIVATE ignis__array *ignis__window_make(const char *call, ignis_comm handle, int64_t bytes, const char *tag);
+IGNIS__PRIVATE bool ignis__window_has(const ignis__array *array);
+IGNIS__PRIVATE bool ignis__window_gather(const char *call, ignis_comm handle, ignis__array *slice, ignis__array *whole);
 
 /* operation.c */
 IGNIS__PRIVATE ignis_status ignis__comm_end_call(const char *call, ignis__comm *comm, bool ok);

@@ -86,6 +86,7 @@ typedef struct ignis__agreement_failure {
 typedef enum ignis__agreement_kind {
     IGNIS__AGREEMENT_INIT,
     IGNIS__AGREEMENT_NCCL,
+    IGNIS__AGREEMENT_WINDOW,
     IGNIS__AGREEMENT_SPLIT,
     IGNIS__AGREEMENT_SHRINK
 } ignis__agreement_kind;

@@ -76,6 +76,8 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
         if (parallel->buckets[i].values)
             ignis__array_unclaim(call, parallel->buckets[i].values);
     }
+    if (parallel->window)
+        ignis__array_unclaim(call, parallel->window);
     ignis__free(parallel->parameters);
     ignis__free(parallel->grads);
     ignis__free(parallel->values);
@@ -372,18 +374,23 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     return ok && (!bucket->whole || ignis__gather_begin(call, bucket, parallel->broadcasts));
 }
 
-/*  Plans the buckets: from the last parameter to the first, neighbours of one dtype together. */
-static bool ignis__parallel_plan(const char *call, ignis__parallel_state *parallel, const ignis_parallel_desc *desc)
+/*  Plans the buckets: from the last parameter to the first, neighbours of one dtype together. Makes them, or with
+    `bytes` only adds up their sizes. */
+static bool ignis__parallel_plan(const char *call, ignis__parallel_state *parallel, const ignis_parallel_desc *desc,
+                                 int64_t *bytes)
 {
     int64_t usual = desc && desc->bucket_bytes ? desc->bucket_bytes : (int64_t)25 << 20,
-            limit = desc && desc->first_bucket_bytes ? desc->first_bucket_bytes : (int64_t)1 << 20, end = 0;
+            limit = desc && desc->first_bucket_bytes ? desc->first_bucket_bytes : (int64_t)1 << 20, end = 0, size;
     int last = parallel->count - 1, i;
     for (i = last; i >= 0; i--) {
         const ignis__tensor *parameter = parallel->parameters[i], *next = i ? parallel->parameters[i - 1] : NULL;
         (void)ignis__shard_place(parallel, parameter, &end);
         if (next && next->dtype == parameter->dtype && end < limit)
             continue;
-        if (!ignis__bucket_make(call, parallel, i, last, ignis__shard_bucket_bytes(parallel, parameter->dtype, end)))
+        size = ignis__shard_bucket_bytes(parallel, parameter->dtype, end);
+        if (bytes)
+            *bytes += size;
+        else if (!ignis__bucket_make(call, parallel, i, last, size))
             return false;
         last = i - 1;
         end = 0;
@@ -459,6 +466,16 @@ static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *p
     return ignis_comm_synchronize(parallel->comm) == IGNIS_OK && ok;
 }
 
+/*  Makes the buckets. */
+static bool ignis__parallel_make(const char *call, ignis__parallel_state *parallel, const ignis_parallel_desc *desc)
+{
+    int64_t bytes = 0;
+    if (parallel->shard == IGNIS_SHARD_PARAMETERS && !(ignis__parallel_plan(call, parallel, desc, &bytes) &&
+                                                       ignis__gather_open(call, parallel, bytes / parallel->ranks)))
+        return false;
+    return ignis__parallel_plan(call, parallel, desc, NULL);
+}
+
 /*  Does all that can fail when a handle is created. */
 static bool ignis__parallel_start(const char *call, ignis__parallel_state *parallel, const ignis_tensor *parameters,
                                   int count, bool alone, const ignis_parallel_desc *desc)
@@ -472,7 +489,7 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
     return parallel->parameters && parallel->grads && parallel->values && parallel->places && parallel->buckets &&
            ignis__parallel_hold_parameters(call, parallel, parameters, count) &&
            ignis__parallel_claim(call, parallel, alone) && ignis__shard_check(call, parallel) &&
-           (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
+           (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_make(call, parallel, desc) &&
                       (!parallel->broadcasts || ignis__parallel_broadcast(call, parallel))));
 }
 

@@ -4,7 +4,10 @@
     all ranks on the second stream, and begins to gather the bucket that is used next. Three buckets at most are
     gathered: the one in use, the one before, for operations that alternate, and the next. Memory that an operation
     has found stays until the operation is queued.
-    Uses: communicators, storages that are found. Invariant: which buckets are gathered depends on the order of uses
+    Slices are in a window of the ranks, if they reach each other's memory. Then a rank copies those of the others,
+    which do nothing for it: the ranks meet before slices are written that others may read, and before slices are read
+    that others may have written.
+    Uses: communicators, windows, storages that are found. Invariant: which buckets are gathered depends on the order of uses
     alone, so all ranks gather alike.
     Locks: that of the storage, then parallel->gathering, then a communicator; device and storages below. */
 
@@ -25,13 +28,27 @@ IGNIS__PRIVATE uint64_t ignis__gather_capture(const ignis__parallel_state *paral
     return capture ? capture->serial : 0;
 }
 
+/*  Meets the other ranks on the current stream, if they may read the slices: writes may follow. */
+static bool ignis__gather_meet_readers(const char *call, ignis__parallel_state *parallel)
+{
+    (void)call;
+    if (parallel->is_read && ignis_comm_barrier(parallel->comm) != IGNIS_OK)
+        return false;
+    parallel->is_read = false;
+    return true;
+}
+
 /*  Copies this rank's slice of the gathered parameters back: they were written by something else than a step. */
 static bool ignis__gather_save(const char *call, const ignis__bucket *bucket)
 {
-    ignis__array *view =
-        ignis__array_adopt(call, ignis__array_view(call, bucket->whole, &bucket->slice->shape, bucket->slice->numel,
-                                                   bucket->parallel->rank * ignis__array_bytes(bucket->slice)));
-    bool ok = view && ignis__array_copy_bytes(call, bucket->slice, 0, view);
+    ignis__array *view;
+    bool ok;
+    if (!ignis__gather_meet_readers(call, bucket->parallel))
+        return false;
+    view = ignis__array_adopt(call, ignis__array_view(call, bucket->whole, &bucket->slice->shape, bucket->slice->numel,
+                                                      bucket->parallel->rank * ignis__array_bytes(bucket->slice)));
+    ok = view && ignis__array_copy_bytes(call, bucket->slice, 0, view);
+    bucket->parallel->is_written = ignis__window_has(bucket->slice);
     if (view)
         ignis__array_unclaim(call, view);
     return ok;
@@ -58,6 +75,23 @@ static bool ignis__gather_free(const char *call, ignis__bucket *bucket, bool sav
     return ok;
 }
 
+/*  Gathers slices on the current stream. */
+static bool ignis__gather_slices(const char *call, ignis__bucket *bucket)
+{
+    ignis__parallel_state *parallel = bucket->parallel;
+    ignis_array slice, whole;
+    if (!ignis__window_has(bucket->slice)) {
+        slice.id = bucket->slice->slot.handle;
+        whole.id = bucket->whole->slot.handle;
+        return ignis_comm_all_gather(parallel->comm, slice, whole) == IGNIS_OK;
+    }
+    if (parallel->is_written && ignis_comm_barrier(parallel->comm) != IGNIS_OK)
+        return false;
+    parallel->is_written = false;
+    parallel->is_read = true;
+    return ignis__window_gather(call, parallel->comm, bucket->slice, bucket->whole);
+}
+
 /*  Gathers a bucket on the second stream, after the work that the thread's stream has queued: after the step that
     wrote the slices, and the last use of the memory. */
 static bool ignis__gather_start(const char *call, ignis__bucket *bucket)
@@ -65,7 +99,6 @@ static bool ignis__gather_start(const char *call, ignis__bucket *bucket)
     ignis__parallel_state *parallel = bucket->parallel;
     ignis__second_stream second;
     ignis_array_desc desc = IGNIS__ZERO;
-    ignis_array slice, whole;
     bool ok;
     desc.shape = bucket->values->shape;
     desc.dtype = bucket->values->dtype;
@@ -75,11 +108,9 @@ static bool ignis__gather_start(const char *call, ignis__bucket *bucket)
     if (!bucket->whole)
         return false;
     ignis__atomic_store(&bucket->values->storage->dirty, 0); /* a graph has written what is gathered now */
-    slice.id = bucket->slice->slot.handle;
-    whole.id = bucket->whole->slot.handle;
     ok = ignis__parallel_enter_second(call, parallel, &second);
     if (ok) {
-        ok = ignis_comm_all_gather(parallel->comm, slice, whole) == IGNIS_OK;
+        ok = ignis__gather_slices(call, bucket);
         bucket->gathered = ok ? ignis__event_record(call, parallel->device, parallel->stream) : NULL;
         ignis__parallel_leave_second(parallel, &second);
     }
@@ -101,6 +132,12 @@ static bool ignis__gather_free_all(const char *call, ignis__parallel_state *para
     return ok;
 }
 
+/*  Notes that others may read and may have written, as at the beginning of a graph, and after a launch. */
+static void ignis__gather_forget_meetings(ignis__parallel_state *parallel)
+{
+    parallel->is_read = parallel->is_written = parallel->window && ignis__window_has(parallel->window);
+}
+
 /*  Begins or leaves a capture: what was gathered outside is not gathered for each launch of a graph, and the memory of
     a graph is its own. */
 static bool ignis__gather_enter(const char *call, ignis__parallel_state *parallel)
@@ -117,6 +154,7 @@ static bool ignis__gather_enter(const char *call, ignis__parallel_state *paralle
     ok = ignis__gather_free_all(call, parallel);
     ok = ignis__capture_resume(call, capture) && ok;
     parallel->gathered_in = serial;
+    ignis__gather_forget_meetings(parallel); /* a graph is launched after any other work */
     return ok;
 }
 
@@ -161,15 +199,17 @@ static ignis__storage *ignis__gather_find(const char *call, void *finder, ignis_
     return found;
 }
 
-/*  Frees what is gathered, before pieces are used: slices then have what was written to the parameters. */
-IGNIS__PRIVATE bool ignis__gather_settle(const char *call, ignis__parallel_state *parallel)
+/*  Frees what is gathered, before pieces are used: slices then have what was written to the parameters. writes: and
+    waits until no rank reads this one's. */
+IGNIS__PRIVATE bool ignis__gather_settle(const char *call, ignis__parallel_state *parallel, bool writes)
 {
     ignis__binding binding;
     bool ok = ignis__device_enter(call, parallel->device, &binding);
     if (!ok)
         return false;
     ignis__mutex_lock(&parallel->gathering);
-    ok = ignis__gather_enter(call, parallel) && ignis__gather_free_all(call, parallel);
+    ok = ignis__gather_enter(call, parallel) && ignis__gather_free_all(call, parallel) &&
+         (!writes || ignis__gather_meet_readers(call, parallel));
     ignis__mutex_unlock(&parallel->gathering);
     ignis__device_leave(&binding);
     return ok;
@@ -185,6 +225,7 @@ IGNIS__PRIVATE bool ignis__gather_close(const char *call, ignis__parallel_state 
     if (parallel->gathered_in == (capture ? capture->serial : 0)) {
         ok = ignis__gather_free_all(call, parallel);
         parallel->gathered_in = 0;
+        ignis__gather_forget_meetings(parallel);
     }
     ignis__mutex_unlock(&parallel->gathering);
     return ok;
@@ -199,7 +240,30 @@ IGNIS__PRIVATE bool ignis__gather_update(const char *call, ignis__bucket *bucket
         return false;
     ignis__storage_written(storage);
     ignis__atomic_store(&storage->dirty, 0);
+    bucket->parallel->is_written = ignis__window_has(bucket->slice);
     return true;
+}
+
+/*  Makes memory for the slices of all buckets. */
+IGNIS__PRIVATE bool ignis__gather_open(const char *call, ignis__parallel_state *parallel, int64_t bytes)
+{
+    parallel->window = ignis__window_make(call, parallel->comm, bytes, "parameters");
+    if (parallel->window)
+        ignis__gather_forget_meetings(parallel);
+    return parallel->window != NULL;
+}
+
+/*  Makes a view of the next `count` elements of that memory; claimed. */
+static ignis__array *ignis__gather_slice(const char *call, ignis__parallel_state *parallel, ignis_dtype dtype,
+                                         int64_t count)
+{
+    const ignis_shape shape = IGNIS_SHAPE(count);
+    ignis__array *view = ignis__array_view_make(call, parallel->window, &shape, count, parallel->window_end);
+    if (!view)
+        return NULL;
+    view->dtype = dtype;
+    parallel->window_end += count * ignis__dtypes[dtype].size;
+    return ignis__array_adopt(call, ignis__array_publish(view));
 }
 
 /*  Makes the slice and the storage of a bucket of `count` elements, and memory for the values that it begins with. */
@@ -218,8 +282,7 @@ IGNIS__PRIVATE bool ignis__gather_make(const char *call, ignis__bucket *bucket, 
     storage->finder = bucket;
     memcpy(values->tag, "parameters", sizeof "parameters");
     bucket->values = ignis__array_adopt(call, ignis__array_publish(values));
-    bucket->slice = ignis__array_adopt(
-        call, ignis__array_zeroed(call, device, dtype, count / bucket->parallel->ranks, "parameters", false));
+    bucket->slice = ignis__gather_slice(call, bucket->parallel, dtype, count / bucket->parallel->ranks);
     bucket->whole = ignis__array_adopt(call, ignis__array_zeroed(call, device, dtype, count, "parameters", false));
     return bucket->slice && bucket->whole;
 }

@@ -16,14 +16,14 @@
 typedef struct ignis__bucket {
     ignis__grad_group group; /* first */
     struct ignis__parallel_state *parallel;
-    int first, last;      /* parameters */
+    int first, last; /* parameters */
     /* Of the gradients; claimed. From IGNIS_SHARD_GRADIENTS on of this rank's slice of them, from an average until a
        step drops them; NULL: there are none. */
     ignis__array *memory;
     uint64_t memory_in; /* the serial of the capture that made it; 0: none */
     bool is_fresh;      /* nothing was written to it yet, while the bucket is reduced */
     ignis_dtype dtype;
-    int64_t numel; /* of the memory */
+    int64_t numel;        /* of the memory */
     ignis__array *values; /* with shards the parameters, in the same places; claimed */
     /* With IGNIS_SHARD_PARAMETERS: this rank's slice of the values, and all of them while they are gathered; claimed.
        parallel->gathering guards all but the slice. */
@@ -53,9 +53,14 @@ typedef struct ignis__parallel_state {
     int no_sync;
     ignis__mutex gathering; /* guards what follows, and the gathered buckets */
     int current, before;    /* buckets in use: the last one, and the one before; -1: none */
-    uint64_t gathered_in;   /* the serial of the capture that has gathered buckets; 0: none */
-    bool broadcasts;        /* parameters become those of rank 0 */
-    bool is_installed;      /* the parameters know their buckets */
+    ignis__array *window;   /* the slices of all buckets, as bytes; claimed; NULL: of other kinds */
+    int64_t window_end;     /* bytes of it that buckets have */
+    /* Whether other ranks may be reading this rank's slices, and whether its slices have changed, since the ranks have
+       met last; equal on all ranks. */
+    bool is_read, is_written;
+    uint64_t gathered_in; /* the serial of the capture that has gathered buckets; 0: none */
+    bool broadcasts;      /* parameters become those of rank 0 */
+    bool is_installed;    /* the parameters know their buckets */
     /* The backward pass that averages now; it alone changes what follows. NULL: none. */
     const void *backward_pass;
     /* Buckets whose all-reduce was launched: always the first ones, as ranks must have the same order. */
@@ -87,7 +92,8 @@ IGNIS__PRIVATE void ignis__parallel_leave_second(const ignis__parallel_state *pa
 
 /* gather.c */
 IGNIS__PRIVATE uint64_t ignis__gather_capture(const ignis__parallel_state *parallel);
-IGNIS__PRIVATE bool ignis__gather_settle(const char *call, ignis__parallel_state *parallel);
+IGNIS__PRIVATE bool ignis__gather_open(const char *call, ignis__parallel_state *parallel, int64_t bytes);
+IGNIS__PRIVATE bool ignis__gather_settle(const char *call, ignis__parallel_state *parallel, bool writes);
 IGNIS__PRIVATE bool ignis__gather_close(const char *call, ignis__parallel_state *parallel,
                                         const ignis__capture *capture);
 IGNIS__PRIVATE bool ignis__gather_update(const char *call, ignis__bucket *bucket);

@@ -108,7 +108,7 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
     const ignis__array *values = bucket->slice ? bucket->slice : bucket->values;
     ignis_shape shape;
     int64_t bytes, before;
-    if (bucket->slice && !ignis__gather_settle(call, bucket->parallel))
+    if (bucket->slice && !ignis__gather_settle(call, bucket->parallel, false))
         return false;
     piece->at = parallel->places[ignis__shard_find(parallel, leaf)];
     ignis__shard_range(bucket, parallel->rank, piece->at, ignis__tensor_numel(leaf), &piece->start, &piece->count);
@@ -172,9 +172,9 @@ static bool ignis__shard_update(ignis__grad_group *group, const char *call)
     return ignis__gather_update(call, (ignis__bucket *)group);
 }
 
-static bool ignis__shard_begin(ignis__grad_group *group, const char *call)
+static bool ignis__shard_begin(ignis__grad_group *group, const char *call, bool writes)
 {
-    return ignis__gather_settle(call, ((ignis__bucket *)group)->parallel);
+    return ignis__gather_settle(call, ((ignis__bucket *)group)->parallel, writes);
 }
 
 static bool ignis__shard_drop(ignis__grad_group *group, const char *call)
@@ -285,8 +285,8 @@ IGNIS__PRIVATE bool ignis__shard_stage(const char *call, ignis__bucket *bucket)
                              ignis__stream_current(parallel->device)))
         return false;
     ignis__shard_unstage(call, parallel);
-    parallel->staging = ignis__array_adopt(call, ignis__array_zeroed(call, parallel->device, bucket->dtype,
-                                                                     bucket->values->numel, "gradients", false));
+    parallel->staging = ignis__array_adopt(
+        call, ignis__array_zeroed(call, parallel->device, bucket->dtype, bucket->values->numel, "gradients", false));
     ok = parallel->staging != NULL;
     for (i = bucket->first; ok && i <= bucket->last; i++)
         ok = ignis__shard_stage_leaf(call, parallel, i);

@@ -109,7 +109,10 @@ static void ranks_run_with(int ranks, ignis_shard shard, bool drops, void (*work
         CHECK_OK(ignis_comm_destroy(comms[i]));
 }
 
-static void ranks_run(int ranks, ignis_shard shard, void (*work)(rank *r)) { ranks_run_with(ranks, shard, false, work); }
+static void ranks_run(int ranks, ignis_shard shard, void (*work)(rank *r))
+{
+    ranks_run_with(ranks, shard, false, work);
+}
 
 static void train_and_measure(rank *r)
 {
