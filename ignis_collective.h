@@ -8889,7 +8889,7 @@ typedef struct ignis__window_part {
     ignis__vmm_block block;
 } ignis__window_part;
 
-/*  What a rank gives the other threads of its process; NULL: it has failed. */
+/*  The part that a rank offers to the other threads of its process; NULL: it has failed. */
 typedef struct ignis__window_offer {
     ignis__window_part *part;
     uint64_t serial;
@@ -12701,7 +12701,7 @@ static bool ignis__comm_has_windows(const ignis__comm *comm)
 
 /* --- ranks that are threads of one process --- */
 
-/*  Waits until all ranks have offered their part number `serial`, and holds the parts. A rank without one has failed. */
+/*  Waits until all ranks have offered their part, and holds the parts. A rank without one has failed. */
 static bool ignis__window_exchange(const char *call, ignis__comm *comm, ignis__window *window)
 {
     ignis__comm_regions *regions = comm->memory->regions;
@@ -13874,8 +13874,8 @@ IGNIS_API ignis_ranks ignis_comm_ranks(ignis_comm handle)
     Slices are in a window of the ranks, if they reach each other's memory. Then a rank copies those of the others,
     which do nothing for it: the ranks meet before slices are written that others may read, and before slices are read
     that others may have written.
-    Uses: communicators, windows, storages that are found. Invariant: which buckets are gathered depends on the order of uses
-    alone, so all ranks gather alike.
+    Uses: communicators, windows, storages that are found. Invariant: which buckets are gathered depends on the order of
+    uses alone, so all ranks gather alike.
     Locks: that of the storage, then parallel->gathering, then a communicator; device and storages below. */
 
 #ifndef IGNIS_NO_TENSORS
@@ -14389,8 +14389,8 @@ static ignis_array ignis__shard_grad(ignis__grad_group *group, const char *call,
     return ignis__array_view(call, bucket->memory, &shape, count, first * ignis__dtypes[bucket->dtype].size);
 }
 
-/*  Frees the gradients of this rank's slice. Those that were made before a capture, or in another one, are set to zero:
-    a graph may use their memory. */
+/*  Frees the gradients of this rank's slice. Sets them to zero instead if they were made before a capture, or in
+    another one: a graph may use their memory. */
 static bool ignis__shard_forget(ignis__grad_group *group, const char *call)
 {
     ignis__bucket *bucket = (ignis__bucket *)group;

@@ -74,7 +74,8 @@ IGNIS__PRIVATE bool ignis__piece_take(const char *call, ignis__optimizer *optimi
     return group->sharing->drop_fn(group, call) && ok;
 }
 
-/*  Holds the training whose ranks share the parameters, for a call; writes: it changes them. False, and reported, if it was freed. */
+/*  Holds the training whose ranks share the parameters, for a call. writes: it changes them. False, and reported, if it
+    was freed. */
 IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *optimizer, bool writes)
 {
     uint64_t sharer;

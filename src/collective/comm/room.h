@@ -118,7 +118,7 @@ typedef struct ignis__window_part {
     ignis__vmm_block block;
 } ignis__window_part;
 
-/*  What a rank gives the other threads of its process; NULL: it has failed. */
+/*  The part that a rank offers to the other threads of its process; NULL: it has failed. */
 typedef struct ignis__window_offer {
     ignis__window_part *part;
     uint64_t serial;

@@ -53,7 +53,7 @@ static bool ignis__comm_has_windows(const ignis__comm *comm)
 
 /* --- ranks that are threads of one process --- */
 
-/*  Waits until all ranks have offered their part number `serial`, and holds the parts. A rank without one has failed. */
+/*  Waits until all ranks have offered their part, and holds the parts. A rank without one has failed. */
 static bool ignis__window_exchange(const char *call, ignis__comm *comm, ignis__window *window)
 {
     ignis__comm_regions *regions = comm->memory->regions;

@@ -7,8 +7,8 @@
     Slices are in a window of the ranks, if they reach each other's memory. Then a rank copies those of the others,
     which do nothing for it: the ranks meet before slices are written that others may read, and before slices are read
     that others may have written.
-    Uses: communicators, windows, storages that are found. Invariant: which buckets are gathered depends on the order of uses
-    alone, so all ranks gather alike.
+    Uses: communicators, windows, storages that are found. Invariant: which buckets are gathered depends on the order of
+    uses alone, so all ranks gather alike.
     Locks: that of the storage, then parallel->gathering, then a communicator; device and storages below. */
 
 #include "room.h"

@@ -212,8 +212,8 @@ static ignis_array ignis__shard_grad(ignis__grad_group *group, const char *call,
     return ignis__array_view(call, bucket->memory, &shape, count, first * ignis__dtypes[bucket->dtype].size);
 }
 
-/*  Frees the gradients of this rank's slice. Those that were made before a capture, or in another one, are set to zero:
-    a graph may use their memory. */
+/*  Frees the gradients of this rank's slice. Sets them to zero instead if they were made before a capture, or in
+    another one: a graph may use their memory. */
 static bool ignis__shard_forget(ignis__grad_group *group, const char *call)
 {
     ignis__bucket *bucket = (ignis__bucket *)group;
