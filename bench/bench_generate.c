@@ -18,6 +18,9 @@
     - before=8064: tokens before the steps, instead of 512.
     - adapters=8 rank=16: sequences have adapters (LoRA) of all products, one of 8 sets after the other.
     - long=2048: the time to the first token behind 2048 tokens, too.
+    - offline=1000: in place of all that, the tokens a second of 1000 texts, as a program computes them that has all
+      prompts at its beginning: prompts of 500 to 1,500 tokens, 500 tokens each, as many texts at a time as batch= says
+      last. A text that ends makes room for the next prompt, which is computed between two steps.
     - speculate=7 draft=llama-1b: in place of all that, ignis_generate without drafts, with drafts from the text, and
       from the model draft=; whether all bits are equal. The weights make a text that repeats itself. `in part`: with a
       temperature at which about a fifth of the tokens leaves it.
@@ -49,7 +52,7 @@
 
 enum { PROMPT = 512, LONG_PROMPT = 8192, STEPS = 48, ROUNDS = 5, MOST = 512, BLOCK = 1 << 22 };
 
-static int adapter_count, adapter_rank = 16, long_prompt, before;
+static int adapter_count, adapter_rank = 16, long_prompt, before, offline;
 static const char *const cache_names[] = {"numbers", "f8", "q8_0", "q4_0"};
 static int cache_type; /* a number of ignis_cache_type */
 static ignis_lora adapters[MOST];
@@ -805,6 +808,45 @@ static bool print_cache_error(const shape *s, ignis_sequence sequence)
     return true;
 }
 
+/*  The tokens of a prompt, and those that each text has behind it, of offline=. */
+static int offline_prompt(int text, bool tiny) { return tiny ? 5 + text * 7 % 11 : 500 + text * 389 % 1001; }
+static int offline_tokens(bool tiny) { return tiny ? 6 : 500; }
+
+/*  Computes `offline` texts, up to `most` at a time. */
+static bool run_offline(const shape *s, ignis_model model, const int32_t *ids, int most, bool tiny)
+{
+    ignis_sequence sequences[MOST];
+    int left[MOST], active = 0, begun = 0, i; /* left: tokens of each text */
+    double read = 0, written = 0, start = now(), seconds;
+    int32_t next[MOST];
+    while (begun < offline || active > 0) {
+        /* all places are filled at the beginning; then one prompt between two steps */
+        for (i = 0; begun < offline && active < most && (i == 0 || begun < most); i++) {
+            const int prompt = offline_prompt(begun, tiny);
+            sequences[active] = ignis_sequence_begin(model);
+            if (!ok_or_say(sequences[active].id &&
+                           ignis_sequence_feed(sequences[active], ids + begun % 97, prompt) == IGNIS_OK))
+                return false;
+            left[active++] = offline_tokens(tiny);
+            read += prompt;
+            begun++;
+        }
+        if (!ok_or_say(ignis_sequence_next_all(sequences, active, NULL, next) == IGNIS_OK))
+            return false;
+        written += active;
+        for (i = active - 1; i >= 0; i--)
+            if (--left[i] == 0) {
+                ignis_sequence_free(sequences[i]);
+                sequences[i] = sequences[--active];
+                left[i] = left[active];
+            }
+    }
+    seconds = now() - start;
+    printf("%-10s offline: %d texts, %d at a time: %10.1f tokens/s out, %10.1f in and out, %.1f s\n", s->name, offline,
+           most, written / seconds, (read + written) / seconds, seconds);
+    return true;
+}
+
 static bool run(const shape *s, const blocks *type, const char *folder, const char *batches, const char *traces,
                 ignis_dtype dtype, bool tiny)
 {
@@ -836,7 +878,11 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     if (comm.id)
         desc.parallel = ignis_comm_parallel(comm);
     desc.cache_type = (ignis_cache_type)cache_type;
-    desc.context = tiny ? 64 : before ? before + 2 * STEPS : most > PROMPT ? most + PROMPT : 2 * PROMPT;
+    desc.context = tiny            ? 64
+                   : offline       ? 2048
+                   : before        ? before + 2 * STEPS
+                   : most > PROMPT ? most + PROMPT
+                                   : 2 * PROMPT;
     for (word = batches; word; word = strchr(word, ',') ? strchr(word, ',') + 1 : NULL)
         desc.sequences = atoi(word) > desc.sequences ? atoi(word) : desc.sequences;
     seconds = now();
@@ -851,6 +897,11 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     fprintf(stderr, "%s: opened in %.1f s\n", s->name, now() - seconds);
     for (i = 0; i < LONG_PROMPT; i++)
         ids[i] = (i * 7919 + 13) % s->vocab;
+    if (offline) {
+        const bool ok = run_offline(s, model, ids, desc.sequences, tiny);
+        ignis_model_free(model);
+        return ok;
+    }
     for (word = batches; word; word = strchr(word, ',') ? strchr(word, ',') + 1 : NULL) {
         int batch = atoi(word);
         for (; count < batch && count < MOST; count++) {
@@ -1086,6 +1137,7 @@ int main(int argc, char **argv)
         adapter_count = strncmp(argv[i], "adapters=", 9) == 0 ? atoi(argv[i] + 9) : adapter_count;
         adapter_rank = strncmp(argv[i], "rank=", 5) == 0 ? atoi(argv[i] + 5) : adapter_rank;
         long_prompt = strncmp(argv[i], "long=", 5) == 0 ? atoi(argv[i] + 5) : long_prompt;
+        offline = strncmp(argv[i], "offline=", 8) == 0 ? atoi(argv[i] + 8) : offline;
         speculated = strncmp(argv[i], "speculate=", 10) == 0 ? atoi(argv[i] + 10) : speculated;
         draft_name = strncmp(argv[i], "draft=", 6) == 0 ? argv[i] + 6 : draft_name;
         if (strcmp(argv[i], "plain") == 0)

@@ -19,6 +19,7 @@
 #               2,048 tokens, beside transformers. They take 14, 61, 31 and 41 GB of memory as files, one after the other. MODELS='qwen3-next' BATCH=1,64
 #   batches     tokens a second of 1 to 256 sequences of a Llama of 8B, with weights of bf16 and Q4_0. MODELS='llama-1b llama-8b' BATCH=1,64,512
 #               WEIGHTS=q4_0,q4_k,q8_0
+#   offline     1,000 texts of a Llama of 8B, prompts of 500 to 1,500 tokens, 500 tokens each, 256 at a time. BATCH=128
 #   caches      keys and values of f8, q8_0 and q4_0 beside numbers: 1 and 64 sequences behind 8,064 tokens, tokens a second and the error of logits.
 #               MODELS='llama-8b' CACHE=f8 BATCH=64
 #   training    training steps beside PyTorch, eager and torch.compile. SECTIONS='mlp memory gpt llama', as bench_training has them
@@ -119,6 +120,9 @@ part() {
         build test_generate_batch bench_generate && $out/test_generate_batch &&
             $out/bench_generate "folder=$folder" $batch "weights=${WEIGHTS:-q4_0}" $models &&
             $out/bench_generate "folder=$folder" $batch $models ;;
+    offline)
+        room_for_models
+        build bench_generate && $out/bench_generate "folder=$folder" batch="${BATCH:-256}" offline=1000 ${MODELS:-llama-8b} ;;
     caches)
         room_for_models
         build test_cache_types bench_generate && $out/test_cache_types &&
