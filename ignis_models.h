@@ -1625,7 +1625,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xe21a7ce4ae540b0eULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x97a552ac78eeb2e0ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -2466,7 +2466,7 @@ static const char ignis__text_attention_paged_many_cu_0[] =
     "#include \"cache_pairs.cuh\"\n\n\n"
     "constexpr int D = IGNIS_HEAD_DIM, HEADS = 8;\n"
     "constexpr bool TYPED = TYPE != IGNIS__CACHE_NUMBERS;\n"
-    "constexpr int WARPS = TYPED ? 6 : 512 / D, OTHERS = 64;\n"
+    "constexpr int WARPS = TYPED ? 10 : 512 / D, OTHERS = 64;\n"
     "constexpr int ROWS = 512;\n\n"
     "constexpr int PAGES = SPLIT / PAGE, OWN = D / 32;\n\n"
     "constexpr int BYTES = 2 * D, ROW = TYPED ? IGNIS__CACHE_ROW(TYPE, D) : BYTES,\n"
@@ -2600,7 +2600,8 @@ static const char ignis__text_attention_paged_many_cu_1[] =
     "const int cell, row_bytes;\n"
     "const float scale;\n"
     "uint32_t weights[PAGES][2];\n"
-    "float out[D / 8][4], top, sum;\n\n"
+    "float out[D / 16][4];\n"
+    "float top, sum;\n\n"
     "__device__ many_warp(const ignis__paged &p, many_memory &m, const char *tiles)\n"
     ": p(p), m(m), tile(tiles + threadIdx.x / 32 * TILE), keys((uint32_t)__cvta_generic_to_shared(tile)),\n"
     "values(keys + VALUES), lane(threadIdx.x % 32), g(lane / 4), t(lane % 4), chunk(lane % CHUNKS),\n"
@@ -2677,9 +2678,9 @@ static const char ignis__text_attention_paged_many_cu_1[] =
     "if constexpr (TYPED) {\n"
     "const bool has_scales = lane < IGNIS__CACHE_SCALES(TYPE, p.head_dim);\n"
     "const int scales = has_scales ? PAGE * row_bytes + lane * 16 : 0, to = (page * SCALE + lane) * 16;\n"
-    "if (lane < SCALE) {\n"
-    "ignis_ptx_cp_async(keys + KEY_SCALES + to, k + scales, has_scales ? 16 : 0);\n";
+    "if (lane < SCALE) {\n";
 static const char ignis__text_attention_paged_many_cu_2[] =
+    "ignis_ptx_cp_async(keys + KEY_SCALES + to, k + scales, has_scales ? 16 : 0);\n"
     "ignis_ptx_cp_async(keys + VALUE_SCALES + to, v + scales, has_scales ? 16 : 0);\n"
     "}\n"
     "}\n"
@@ -2748,18 +2749,19 @@ static const char ignis__text_attention_paged_many_cu_2[] =
     "most = max(most, max(s[j][0], s[j][1]));\n"
     "const float before = x.begins ? -ignis_infinity<float>() : top;\n\n"
     "top = max(before, reduce_lanes<1, 4, ignis_max>(most) * scale);\n"
-    "const float factor = ignis_ptx_ex2_ftz(before - top);\n"
+    "const float factor = ignis_ptx_ex2_ftz(before - top), factors[2] = {of_head(factor, 2 * t),\n"
+    "of_head(factor, 2 * t + 1)};\n"
     "if (is_true(x.begins)) {\n"
     "sum = 0;\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < D / 8; j++)\n"
+    "for (int j = 0; j < D / 16; j++)\n"
     "out[j][0] = out[j][1] = out[j][2] = out[j][3] = 0;\n"
     "} else {\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < D / 8; j++) {\n"
-    "out[j][0] *= factor;\n"
-    "out[j][1] *= factor;\n"
-    "}\n"
+    "for (int j = 0; j < D / 16; j++)\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 4; i++)\n"
+    "out[j][i] *= factors[i % 2];\n"
     "}\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 2 * PAGES; j++) {\n"
@@ -2777,51 +2779,62 @@ static const char ignis__text_attention_paged_many_cu_2[] =
     "}\n"
     "const float one = (t & 2 ? two[1] : two[0]) + __shfl_xor_sync(0xffffffff, t & 2 ? two[0] : two[1], 2);\n"
     "sum = __fmul_rn(sum, factor) + reduce_lanes<1, 4, ignis_sum>(one);\n"
-    "}\n\n"
+    "}\n\n";
+static const char ignis__text_attention_paged_many_cu_3[] =
     "template <bool whole> __device__ void add(const warp_tile &x)\n"
     "{\n"
     "const uint32_t own = key_place(lane % PAGE, lane / PAGE);\n"
     "#pragma unroll\n"
-    "for (int page = 0; page < PAGES; page++) {\n";
-static const char ignis__text_attention_paged_many_cu_3[] =
-    "const uint32_t a[4] = {weights[page][0], weights[page][0], weights[page][1], weights[page][1]};\n"
+    "for (int page = 0; page < PAGES; page++) {\n"
     "#pragma unroll\n"
     "for (int j = 0; j < CHUNKS; j += 2) {\n"
-    "uint32_t b[4];\n"
-    "ignis_ptx_ldmatrix_transposed(b, values + (own ^ j * 16) + PAGE * page * ROW);\n"
+    "uint32_t v[4];\n"
+    "ignis_ptx_ldmatrix_transposed(v, values + (own ^ j * 16) + PAGE * page * ROW);\n"
     "if constexpr (!TYPED) {\n"
-    "ignis_mma<T>(out[j], a, b[0], b[1]);\n"
-    "ignis_mma<T>(out[j + 1], a, b[2], b[3]);\n"
+    "const uint32_t a[4] = {v[0], v[2], v[1], v[3]};\n"
+    "ignis_mma<T>(out[j / 2], a, weights[page][0], weights[page][1]);\n"
     "} else {\n"
     "#pragma unroll\n"
     "for (int i = 0; i < 2; i++) {\n"
     "const uint32_t low = scales_of<whole>(x, page, j + i, 0),\n"
     "high = scales_of<whole>(x, page, j + i, 8);\n"
     "#pragma unroll\n"
-    "for (int pair = 0; pair < PAIRS; pair++)\n"
-    "ignis_mma<T>(out[(j + i) * PAIRS + pair], a,\n"
-    "cache_pair<T, TYPE, whole>(b[2 * i], pair, low),\n"
-    "cache_pair<T, TYPE, whole>(b[2 * i + 1], pair, high));\n"
+    "for (int pair = 0; pair < PAIRS; pair += 2) {\n"
+    "const uint32_t a[4] = {cache_pair<T, TYPE, whole>(v[2 * i], pair, low),\n"
+    "cache_pair<T, TYPE, whole>(v[2 * i], pair + 1, low),\n"
+    "cache_pair<T, TYPE, whole>(v[2 * i + 1], pair, high),\n"
+    "cache_pair<T, TYPE, whole>(v[2 * i + 1], pair + 1, high)};\n"
+    "ignis_mma<T>(out[((j + i) * PAIRS + pair) / 2], a, weights[page][0], weights[page][1]);\n"
+    "}\n"
     "}\n"
     "}\n"
     "}\n"
     "}\n"
     "}\n\n"
+    "__device__ float of_head(float x, int h) const { return __shfl_sync(0xffffffff, x, 4 * h); }\n\n"
     "__device__ void put(const warp_tile &x) const\n"
     "{\n"
-    "const long long head = (long long)x.row * p.heads + x.first + g;\n"
+    "const bool odd = g & 1;\n"
+    "const int h = 2 * t + odd;\n"
+    "const long long head = (long long)x.row * p.heads + x.first;\n"
     "float *const found = p.scratch + (head * p.splits + x.split) * (2 + p.head_dim);\n"
-    "if (g >= x.heads)\n"
-    "return;\n"
-    "if (!x.alone && t == 0)\n"
-    "*(float2 *)found = make_float2(top, sum);\n"
+    "const int more = p.splits * (2 + p.head_dim);\n"
+    "const float divisor = of_head(sum, h);\n"
+    "if (g < x.heads && !x.alone && t == 0)\n"
+    "*(float2 *)(found + g * more) = make_float2(top, sum);\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < D / 8; j++) {\n\n"
-    "const int d = j / PAIRS * ELEMENTS + t * (ELEMENTS / 4) + j % PAIRS * 2;\n"
-    "if (d < p.head_dim && !x.alone)\n"
-    "*(float2 *)(found + 2 + d) = make_float2(out[j][0], out[j][1]);\n"
-    "else if (d < p.head_dim)\n"
-    "*(uint32_t *)(p.out + head * p.head_dim + d) = ignis_round_two<T>(out[j][0] / sum, out[j][1] / sum);\n"
+    "for (int j = 0; j < D / 8; j++) {\n"
+    "const float *const two = &out[j / 2][j % 2 * 2];\n"
+    "const float given = __shfl_xor_sync(0xffffffff, odd ? two[0] : two[1], 4);\n"
+    "const float left = odd ? given : two[0], right = odd ? two[1] : given;\n\n"
+    "const int d = j / PAIRS * ELEMENTS + g / 2 * (ELEMENTS / 4) + j % PAIRS * 2;\n"
+    "if (h >= x.heads || d >= p.head_dim)\n"
+    "continue;\n"
+    "T *const to = p.out + (head + h) * p.head_dim + d;\n"
+    "if (x.alone)\n"
+    "*(uint32_t *)to = ignis_round_two<T>(left / divisor, right / divisor);\n"
+    "else\n"
+    "*(float2 *)(found + h * more + 2 + d) = make_float2(left, right);\n"
     "}\n"
     "}\n"
     "__device__ void run(const block_parts &parts)\n"
@@ -2893,7 +2906,8 @@ static const char ignis__text_attention_paged_many_cu_3[] =
     "for (int row = blockIdx.x; row < p.count; row += gridDim.x)\n"
     "if (m.rows[row].end <= 0)\n"
     "for (int i = thread; i < p.heads * p.head_dim; i += OTHERS)\n"
-    "p.out[row * p.heads * p.head_dim + i] = T(0.0f);\n"
+    "p.out[row * p.heads * p.head_dim + i] = T(0.0f);\n";
+static const char ignis__text_attention_paged_many_cu_4[] =
     "for (; parts.more(); parts.go_on()) {\n"
     "const int own = parts.last - parts.first, splits = m.rows[parts.row].splits;\n\n"
     "const int wanted = (parts.before + own - warp + WARPS - 1) / WARPS;\n"
@@ -2914,8 +2928,7 @@ static const char ignis__text_attention_paged_many_cu_3[] =
     "ignis_ptx_bar_sync(1, OTHERS);\n"
     "if (!m.is_last)\n"
     "continue;\n"
-    "}\n";
-static const char ignis__text_attention_paged_many_cu_4[] =
+    "}\n"
     "combine_heads(p, heads, splits, thread, OTHERS);\n"
     "}\n"
     "}\n\n\n"
@@ -9562,7 +9575,7 @@ static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_many_cu = {
-    "attention_paged_many.cu", 0x668d5e5fa284e42eULL, IGNIS__PIECES(attention_paged_many_cu), ignis__includes_attention_paged_many_cu, 4};
+    "attention_paged_many.cu", 0x12fd6d1dc2e760c8ULL, IGNIS__PIECES(attention_paged_many_cu), ignis__includes_attention_paged_many_cu, 4};
 
 static const ignis__source *const ignis__includes_attention_paged_team_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -36995,7 +37008,7 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
     /* attention_paged_mma.cu has the same: HEADS and TEAMS of a block, blocks of a CLUSTER, blocks of an SM.
        attention_paged_many.cu: ELEMENTS of a row for all warps that multiply, or with other types than numbers WARPS;
        OTHERS: the other threads; ROWS: bytes for what it knows of rows */
-    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, WARPS = 6, OTHERS = 64 };
+    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, WARPS = 10, OTHERS = 64 };
     enum { ROWS = IGNIS__STEP_ROWS * 24 + 1024 };
     const ignis__device *device = op->work.device;
     ignis__paged p = *paged;

@@ -19,7 +19,7 @@
 /*  query heads that are the rows of an MMA; the host has the same, and: */
 constexpr int D = IGNIS_HEAD_DIM, HEADS = 8;
 constexpr bool TYPED = TYPE != IGNIS__CACHE_NUMBERS;
-constexpr int WARPS = TYPED ? 6 : 512 / D, OTHERS = 64; /* warps that multiply; threads that combine */
+constexpr int WARPS = TYPED ? 10 : 512 / D, OTHERS = 64; /* warps that multiply; threads that combine */
 constexpr int ROWS = 512;                               /* rows of a launch, at most */
 /*  pages of a tile; chunks of 8 elements of a key that a lane has */
 constexpr int PAGES = SPLIT / PAGE, OWN = D / 32;
@@ -174,9 +174,9 @@ struct warp_tiles {
     }
 };
 
-/*  A warp that multiplies. Queries and weights are operand A: 8 of its 16 rows are heads, the others are unused.
-    Tiles come from shared memory, so this takes fewer instructions than the products of paged_team. The sums are the
-    same. */
+/*  A warp that multiplies. Queries are operand A: 8 of its 16 rows are heads, the others are unused. Values are operand
+    A, and weights operand B, so that sums take half the registers. Tiles come from shared memory, so this takes fewer
+    instructions than the products of paged_team. The sums are the same. */
 struct many_warp {
     const ignis__paged &p;
     many_memory &m;
@@ -186,7 +186,8 @@ struct many_warp {
     const int cell, row_bytes;        /* bytes of the rows of a page and head, and of a row, in global memory */
     const float scale;
     uint32_t weights[PAGES][2];
-    float out[D / 8][4], top, sum; /* of head g; of `out` the first two */
+    float out[D / 16][4]; /* of elements g and g + 8 of 16, of heads 2 t and 2 t + 1 */
+    float top, sum;       /* of head g */
 
     __device__ many_warp(const ignis__paged &p, many_memory &m, const char *tiles)
         : p(p), m(m), tile(tiles + threadIdx.x / 32 * TILE), keys((uint32_t)__cvta_generic_to_shared(tile)),
@@ -345,18 +346,19 @@ struct many_warp {
         const float before = x.begins ? -ignis_infinity<float>() : top;
         /* each tile has a key, so that `top` is finite */
         top = max(before, reduce_lanes<1, 4, ignis_max>(most) * scale);
-        const float factor = ignis_ptx_ex2_ftz(before - top);
+        const float factor = ignis_ptx_ex2_ftz(before - top), factors[2] = {of_head(factor, 2 * t),
+                                                                            of_head(factor, 2 * t + 1)};
         if (is_true(x.begins)) {
             sum = 0;
 #pragma unroll
-            for (int j = 0; j < D / 8; j++)
+            for (int j = 0; j < D / 16; j++)
                 out[j][0] = out[j][1] = out[j][2] = out[j][3] = 0;
         } else {
 #pragma unroll
-            for (int j = 0; j < D / 8; j++) {
-                out[j][0] *= factor;
-                out[j][1] *= factor;
-            }
+            for (int j = 0; j < D / 16; j++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    out[j][i] *= factors[i % 2];
         }
 #pragma unroll
         for (int j = 0; j < 2 * PAGES; j++) {
@@ -383,46 +385,58 @@ struct many_warp {
         const uint32_t own = key_place(lane % PAGE, lane / PAGE);
 #pragma unroll
         for (int page = 0; page < PAGES; page++) {
-            const uint32_t a[4] = {weights[page][0], weights[page][0], weights[page][1], weights[page][1]};
 #pragma unroll
             for (int j = 0; j < CHUNKS; j += 2) {
-                uint32_t b[4];
-                ignis_ptx_ldmatrix_transposed(b, values + (own ^ j * 16) + PAGE * page * ROW);
+                uint32_t v[4];
+                ignis_ptx_ldmatrix_transposed(v, values + (own ^ j * 16) + PAGE * page * ROW);
                 if constexpr (!TYPED) {
-                    ignis_mma<T>(out[j], a, b[0], b[1]);
-                    ignis_mma<T>(out[j + 1], a, b[2], b[3]);
+                    const uint32_t a[4] = {v[0], v[2], v[1], v[3]};
+                    ignis_mma<T>(out[j / 2], a, weights[page][0], weights[page][1]);
                 } else {
 #pragma unroll
                     for (int i = 0; i < 2; i++) {
                         const uint32_t low = scales_of<whole>(x, page, j + i, 0),
                                        high = scales_of<whole>(x, page, j + i, 8);
 #pragma unroll
-                        for (int pair = 0; pair < PAIRS; pair++)
-                            ignis_mma<T>(out[(j + i) * PAIRS + pair], a,
-                                         cache_pair<T, TYPE, whole>(b[2 * i], pair, low),
-                                         cache_pair<T, TYPE, whole>(b[2 * i + 1], pair, high));
+                        for (int pair = 0; pair < PAIRS; pair += 2) {
+                            const uint32_t a[4] = {cache_pair<T, TYPE, whole>(v[2 * i], pair, low),
+                                                   cache_pair<T, TYPE, whole>(v[2 * i], pair + 1, low),
+                                                   cache_pair<T, TYPE, whole>(v[2 * i + 1], pair, high),
+                                                   cache_pair<T, TYPE, whole>(v[2 * i + 1], pair + 1, high)};
+                            ignis_mma<T>(out[((j + i) * PAIRS + pair) / 2], a, weights[page][0], weights[page][1]);
+                        }
                     }
                 }
             }
         }
     }
-    /*  Writes the result of a split. */
+    /*  Returns what a lane of head h has in x. */
+    __device__ float of_head(float x, int h) const { return __shfl_sync(0xffffffff, x, 4 * h); }
+    /*  Writes the result of a split. Lanes of two adjacent elements exchange, so that each has both of one head. */
     __device__ void put(const warp_tile &x) const
     {
-        const long long head = (long long)x.row * p.heads + x.first + g;
+        const bool odd = g & 1;
+        const int h = 2 * t + odd; /* the head whose elements the lane writes */
+        const long long head = (long long)x.row * p.heads + x.first;
         float *const found = p.scratch + (head * p.splits + x.split) * (2 + p.head_dim);
-        if (g >= x.heads)
-            return;
-        if (!x.alone && t == 0)
-            *(float2 *)found = make_float2(top, sum);
+        const int more = p.splits * (2 + p.head_dim); /* from a head to the next one */
+        const float divisor = of_head(sum, h);
+        if (g < x.heads && !x.alone && t == 0)
+            *(float2 *)(found + g * more) = make_float2(top, sum);
 #pragma unroll
         for (int j = 0; j < D / 8; j++) {
+            const float *const two = &out[j / 2][j % 2 * 2];
+            const float given = __shfl_xor_sync(0xffffffff, odd ? two[0] : two[1], 4);
+            const float left = odd ? given : two[0], right = odd ? two[1] : given;
             /* a word of two values has PAIRS of elements that are adjacent */
-            const int d = j / PAIRS * ELEMENTS + t * (ELEMENTS / 4) + j % PAIRS * 2;
-            if (d < p.head_dim && !x.alone)
-                *(float2 *)(found + 2 + d) = make_float2(out[j][0], out[j][1]);
-            else if (d < p.head_dim) /* no other split contributes */
-                *(uint32_t *)(p.out + head * p.head_dim + d) = ignis_round_two<T>(out[j][0] / sum, out[j][1] / sum);
+            const int d = j / PAIRS * ELEMENTS + g / 2 * (ELEMENTS / 4) + j % PAIRS * 2;
+            if (h >= x.heads || d >= p.head_dim)
+                continue;
+            T *const to = p.out + (head + h) * p.head_dim + d;
+            if (x.alone) /* no other split contributes */
+                *(uint32_t *)to = ignis_round_two<T>(left / divisor, right / divisor);
+            else
+                *(float2 *)(found + h * more + 2 + d) = make_float2(left, right);
         }
     }
     __device__ void run(const block_parts &parts)

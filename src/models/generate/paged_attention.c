@@ -57,7 +57,7 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
     /* attention_paged_mma.cu has the same: HEADS and TEAMS of a block, blocks of a CLUSTER, blocks of an SM.
        attention_paged_many.cu: ELEMENTS of a row for all warps that multiply, or with other types than numbers WARPS;
        OTHERS: the other threads; ROWS: bytes for what it knows of rows */
-    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, WARPS = 6, OTHERS = 64 };
+    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, WARPS = 10, OTHERS = 64 };
     enum { ROWS = IGNIS__STEP_ROWS * 24 + 1024 };
     const ignis__device *device = op->work.device;
     ignis__paged p = *paged;
