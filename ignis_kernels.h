@@ -53,7 +53,7 @@
         linalg_qr.cu               155 lines    4852 bytes
         log_softmax.cu              81 lines    2483 bytes
         map.cuh                    447 lines   13257 bytes
-        mma.cuh                    142 lines    4354 bytes
+        mma.cuh                    151 lines    4556 bytes
         norm.cu                    216 lines    7141 bytes
         norm.cuh                   365 lines    9399 bytes
         norm_add.cu                 44 lines    1621 bytes
@@ -230,7 +230,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xe0749b8faa42ba80ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0xc1cb7337b33bb046ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -12579,6 +12579,12 @@ static const char ignis__text_mma_cuh_0[] =
     "uint32_t result;\n"
     "asm(\"lop3.b32 %0, %1, %2, %3, 0xea;\" : \"=r\"(result) : \"r\"(word), \"r\"(mask), \"r\"(bits));\n"
     "return result;\n"
+    "}\n\n\n\n"
+    "__device__ inline uint32_t ignis_ptx_prmt(uint32_t low, uint32_t high, uint32_t which)\n"
+    "{\n"
+    "uint32_t four;\n"
+    "asm(\"prmt.b32 %0, %1, %2, %3;\" : \"=r\"(four) : \"r\"(low), \"r\"(high), \"r\"(which));\n"
+    "return four;\n"
     "}\n\n"
     "__device__ inline void ignis_ptx_mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)\n"
     "{\n"
@@ -12655,11 +12661,11 @@ static const char ignis__text_mma_cuh_0[] =
     "__device__ inline void ignis_ptx_cp_async_4(uint32_t to, const void *from, int valid)\n"
     "{\n"
     "asm volatile(\"cp.async.ca.shared.global [%0], [%1], 4, %2;\" ::\"r\"(to), \"l\"(from), \"r\"(valid) : \"memory\");\n"
-    "}\n\n"
+    "}\n\n";
+static const char ignis__text_mma_cuh_1[] =
     "__device__ inline void ignis_ptx_cp_async_commit() { asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); }\n\n"
     "template <int pending> __device__ inline void ignis_ptx_cp_async_wait()\n"
-    "{\n";
-static const char ignis__text_mma_cuh_1[] =
+    "{\n"
     "asm volatile(\"cp.async.wait_group %0;\" ::\"n\"(pending) : \"memory\");\n"
     "}\n\n\n"
     "template <typename T> __device__ inline void ignis_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)\n"
@@ -18332,7 +18338,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_tiles_cuh = {
 static const ignis__source *const ignis__includes_mma_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_mma_cuh = {
-    "mma.cuh", 0xf3d404e723430a5fULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 48};
+    "mma.cuh", 0x2cecf6a0f0683e41ULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 48};
 
 static const ignis__source *const ignis__includes_attention_decode_mma_cu[] = {
     &ignis__source_ignis_cuh,

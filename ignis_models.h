@@ -1625,7 +1625,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x97a552ac78eeb2e0ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x076881288520aa2aULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -3446,6 +3446,32 @@ static const char ignis__text_blocks_cuh_0[] =
     "}\n"
     "template <int numbers, int word> struct table {\n"
     "static constexpr uint32_t bytes = table_word(numbers, word);\n"
+    "};\n\n\n\n\n"
+    "__device__ constexpr int half_item(int numbers, bool last, int i)\n"
+    "{\n"
+    "constexpr signed char tables[][16] = IGNIS__BLOCKS_TABLES;\n"
+    "const signed char *const items = tables[numbers - IGNIS__NUMBERS_IQ4];\n"
+    "return items[i + 8 * last] + (items[i + 8 * !last] < 0);\n"
+    "}\n\n\n"
+    "__device__ constexpr uint32_t half_word(int numbers, bool last, int word)\n"
+    "{\n"
+    "uint32_t bytes = 0;\n"
+    "for (int i = 0; i < 4; i++)\n"
+    "bytes |= (uint32_t)(uint8_t)half_item(numbers, last, 4 * word + i) << 8 * i;\n"
+    "return bytes;\n"
+    "}\n"
+    "template <int numbers, bool last> struct half_table {\n"
+    "static constexpr uint32_t low = half_word(numbers, last, 0), high = half_word(numbers, last, 1);\n\n\n"
+    "static __device__ constexpr bool fits()\n"
+    "{\n"
+    "constexpr signed char tables[][16] = IGNIS__BLOCKS_TABLES;\n"
+    "for (int i = 0; i < 8; i++) {\n"
+    "const int item = half_item(numbers, last, i);\n"
+    "if (item > 127 || (item < 0) != (tables[numbers - IGNIS__NUMBERS_IQ4][i + 8 * last] < 0))\n"
+    "return false;\n"
+    "}\n"
+    "return true;\n"
+    "}\n"
     "};\n\n"
     "__device__ inline float blocks_half(const uint8_t *at) { return ignis_ptx_cvt_f32_f16(*(const uint16_t *)at); }\n\n\n"
     "__device__ inline void blocks_scale(const uint8_t *s, int j, int &scale, int &least)\n"
@@ -3488,7 +3514,8 @@ static const char ignis__text_blocks_cuh_0[] =
     "{\n"
     "const int own = block % RECORD, records = (int)((w.k + 32 * RECORD - 1) / (32 * RECORD));\n"
     "const blocks_layout layout = layout_of(w.type);\n"
-    "const int bits = layout.bits, outside = IGNIS__BLOCKS_OUTSIDE(layout.scales);\n"
+    "const int bits = layout.bits, outside = IGNIS__BLOCKS_OUTSIDE(layout.scales);\n";
+static const char ignis__text_blocks_cuh_1[] =
     "const bool is_signed = layout.numbers == IGNIS__NUMBERS_SIGNED, is_table = layout.numbers >= IGNIS__NUMBERS_IQ4;\n"
     "const uint8_t *record = w.records + (first_record(row, records) + block / RECORD * TOGETHER) *\n"
     "IGNIS__BLOCKS_RECORD(bits, layout.scales);\n"
@@ -3508,8 +3535,7 @@ static const char ignis__text_blocks_cuh_0[] =
     "if (bits != 4 && bits != 5) {\n"
     "more[0] = *(const uint32_t *)(twos + own * 8) >> 2 * i;\n"
     "more[1] = *(const uint32_t *)(twos + own * 8 + 4) >> 2 * i;\n"
-    "}\n";
-static const char ignis__text_blocks_cuh_1[] =
+    "}\n"
     "if (bits == 3 || bits == 5)\n"
     "one = *(const uint32_t *)(ones + own * 4) >> i;\n"
     "#pragma unroll\n"
@@ -9143,6 +9169,7 @@ static const char ignis__text_weights_blocks_cuh_0[] =
     "static constexpr bool halves = outside != 0, own_minima = layout.scales == IGNIS__SCALES_16_MIN,\n"
     "minima = layout.scales == IGNIS__SCALES_K || layout.scales == IGNIS__SCALES_ADDED;\n\n"
     "static constexpr int words = bytes ? 2 : 1, parts = halves ? 2 : 1;\n\n"
+    "static constexpr int terms = is_table && bits == 4 ? 2 : 1;\n\n"
     "static constexpr int begin = is_signed ? 8 - bits : 0, twos_begin = begin + (bits == 6 ? 4 : bits == 3 ? 1 : 0),\n"
     "ones_begin = begin + (bits == 5 ? 4 : 0);\n"
     "static constexpr float factor = 1.0f / (float)((1 << begin) * layout.divisor);\n"
@@ -9186,10 +9213,10 @@ static const char ignis__text_weights_blocks_cuh_0[] =
     "else\n"
     "w.d[r] = ((const uint16_t *)halves_at[r])[record];\n"
     "}\n\n"
-    "template <bool alone, typename Four>\n"
-    "static __device__ void read(unit &w, int r, const uint8_t *record, int half, const Four &four)\n"
-    "{\n";
+    "template <bool alone, typename Four>\n";
 static const char ignis__text_weights_blocks_cuh_1[] =
+    "static __device__ void read(unit &w, int r, const uint8_t *record, int half, const Four &four)\n"
+    "{\n"
     "const int t = threadIdx.x % 4, own = half * UNIT + t;\n"
     "if (alone)\n"
     "#pragma unroll\n"
@@ -9266,26 +9293,43 @@ static const char ignis__text_weights_blocks_cuh_1[] =
     "}\n"
     "return s;\n"
     "}\n\n\n"
-    "static __device__ uint32_t look_up(uint32_t four)\n"
+    "static __device__ void look_up(uint32_t q, uint32_t &low, uint32_t &high)\n"
     "{\n"
     "constexpr int numbers = is_table ? layout.numbers : IGNIS__NUMBERS_IQ4;\n"
-    "const uint32_t of_eight = four & 0x7777u,\n"
-    "first = __byte_perm(table<numbers, 0>::bytes, table<numbers, 1>::bytes, of_eight);\n"
-    "if (bits == 3)\n"
-    "return first;\n"
-    "return __byte_perm(first, __byte_perm(table<numbers, 2>::bytes, table<numbers, 3>::bytes, of_eight),\n"
-    "and_or(four >> 1, 0x4444u, 0x3210u));\n"
+    "const auto four = [](uint32_t of_eight, uint32_t which) {\n"
+    "return __byte_perm(__byte_perm(table<numbers, 0>::bytes, table<numbers, 1>::bytes, of_eight),\n"
+    "__byte_perm(table<numbers, 2>::bytes, table<numbers, 3>::bytes, of_eight), which);\n"
+    "};\n"
+    "const uint32_t of_eight = q & 0x77777777u, which = and_or(q >> 1, 0x44444444u, 0x32103210u);\n"
+    "low = four(of_eight, which);\n"
+    "high = four(of_eight >> 16, which >> 16);\n"
+    "}\n\n"
+    "template <bool last> static __device__ void look_up_half(uint32_t q, uint32_t &low, uint32_t &high)\n"
+    "{\n"
+    "constexpr int numbers = is_table ? layout.numbers : IGNIS__NUMBERS_IQ4;\n"
+    "typedef half_table<numbers, last> half;\n"
+    "static_assert(bits != 4 || half::fits(), \"sums of both halves are exact\");\n"
+    "const uint32_t which = last ? q ^ 0x88888888u : q;\n"
+    "low = ignis_ptx_prmt(half::low, half::high, which);\n"
+    "high = ignis_ptx_prmt(half::low, half::high, which >> 16);\n"
+    "}\n\n"
+    "static __device__ uint32_t look_up_of_eight(uint32_t four)\n"
+    "{\n"
+    "constexpr int numbers = is_table ? layout.numbers : IGNIS__NUMBERS_IQ4;\n"
+    "return __byte_perm(table<numbers, 0>::bytes, table<numbers, 1>::bytes, four);\n"
     "}\n\n\n"
     "static __device__ uint32_t upper_bits(uint32_t two, uint32_t one, int i)\n"
     "{\n"
     "uint32_t q = 0;\n"
-    "if (twos)\n"
+    "if (twos)\n";
+static const char ignis__text_weights_blocks_cuh_2[] =
     "q = twos_begin == 6 ? two << (6 - 2 * i) & 0xc0c0c0c0u\n"
     ": (two >> 2 * i & 0x03030303u) << twos_begin;\n"
     "if (ones)\n"
     "q |= (one >> i & 0x01010101u) << ones_begin;\n"
     "return q;\n"
     "}\n\n\n\n"
+    "template <int term>\n"
     "static __device__ void operand(uint32_t (&a)[4], const unit &w, int word, const uint2 (&more)[2],\n"
     "const uint32_t (&one)[2], int i)\n"
     "{\n"
@@ -9297,17 +9341,18 @@ static const char ignis__text_weights_blocks_cuh_1[] =
     "a[r] = q;\n"
     "a[2 + r] = w.q[r][(word * words + 1) % (4 * words)];\n"
     "} else if (is_table && bits == 4) {\n"
-    "a[r] = look_up(q);\n"
-    "a[2 + r] = look_up(q >> 16);\n"
+    "if (term >= 0)\n"
+    "look_up_half<term == 1>(q, a[r], a[2 + r]);\n"
+    "else\n"
+    "look_up(q, a[r], a[2 + r]);\n"
     "} else {\n"
     "const uint32_t low = upper_bits(more[r].x, one[r], i), high = upper_bits(more[r].y, one[r] >> 4, i);\n"
     "if (nibbles) {\n"
     "a[r] = and_or(q << begin, mask, low);\n"
     "a[2 + r] = and_or(begin <= 4 ? q >> (4 - begin) : q << (begin - 4), mask, high);\n"
-    "} else if (is_table) {\n";
-static const char ignis__text_weights_blocks_cuh_2[] =
-    "a[r] = look_up(__byte_perm(low | low >> 4, 0, 0x4420));\n"
-    "a[2 + r] = look_up(__byte_perm(high | high >> 4, 0, 0x4420));\n"
+    "} else if (is_table) {\n"
+    "a[r] = look_up_of_eight(__byte_perm(low | low >> 4, 0, 0x4420));\n"
+    "a[2 + r] = look_up_of_eight(__byte_perm(high | high >> 4, 0, 0x4420));\n"
     "} else {\n"
     "a[r] = low;\n"
     "a[2 + r] = high;\n"
@@ -9337,8 +9382,12 @@ static const char ignis__text_weights_blocks_cuh_2[] =
     "#pragma unroll\n"
     "for (int i = 0; i < 4; i++) {\n"
     "uint32_t a[4];\n"
-    "operand(a, w, i, w.more, w.one, i);\n"
+    "operand<0>(a, w, i, w.more, w.one, i);\n"
     "ignis_ptx_mma_s8(found[i * parts / 4], a, b[2 * i], b[2 * i + 1]);\n"
+    "if (terms > 1) {\n"
+    "operand<1>(a, w, i, w.more, w.one, i);\n"
+    "ignis_ptx_mma_s8(found[i * parts / 4], a, b[2 * i], b[2 * i + 1]);\n"
+    "}\n"
     "if (own_minima)\n"
     "ignis_ptx_mma_s8(whole[i * parts / 4], one, b[2 * i], b[2 * i + 1]);\n"
     "}\n"
@@ -9393,8 +9442,9 @@ static const char ignis__text_weights_blocks_cuh_2[] =
     "if (ones)\n"
     "one[r] = __shfl_sync(0xffffffff, w.one[r], quad + b);\n"
     "}\n"
-    "operand(a[b], w, b, more, one, t);\n"
-    "}\n\n"
+    "operand<-1>(a[b], w, b, more, one, t);\n"
+    "}\n\n";
+static const char ignis__text_weights_blocks_cuh_3[] =
     "constexpr bool apart = N >= 4 && __CUDA_ARCH__ != 900;\n"
     "uint4 x[2][UNIT];\n"
     "float2 of[2][UNIT];\n"
@@ -9436,8 +9486,7 @@ static const char ignis__text_weights_blocks_cuh_2[] =
     "for (int i = 0; i < parts; i++) {\n"
     "product[i] = found[i][c];\n"
     "sum_of_x[i] = whole[i][c];\n"
-    "}\n";
-static const char ignis__text_weights_blocks_cuh_3[] =
+    "}\n"
     "const float one = scaled(product, sum_of_x, s[b].of[c / 2], s[b].least[c / 2],\n"
     "c % 2 ? of[n % 2][b].y : of[n % 2][b].x, sums[n % 2][b][c % 2]);\n"
     "if (b % 2 == 0)\n"
@@ -9625,7 +9674,7 @@ static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_blocks_cuh = {
-    "blocks.cuh", 0x44ac01d4ef5fae71ULL, IGNIS__PIECES(blocks_cuh), ignis__includes_blocks_cuh, 8};
+    "blocks.cuh", 0xebb170bb1ca03bedULL, IGNIS__PIECES(blocks_cuh), ignis__includes_blocks_cuh, 8};
 
 static const ignis__source *const ignis__includes_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9695,7 +9744,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x20101418d0854835ULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 47};
+    "weights_blocks.cuh", 0x9184dab3f073bad7ULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 47};
 
 static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_ignis_cuh,

@@ -22,6 +22,15 @@ __device__ inline uint32_t and_or(uint32_t word, uint32_t mask, uint32_t bits)
     return result;
 }
 
+/*  Returns bytes of `low` and `high`: one for each of the four low nibbles of `which`, whose number is the nibble's
+    three low bits. If the nibble's bit 3 is set, all bits of the byte are its highest bit. */
+__device__ inline uint32_t ignis_ptx_prmt(uint32_t low, uint32_t high, uint32_t which)
+{
+    uint32_t four;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(four) : "r"(low), "r"(high), "r"(which));
+    return four;
+}
+
 __device__ inline void ignis_ptx_mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "

@@ -65,6 +65,40 @@ template <int numbers, int word> struct table {
     static constexpr uint32_t bytes = table_word(numbers, word);
 };
 
+/*  Returns item `i` of a table's first eight, or of its last eight, as ignis_ptx_prmt needs it: nibbles look up the
+    first eight, and with bit 3 inverted the last eight. A nibble of the other eight gives 0 or -1, the sign of the item
+    with its three low bits. So each item makes up for the one that is added to it, and the sum of both is exact. */
+__device__ constexpr int half_item(int numbers, bool last, int i)
+{
+    constexpr signed char tables[][16] = IGNIS__BLOCKS_TABLES;
+    const signed char *const items = tables[numbers - IGNIS__NUMBERS_IQ4];
+    return items[i + 8 * last] + (items[i + 8 * !last] < 0);
+}
+
+/*  Returns four items of half a table as bytes. */
+__device__ constexpr uint32_t half_word(int numbers, bool last, int word)
+{
+    uint32_t bytes = 0;
+    for (int i = 0; i < 4; i++)
+        bytes |= (uint32_t)(uint8_t)half_item(numbers, last, 4 * word + i) << 8 * i;
+    return bytes;
+}
+template <int numbers, bool last> struct half_table {
+    static constexpr uint32_t low = half_word(numbers, last, 0), high = half_word(numbers, last, 1);
+
+    /*  True if all items are bytes and have the signs of those in the table. */
+    static __device__ constexpr bool fits()
+    {
+        constexpr signed char tables[][16] = IGNIS__BLOCKS_TABLES;
+        for (int i = 0; i < 8; i++) {
+            const int item = half_item(numbers, last, i);
+            if (item > 127 || (item < 0) != (tables[numbers - IGNIS__NUMBERS_IQ4][i + 8 * last] < 0))
+                return false;
+        }
+        return true;
+    }
+};
+
 __device__ inline float blocks_half(const uint8_t *at) { return ignis_ptx_cvt_f32_f16(*(const uint16_t *)at); }
 
 /*  Unpacks the scale and the minimum of one of eight blocks, six bits each. s: the bytes after d and e. */

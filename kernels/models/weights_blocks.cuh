@@ -86,6 +86,8 @@ template <int type> struct blocks_rows {
                           minima = layout.scales == IGNIS__SCALES_K || layout.scales == IGNIS__SCALES_ADDED;
     /* words of eight elements; scales of a block */
     static constexpr int words = bytes ? 2 : 1, parts = halves ? 2 : 1;
+    /* operands whose sum is the numbers: two halves of a table */
+    static constexpr int terms = is_table && bits == 4 ? 2 : 1;
     /* bit of an operand's byte at which a number begins: signed ones are the upper bits */
     static constexpr int begin = is_signed ? 8 - bits : 0, twos_begin = begin + (bits == 6 ? 4 : bits == 3 ? 1 : 0),
                          ones_begin = begin + (bits == 5 ? 4 : 0);
@@ -223,16 +225,33 @@ template <int type> struct blocks_rows {
         return s;
     }
 
-    /*  Returns four items of the table, for the low nibbles of `four`. */
-    static __device__ uint32_t look_up(uint32_t four)
+    /*  Looks up eight items of a table of 16, for the nibbles of q: four in `low`, four in `high`. */
+    static __device__ void look_up(uint32_t q, uint32_t &low, uint32_t &high)
     {
         constexpr int numbers = is_table ? layout.numbers : IGNIS__NUMBERS_IQ4;
-        const uint32_t of_eight = four & 0x7777u,
-                       first = __byte_perm(table<numbers, 0>::bytes, table<numbers, 1>::bytes, of_eight);
-        if (bits == 3)
-            return first;
-        return __byte_perm(first, __byte_perm(table<numbers, 2>::bytes, table<numbers, 3>::bytes, of_eight),
-                           and_or(four >> 1, 0x4444u, 0x3210u));
+        const auto four = [](uint32_t of_eight, uint32_t which) {
+            return __byte_perm(__byte_perm(table<numbers, 0>::bytes, table<numbers, 1>::bytes, of_eight),
+                               __byte_perm(table<numbers, 2>::bytes, table<numbers, 3>::bytes, of_eight), which);
+        };
+        const uint32_t of_eight = q & 0x77777777u, which = and_or(q >> 1, 0x44444444u, 0x32103210u);
+        low = four(of_eight, which);
+        high = four(of_eight >> 16, which >> 16);
+    }
+    /*  As look_up, in one half of the table: numbers whose sum over both halves is the item. */
+    template <bool last> static __device__ void look_up_half(uint32_t q, uint32_t &low, uint32_t &high)
+    {
+        constexpr int numbers = is_table ? layout.numbers : IGNIS__NUMBERS_IQ4;
+        typedef half_table<numbers, last> half;
+        static_assert(bits != 4 || half::fits(), "sums of both halves are exact");
+        const uint32_t which = last ? q ^ 0x88888888u : q;
+        low = ignis_ptx_prmt(half::low, half::high, which);
+        high = ignis_ptx_prmt(half::low, half::high, which >> 16);
+    }
+    /*  Returns four items of a table of eight, for the low nibbles of `four`. */
+    static __device__ uint32_t look_up_of_eight(uint32_t four)
+    {
+        constexpr int numbers = is_table ? layout.numbers : IGNIS__NUMBERS_IQ4;
+        return __byte_perm(table<numbers, 0>::bytes, table<numbers, 1>::bytes, four);
     }
 
     /*  Returns four numbers whose bits 2 i and 2 i + 1, and i, of bytes are in `two` and `one`. */
@@ -248,7 +267,8 @@ template <int type> struct blocks_rows {
     }
 
     /*  Builds a lane's part of A: eight elements of both rows, from word `word` on. more, one: of both rows; i: which
-        eight elements of the block. */
+        eight elements of the block. term: -1, or that which is needed. */
+    template <int term>
     static __device__ void operand(uint32_t (&a)[4], const unit &w, int word, const uint2 (&more)[2],
                                    const uint32_t (&one)[2], int i)
     {
@@ -260,16 +280,18 @@ template <int type> struct blocks_rows {
                 a[r] = q;
                 a[2 + r] = w.q[r][(word * words + 1) % (4 * words)];
             } else if (is_table && bits == 4) {
-                a[r] = look_up(q);
-                a[2 + r] = look_up(q >> 16);
+                if (term >= 0)
+                    look_up_half<term == 1>(q, a[r], a[2 + r]);
+                else
+                    look_up(q, a[r], a[2 + r]);
             } else {
                 const uint32_t low = upper_bits(more[r].x, one[r], i), high = upper_bits(more[r].y, one[r] >> 4, i);
                 if (nibbles) {
                     a[r] = and_or(q << begin, mask, low);
                     a[2 + r] = and_or(begin <= 4 ? q >> (4 - begin) : q << (begin - 4), mask, high);
                 } else if (is_table) { /* bytes to nibbles */
-                    a[r] = look_up(__byte_perm(low | low >> 4, 0, 0x4420));
-                    a[2 + r] = look_up(__byte_perm(high | high >> 4, 0, 0x4420));
+                    a[r] = look_up_of_eight(__byte_perm(low | low >> 4, 0, 0x4420));
+                    a[2 + r] = look_up_of_eight(__byte_perm(high | high >> 4, 0, 0x4420));
                 } else {
                     a[r] = low;
                     a[2 + r] = high;
@@ -305,8 +327,12 @@ template <int type> struct blocks_rows {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             uint32_t a[4];
-            operand(a, w, i, w.more, w.one, i);
+            operand<0>(a, w, i, w.more, w.one, i);
             ignis_ptx_mma_s8(found[i * parts / 4], a, b[2 * i], b[2 * i + 1]);
+            if (terms > 1) {
+                operand<1>(a, w, i, w.more, w.one, i);
+                ignis_ptx_mma_s8(found[i * parts / 4], a, b[2 * i], b[2 * i + 1]);
+            }
             if (own_minima)
                 ignis_ptx_mma_s8(whole[i * parts / 4], one, b[2 * i], b[2 * i + 1]);
         }
@@ -367,7 +393,7 @@ template <int type> struct blocks_rows {
                 if (ones)
                     one[r] = __shfl_sync(0xffffffff, w.one[r], quad + b);
             }
-            operand(a[b], w, b, more, one, t);
+            operand<-1>(a[b], w, b, more, one, t);
         }
         /* a branch each: else the compiler delays sums until registers spill */
         constexpr bool apart = N >= 4 && __CUDA_ARCH__ != 900;
