@@ -28,6 +28,7 @@ extern "C" {
 #include "models/parallel.h"
 #include "collective/parallel/model_parallel.h"
 #include "collective/parallel/data_parallel.h"
+#include "collective/parallel/tensor_parallel.h"
 #ifdef __cplusplus
 } /* extern "C" */
 
@@ -154,6 +155,8 @@ extern "C" {
 #include "collective/parallel/gather.c"
 #include "collective/parallel/shard.c"
 #include "collective/parallel/data_parallel.c"
+#include "collective/parallel/tensor_parallel.c"
+#include "collective/parallel/vocab_parallel.c"
 #endif /* IGNIS_COLLECTIVE_IMPLEMENTED */
 #endif /* IGNIS_IMPLEMENTATION */
 

@@ -6,6 +6,7 @@
 #include "../../array/room.h"
 #include "../../kernel/room.h"
 #include "../../tensor/room.h"
+#include "../../ops/room.h"
 #include "../../train/room.h"
 #include "../room.h"
 #include "../vmm/room.h"
@@ -74,6 +75,21 @@ typedef struct ignis__second_stream {
     void *main_stream, *own;
     uint64_t own_serial;
 } ignis__second_stream;
+
+/*  How data moves between ranks, along the first dimension. */
+typedef enum ignis__rank_move {
+    IGNIS__MOVE_NONE,
+    IGNIS__MOVE_ALL_REDUCE,
+    IGNIS__MOVE_ALL_GATHER,
+    IGNIS__MOVE_REDUCE_SCATTER,
+    IGNIS__MOVE_SLICE /* to this rank's slice; nothing travels */
+} ignis__rank_move;
+
+/*  An operation that moves a tensor between ranks, and its gradient in backward. */
+typedef struct ignis__rank_exchange {
+    const char *call, *name;
+    ignis__rank_move forward, backward;
+} ignis__rank_exchange;
 
 #define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket, as for memory of its own */
 
