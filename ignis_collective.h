@@ -1632,6 +1632,20 @@ IGNIS_API ignis_tensor ignis_vocab_parallel_embedding(ignis_comm comm, ignis_ten
 IGNIS_API ignis_tensor ignis_vocab_parallel_cross_entropy(ignis_comm comm, ignis_tensor logits, ignis_tensor targets,
                                                           const ignis_cross_entropy_desc *desc);
 
+/*  ignis_comm_clip_grad_norms - ignis_clip_grad_norms with the norm of the gradients of all ranks of comm
+    Each rank has a part of the parameters of the first `divided` optimizers; parameters of the others are equal
+    on all ranks, and count once. The ranks sum the squares, so all clip by the same factor, and with loss
+    scales skip the same steps: with a loss scale, call it before each step, as ignis_optimizer_step alone sees
+    this rank. Optimizers with shards (ignis_parallel_desc.shard) sum over the ranks of those first.
+    Returns: IGNIS_OK, or the reason.
+    Errors: those of ignis_clip_grad_norms; ARGUMENT (divided outside of 0 to count), and those of
+    ignis_comm_all_reduce.
+    Ownership: unchanged.
+    Threads: as ignis_comm_all_reduce_forward. Streams: queued on the current stream of the communicator's
+    device. */
+IGNIS_API ignis_status ignis_comm_clip_grad_norms(ignis_comm comm, const ignis_optimizer *optimizers, int count,
+                                                  int divided, double max_norm);
+
 #endif /* IGNIS_NO_TENSORS */
 
 #ifdef __cplusplus
@@ -15437,6 +15451,29 @@ IGNIS_API ignis_tensor ignis_row_parallel_linear(ignis_comm comm, ignis_tensor x
     return result;
 }
 
+/* --- clipping --- */
+
+IGNIS_API ignis_status ignis_comm_clip_grad_norms(ignis_comm comm, const ignis_optimizer *optimizers, int count,
+                                                  int divided, double max_norm)
+{
+    static const char call[] = "ignis_comm_clip_grad_norms";
+    ignis__clip_ranks ranks;
+    ignis_comm_info info;
+    ignis__outer_call outer;
+    ignis_status status = ignis__comm_query(call, comm, &info);
+    if (status != IGNIS_OK)
+        return status;
+    if (divided < 0 || divided > count)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "divided is %d; expected 0 to count, which is %d", divided,
+                           count);
+    ignis__outer_call_begin(&outer, call, NULL);
+    ranks.of = ignis_comm_ranks(comm);
+    ranks.divided = divided;
+    status = ignis__clip_grad_norms(call, optimizers, count, max_norm, &ranks);
+    ignis__outer_call_end(&outer);
+    return status;
+}
+
 #endif /* IGNIS_NO_TENSORS */
 
 /*  >>parallel.vocab - tensor-parallel training: embedding and cross-entropy of a vocabulary that ranks divide
@@ -15805,5 +15842,6 @@ IGNIS_API ignis_tensor ignis_vocab_parallel_cross_entropy(ignis_comm comm, ignis
 #define ignis_row_parallel_linear(...) IGNIS__AT(ignis_row_parallel_linear(__VA_ARGS__))
 #define ignis_vocab_parallel_embedding(...) IGNIS__AT(ignis_vocab_parallel_embedding(__VA_ARGS__))
 #define ignis_vocab_parallel_cross_entropy(...) IGNIS__AT(ignis_vocab_parallel_cross_entropy(__VA_ARGS__))
+#define ignis_comm_clip_grad_norms(...) IGNIS__AT(ignis_comm_clip_grad_norms(__VA_ARGS__))
 #endif
 #endif

@@ -22,10 +22,34 @@ static int64_t ignis__clipped_squares(const ignis__optimizer *optimizer)
     return squares;
 }
 
+/*  Adds the squares of ranks that have parts of matrices, block by block. Gradients that all ranks have count once. */
+static bool ignis__clip_sum_ranks(const ignis__clipped *all, int count, const ignis__clip_ranks *ranks,
+                                  const ignis__array *squares)
+{
+    const char *call = all[0].work.call;
+    int64_t at = 0;
+    ignis_array handle, equal = IGNIS__ZERO;
+    ignis_shape shape;
+    bool ok = true;
+    int i;
+    for (i = 0; i < count && i < ranks->divided; i++)
+        at += ignis__clipped_squares(all[i].optimizer);
+    handle.id = squares->slot.handle;
+    shape = IGNIS_SHAPE(squares->numel - at);
+    if (ranks->of.rank > 0 && shape.dim[0] > 0) {
+        equal = ignis__array_view(call, squares, &shape, shape.dim[0], at * ignis__dtypes[squares->dtype].size);
+        ok = equal.id && ignis__array_set_zero(call, equal) == IGNIS_OK;
+        if (equal.id)
+            ignis__array_discard(call, &equal);
+    }
+    return ok && ranks->of.sum_fn(ranks->of.group, handle) == IGNIS_OK;
+}
+
 /*  Launches the sum of squares of each block's gradients, then what computes the norm from it, for each optimizer
     that has gradients. Ranks that share the gradients add their sums, each of which one rank has: that is exact, so
-    the norm has the bits of unshared gradients. */
-static bool ignis__grad_norm_launch(const ignis__clipped *all, int count, ignis__array *squares, double max_norm)
+    the norm has the bits of unshared gradients. ranks: see ignis__clip_grad_norms. */
+static bool ignis__grad_norm_launch(const ignis__clipped *all, int count, ignis__array *squares, double max_norm,
+                                    const ignis__clip_ranks *ranks)
 {
     unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
     ignis__grad_group *sharing = all[0].optimizer->sharing;
@@ -43,6 +67,7 @@ static bool ignis__grad_norm_launch(const ignis__clipped *all, int count, ignis_
     for (i = 0; ok && i < count; i++)
         ok = ignis__optimizer_launch(&all[i].work, all[i].optimizer, IGNIS__BUILTIN(GRAD_SQUARES), 1, sums, &at);
     ok = ok && (!sharing || sharing->sharing->sum_fn(sharing, handle));
+    ok = ok && (!ranks || ignis__clip_sum_ranks(all, count, ranks, squares));
     for (i = 0; ok && i < count; i++) {
         if (ignis__clipped_squares(all[i].optimizer) == 0)
             continue;
@@ -56,7 +81,7 @@ static bool ignis__grad_norm_launch(const ignis__clipped *all, int count, ignis_
 
 /*  Computes the norm of all gradients for the next steps. max_norm 0: only if it is not known, and nothing is
     clipped. */
-static bool ignis__grad_norm(const ignis__clipped *all, int count, double max_norm)
+static bool ignis__grad_norm(const ignis__clipped *all, int count, double max_norm, const ignis__clip_ranks *ranks)
 {
     const char *call = all[0].work.call;
     ignis__array *squares;
@@ -68,7 +93,7 @@ static bool ignis__grad_norm(const ignis__clipped *all, int count, double max_no
     if (blocks == 0)
         return true;
     squares = ignis__optimizer_numbers(call, all[0].optimizer, blocks);
-    ok = squares && ignis__grad_norm_launch(all, count, squares, max_norm);
+    ok = squares && ignis__grad_norm_launch(all, count, squares, max_norm, ranks);
     ignis__optimizer_unclaim(call, &squares);
     return ok;
 }
@@ -79,7 +104,7 @@ IGNIS__PRIVATE bool ignis__optimizer_norm(const ignis__work *work, ignis__optimi
     ignis__clipped one;
     one.optimizer = optimizer;
     one.work = *work;
-    return ignis__grad_norm(&one, 1, 0);
+    return ignis__grad_norm(&one, 1, 0, NULL);
 }
 
 static bool ignis__clip_check(const char *call, double max_norm)
@@ -100,7 +125,7 @@ IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_n
     one.optimizer = ignis__optimizer_begin(call, handle, IGNIS__WRITES_GRADS, &one.work);
     if (!one.optimizer)
         return ignis__failed();
-    return ignis__optimizer_end(one.optimizer, &one.work, ignis__grad_norm(&one, 1, max_norm));
+    return ignis__optimizer_end(one.optimizer, &one.work, ignis__grad_norm(&one, 1, max_norm, NULL));
 }
 
 /*  Finds the place of the next handle above `last`; -1, and reported, if a handle is twice among them. */
@@ -147,9 +172,11 @@ static bool ignis__clip_fits(const char *call, const ignis__clipped *all, int at
     return true;
 }
 
-IGNIS_API ignis_status ignis_clip_grad_norms(const ignis_optimizer *optimizers, int count, double max_norm)
+/*  Clips gradients of optimizers, whose norm is that of all. ranks: have parts of the gradients of the first
+    optimizers; NULL: there are none. */
+IGNIS__PRIVATE ignis_status ignis__clip_grad_norms(const char *call, const ignis_optimizer *optimizers, int count,
+                                                   double max_norm, const ignis__clip_ranks *ranks)
 {
-    static const char call[] = "ignis_clip_grad_norms";
     ignis__clipped *all;
     uint64_t last = 0;
     int i, next, begun = -1;
@@ -178,9 +205,14 @@ IGNIS_API ignis_status ignis_clip_grad_norms(const ignis_optimizer *optimizers, 
     }
     for (i = 1; ok && i < count; i++)
         ok = ignis__clip_fits(call, all, i);
-    ok = ok && ignis__grad_norm(all, count, max_norm);
+    ok = ok && ignis__grad_norm(all, count, max_norm, ranks);
     for (i = begun; i >= 0; i = all[i].before)
         (void)ignis__optimizer_end(all[i].optimizer, &all[i].work, ok);
     ignis__free(all);
     return ok ? IGNIS_OK : ignis__failed();
+}
+
+IGNIS_API ignis_status ignis_clip_grad_norms(const ignis_optimizer *optimizers, int count, double max_norm)
+{
+    return ignis__clip_grad_norms("ignis_clip_grad_norms", optimizers, count, max_norm, NULL);
 }

@@ -159,6 +159,12 @@ typedef struct ignis__training_index {
     char fault[400]; /* why it is not an index */
 } ignis__training_index;
 
+/*  Ranks that have parts of the gradients of the first `divided` optimizers, and equal ones of the others. */
+typedef struct ignis__clip_ranks {
+    ignis_ranks of;
+    int divided;
+} ignis__clip_ranks;
+
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* optimizer.c */
@@ -203,6 +209,8 @@ IGNIS__PRIVATE ignis_array ignis__piece_fill(const char *call, const ignis__para
 
 /* clip.c */
 IGNIS__PRIVATE bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *optimizer);
+IGNIS__PRIVATE ignis_status ignis__clip_grad_norms(const char *call, const ignis_optimizer *optimizers, int count,
+                                                   double max_norm, const ignis__clip_ranks *ranks);
 
 /* lbfgs_state.c */
 IGNIS__PRIVATE bool ignis__lbfgs_start(const char *call, ignis__optimizer *optimizer);

@@ -203,4 +203,27 @@ IGNIS_API ignis_tensor ignis_row_parallel_linear(ignis_comm comm, ignis_tensor x
     return result;
 }
 
+/* --- clipping --- */
+
+IGNIS_API ignis_status ignis_comm_clip_grad_norms(ignis_comm comm, const ignis_optimizer *optimizers, int count,
+                                                  int divided, double max_norm)
+{
+    static const char call[] = "ignis_comm_clip_grad_norms";
+    ignis__clip_ranks ranks;
+    ignis_comm_info info;
+    ignis__outer_call outer;
+    ignis_status status = ignis__comm_query(call, comm, &info);
+    if (status != IGNIS_OK)
+        return status;
+    if (divided < 0 || divided > count)
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "divided is %d; expected 0 to count, which is %d", divided,
+                           count);
+    ignis__outer_call_begin(&outer, call, NULL);
+    ranks.of = ignis_comm_ranks(comm);
+    ranks.divided = divided;
+    status = ignis__clip_grad_norms(call, optimizers, count, max_norm, &ranks);
+    ignis__outer_call_end(&outer);
+    return status;
+}
+
 #endif /* IGNIS_NO_TENSORS */

@@ -93,4 +93,18 @@ IGNIS_API ignis_tensor ignis_vocab_parallel_embedding(ignis_comm comm, ignis_ten
 IGNIS_API ignis_tensor ignis_vocab_parallel_cross_entropy(ignis_comm comm, ignis_tensor logits, ignis_tensor targets,
                                                           const ignis_cross_entropy_desc *desc);
 
+/*  ignis_comm_clip_grad_norms - ignis_clip_grad_norms with the norm of the gradients of all ranks of comm
+    Each rank has a part of the parameters of the first `divided` optimizers; parameters of the others are equal
+    on all ranks, and count once. The ranks sum the squares, so all clip by the same factor, and with loss
+    scales skip the same steps: with a loss scale, call it before each step, as ignis_optimizer_step alone sees
+    this rank. Optimizers with shards (ignis_parallel_desc.shard) sum over the ranks of those first.
+    Returns: IGNIS_OK, or the reason.
+    Errors: those of ignis_clip_grad_norms; ARGUMENT (divided outside of 0 to count), and those of
+    ignis_comm_all_reduce.
+    Ownership: unchanged.
+    Threads: as ignis_comm_all_reduce_forward. Streams: queued on the current stream of the communicator's
+    device. */
+IGNIS_API ignis_status ignis_comm_clip_grad_norms(ignis_comm comm, const ignis_optimizer *optimizers, int count,
+                                                  int divided, double max_norm);
+
 #endif /* IGNIS_NO_TENSORS */

@@ -11,7 +11,7 @@
 
 /*  Rows and heads are multiples of 1 to 4 ranks; the vocabulary is of none but 1. */
 enum { RANKS_MAX = 4, ROWS = 12, HEADS = 12, HEAD = 4, WIDTH = HEADS * HEAD, HIDDEN = 24, VOCAB = 29, STEPS = 3 };
-enum { IGNORED = -100 };
+enum { IGNORED = -100, PIECES = 2, LARGEST = WIDTH * WIDTH };
 
 /* --- the model: embedding, one transformer block, head --- */
 
@@ -30,22 +30,23 @@ static const struct {
     {WIDTH, 0, WHOLE},       {VOCAB, WIDTH, BY_ROWS}};
 
 typedef struct run {
-    int ranks, steps;
+    int ranks;
     ignis_dtype dtype;
     bool sequence; /* rows between matrices are divided, too */
-    bool graph, replicas;
-    double clip; /* 0: no clipping */
-    const ignis_cross_entropy_desc *loss;
+    bool graph;
+    int replicas; /* that average their gradients, each of `ranks` ranks; 0: one */
+    int pieces;   /* batches of a rank in a step: as many as another run has replicas; 0: one */
     double losses[RANKS_MAX][STEPS], norms[RANKS_MAX][STEPS];
-    double gradients[PARAMETERS][VOCAB * WIDTH + WIDTH * WIDTH], weights[PARAMETERS][VOCAB * WIDTH + WIDTH * WIDTH];
+    double gradients[PARAMETERS][LARGEST], weights[PARAMETERS][LARGEST];
 } run;
 
 typedef struct rank {
     run *run;
-    int rank;
-    ignis_comm comm;
-    ignis_tensor all[PARAMETERS], ids, targets, loss;
-    ignis_optimizer divided, equal; /* parameters that ranks divide, and those that all have */
+    int device, rank, replica;
+    ignis_comm comm, across; /* of the ranks that divide matrices, and of those with the same parts */
+    ignis_parallel parallel;
+    ignis_tensor all[PARAMETERS], ids[PIECES], targets[PIECES], loss;
+    ignis_optimizer optimizers[2]; /* of parameters that ranks divide, and of those that all have */
     ignis_status status;
     char message[512];
 } rank;
@@ -92,7 +93,7 @@ static ignis_tensor ids_of(uint64_t seed, bool ignores)
 
 static void rank_model(rank *r)
 {
-    double *values = (double *)malloc(sizeof *values * (VOCAB * WIDTH + WIDTH * WIDTH));
+    double *values = (double *)malloc(sizeof *values * LARGEST);
     const int ranks = r->run->ranks;
     int p, i, k;
     for (p = 0; p < PARAMETERS; p++) {
@@ -104,8 +105,10 @@ static void rank_model(rank *r)
                               true);
     }
     free(values);
-    r->ids = ids_of(3, false);
-    r->targets = ids_of(4, true);
+    for (i = 0; i < PIECES; i++) {
+        r->ids[i] = ids_of((uint64_t)(3 + 2 * i), false);
+        r->targets[i] = ids_of((uint64_t)(4 + 2 * i), true);
+    }
     r->loss = ignis_tensor_zeros(IGNIS_SHAPE(1), NULL);
 }
 
@@ -143,10 +146,10 @@ static ignis_tensor row_linear(const rank *r, ignis_tensor x, int weight, int bi
                      equal_weight(r, bias));
 }
 
-static ignis_tensor logits_of(const rank *r)
+static ignis_tensor logits_of(const rank *r, ignis_tensor ids)
 {
     const ignis_tensor none = {0}, *w = r->all;
-    ignis_tensor x = ignis_vocab_parallel_embedding(r->comm, w[TABLE], r->ids), h;
+    ignis_tensor x = ignis_vocab_parallel_embedding(r->comm, w[TABLE], ids), h;
     if (r->run->sequence)
         x = ignis_comm_slice_rows(r->comm, x);
     h = into_columns(r, ignis_rms_norm(x, equal_weight(r, NORM1), 1e-5));
@@ -160,25 +163,28 @@ static ignis_tensor logits_of(const rank *r)
     return ignis_linear(into_columns(r, x), w[HEADS_WEIGHT], none);
 }
 
-static ignis_tensor loss_of(const rank *r)
+/*  The loss of a piece of the batch. */
+static ignis_tensor loss_of(const rank *r, int piece)
 {
     ignis_cross_entropy_desc desc;
     memset(&desc, 0, sizeof desc);
-    if (r->run->loss)
-        desc = *r->run->loss;
     desc.classes = VOCAB;
-    return ignis_vocab_parallel_cross_entropy(r->comm, logits_of(r), r->targets, &desc);
+    return ignis_vocab_parallel_cross_entropy(r->comm, logits_of(r, r->ids[piece]), r->targets[piece], &desc);
 }
 
 static ignis_status forward_and_backward(rank *r)
 {
-    ignis_scope scope = ignis_scope_begin();
-    ignis_tensor loss = loss_of(r);
-    ignis_status status = loss.id ? ignis_array_copy(ignis_tensor_data(r->loss), ignis_tensor_data(loss))
-                                  : ignis_status_last();
-    if (status == IGNIS_OK)
-        status = ignis_backward(loss, IGNIS_NO_ARRAY);
-    (void)ignis_scope_end(scope);
+    ignis_status status = ignis_array_zero(ignis_tensor_data(r->loss));
+    int i, first = r->replica, last = r->run->pieces ? r->run->pieces : first + 1;
+    for (i = first; i < last && status == IGNIS_OK; i++) {
+        ignis_scope scope = ignis_scope_begin();
+        ignis_tensor loss = ignis_scale(loss_of(r, i), 1.0 / (last - first));
+        ignis_array sum = ignis_tensor_data(r->loss), one_of = ignis_tensor_data(loss);
+        status = loss.id ? ignis_array_map(sum, "sum + one_of", IGNIS_ARRAYS(sum, one_of)) : ignis_status_last();
+        if (status == IGNIS_OK)
+            status = ignis_backward(loss, IGNIS_NO_ARRAY);
+        (void)ignis_scope_end(scope);
+    }
     return status;
 }
 
@@ -189,24 +195,38 @@ static rank ranks_of[RANKS_MAX];
 /*  Every rank is a thread with a device of its own. */
 static void ranks_run(run *all, double timeout_s, void *(*work)(void *))
 {
+    const int replicas = all->replicas ? all->replicas : 1, count = all->ranks * replicas;
     pthread_t threads[RANKS_MAX];
-    ignis_comm comms[RANKS_MAX];
+    ignis_comm comms[RANKS_MAX], groups[RANKS_MAX], across[RANKS_MAX];
     ignis_comm_desc desc;
-    int i;
+    int group_of[RANKS_MAX], part_of[RANKS_MAX], i;
     memset(&desc, 0, sizeof desc);
     desc.timeout_s = timeout_s;
-    CHECK_OK(ignis_comm_init_all(comms, NULL, all->ranks, &desc));
+    desc.most_blocks = 4; /* kernels of both communicators run at the same time */
+    CHECK_OK(ignis_comm_init_all(comms, NULL, count, &desc));
     memset(ranks_of, 0, sizeof ranks_of);
-    for (i = 0; i < all->ranks; i++) {
+    for (i = 0; i < count; i++) {
+        group_of[i] = i / all->ranks;
+        part_of[i] = i % all->ranks;
+    }
+    CHECK_OK(ignis_comm_split_all(comms, group_of, NULL, count, groups));
+    CHECK_OK(ignis_comm_split_all(comms, part_of, NULL, count, across));
+    for (i = 0; i < count; i++) {
         ranks_of[i].run = all;
-        ranks_of[i].rank = i;
-        ranks_of[i].comm = comms[i];
+        ranks_of[i].device = i;
+        ranks_of[i].rank = part_of[i];
+        ranks_of[i].replica = group_of[i];
+        ranks_of[i].comm = groups[i];
+        ranks_of[i].across = across[i];
         pthread_create(&threads[i], NULL, work, &ranks_of[i]);
     }
-    for (i = 0; i < all->ranks; i++)
+    for (i = 0; i < count; i++)
         pthread_join(threads[i], NULL);
-    for (i = 0; i < all->ranks; i++)
+    for (i = 0; i < count; i++) {
+        CHECK_OK(ignis_comm_destroy(groups[i]));
+        CHECK_OK(ignis_comm_destroy(across[i]));
         CHECK_OK(ignis_comm_destroy(comms[i]));
+    }
 }
 
 static void rank_release(rank *r)
@@ -214,12 +234,14 @@ static void rank_release(rank *r)
     int i;
     for (i = 0; i < PARAMETERS; i++)
         CHECK_OK(ignis_tensor_release(r->all[i]));
-    CHECK_OK(ignis_tensor_release(r->ids));
-    CHECK_OK(ignis_tensor_release(r->targets));
+    for (i = 0; i < PIECES; i++) {
+        CHECK_OK(ignis_tensor_release(r->ids[i]));
+        CHECK_OK(ignis_tensor_release(r->targets[i]));
+    }
     CHECK_OK(ignis_tensor_release(r->loss));
 }
 
-/*  Puts this rank's part of an array at its place in the whole one. What all ranks have must be equal. */
+/*  Puts this rank's part of an array at its place in the whole one. */
 static void collect(const rank *r, int parameter, ignis_array array, double *whole)
 {
     const int ranks = r->run->ranks, rows = rows_of_rank(parameter, ranks), columns = columns_of_rank(parameter, ranks);
@@ -231,9 +253,8 @@ static void collect(const rank *r, int parameter, ignis_array array, double *who
             const int at = place_in_whole(parameter, ranks, r->rank, i, k);
             if (at < 0)
                 continue;
-            if (shapes[parameter].divided == WHOLE && r->rank > 0)
-                continue;
-            whole[at] = values[i * columns + k];
+            if (shapes[parameter].divided != WHOLE || r->device == 0)
+                whole[at] = values[i * columns + k];
         }
     free(values);
 }
@@ -242,7 +263,7 @@ static void *rank_differentiates(void *context)
 {
     rank *r = (rank *)context;
     int p;
-    CHECK_OK(ignis_device_use(r->rank));
+    CHECK_OK(ignis_device_use(r->device));
     rank_model(r);
     CHECK_OK(forward_and_backward(r));
     CHECK_OK(ignis_comm_synchronize(r->comm));
@@ -311,6 +332,290 @@ TEST(losses_and_gradients_are_those_of_one_rank)
             }
         }
     }
+}
+
+
+/* --- training --- */
+
+static void rank_optimizers(rank *r)
+{
+    ignis_sgd_desc sgd;
+    int i;
+    memset(&sgd, 0, sizeof sgd);
+    sgd.lr = 0.5;
+    sgd.momentum = 0.9;
+    sgd.zero_grad = true;
+    for (i = 0; i < 2; i++)
+        r->optimizers[i] = ignis_sgd(&sgd);
+    for (i = 0; i < PARAMETERS; i++)
+        CHECK_OK(ignis_optimizer_add(r->optimizers[shapes[i].divided == WHOLE], r->all[i], false));
+}
+
+static ignis_status step(rank *r)
+{
+    ignis_status status = forward_and_backward(r);
+    int i;
+    if (status == IGNIS_OK)
+        status = ignis_comm_clip_grad_norms(r->comm, r->optimizers, 2, 1, 0.5);
+    for (i = 0; i < 2 && status == IGNIS_OK; i++)
+        status = ignis_optimizer_step(r->optimizers[i]);
+    return status;
+}
+
+static void rank_end(rank *r)
+{
+    int i;
+    if (r->parallel.id)
+        CHECK_OK(ignis_parallel_free(r->parallel));
+    for (i = 0; i < 2; i++)
+        CHECK_OK(ignis_optimizer_free(r->optimizers[i]));
+    rank_release(r);
+}
+
+static void *rank_trains(void *context)
+{
+    rank *r = (rank *)context;
+    ignis_graph graph = {0};
+    ignis_optimizer_info info;
+    int i;
+    CHECK_OK(ignis_device_use(r->device));
+    rank_model(r);
+    if (r->run->replicas > 1)
+        r->parallel = ignis_parallel_create(r->across, r->all, PARAMETERS, NULL);
+    rank_optimizers(r);
+    for (i = 0; i < STEPS; i++) {
+        if (r->run->graph && i == 1) {
+            CHECK_OK(ignis_graph_begin());
+            CHECK_OK(step(r));
+            graph = ignis_graph_end();
+            CHECK(graph.id);
+        }
+        CHECK_OK(graph.id ? ignis_graph_launch(graph) : step(r));
+        r->run->losses[r->device][i] = ignis_item(r->loss);
+        CHECK_OK(ignis_optimizer_query(r->optimizers[r->device % 2], &info));
+        r->run->norms[r->device][i] = info.grad_norm;
+    }
+    for (i = 0; i < PARAMETERS; i++)
+        collect(r, i, ignis_tensor_data(r->all[i]), r->run->weights[i]);
+    if (graph.id)
+        CHECK_OK(ignis_graph_free(graph));
+    CHECK_OK(ignis_comm_synchronize(r->comm));
+    rank_end(r);
+    return NULL;
+}
+
+/*  The norm is that of all gradients, so ranks clip alike; in f64 the order of sums alone differs. */
+TEST(training_is_that_of_one_rank)
+{
+    static const struct {
+        int ranks, replicas;
+        bool sequence, graph;
+    } forms[] = {{3, 1, false, true}, {2, 2, true, false}, {2, 2, false, true}};
+    int k, i, p;
+    SETUP(NULL);
+    NEEDS_DEVICES(4);
+    for (k = 0; k < COUNT_OF(forms); k++) {
+        begin(&one, 1, IGNIS_F64)->pieces = forms[k].replicas;
+        ranks_run(&one, 60, rank_trains);
+        CHECK(one.norms[0][0] > 0.5); /* or nothing is clipped */
+        begin(&several, forms[k].ranks, IGNIS_F64)->replicas = forms[k].replicas;
+        several.sequence = forms[k].sequence;
+        several.graph = forms[k].graph;
+        ranks_run(&several, 60, rank_trains);
+        for (i = 0; i < STEPS; i++) {
+            double loss = 0;
+            int r;
+            for (r = 0; r < forms[k].ranks * forms[k].replicas; r++) {
+                loss += several.losses[r][i] / (forms[k].ranks * forms[k].replicas);
+                CHECK(several.norms[r][i] == several.norms[0][i]);
+            }
+            CHECK_CLOSE(loss, one.losses[0][i], 1e-11);
+            CHECK_CLOSE(several.norms[0][i], one.norms[0][i], 1e-11);
+        }
+        CHECK(one.losses[0][STEPS - 1] < one.losses[0][0]);
+        for (p = 0; p < PARAMETERS; p++)
+            for (i = 0; i < elements_of(p); i++)
+                if (!is_close(several.weights[p][i], one.weights[p][i], 1e-11)) {
+                    check_close(__LINE__, "a weight", several.weights[p][i], one.weights[p][i], 1e-11);
+                    break;
+                }
+    }
+}
+
+/* --- exchanges and their gradients, beside finite differences --- */
+
+typedef struct layer {
+    ignis_comm comm;
+    ignis_tensor up, bias, down, out;
+    ignis_tensor targets;
+} layer;
+
+/*  A function of an input that all ranks have. */
+static ignis_tensor of_equal_input(const ignis_tensor *inputs, int count, void *user_data)
+{
+    const layer *l = (const layer *)user_data;
+    const ignis_tensor none = {0},
+                       h = ignis_comm_all_gather_columns(
+                           l->comm, ignis_column_parallel_linear(l->comm, inputs[0], l->up, l->bias)),
+                       y = ignis_row_parallel_linear(
+                           l->comm, ignis_silu(ignis_column_parallel_linear(l->comm, ignis_gelu(h), l->down, none)),
+                           l->out, inputs[1]);
+    ignis_cross_entropy_desc desc;
+    (void)count;
+    memset(&desc, 0, sizeof desc);
+    desc.label_smoothing = 0.1;
+    return ignis_vocab_parallel_cross_entropy(l->comm, ignis_comm_all_reduce_backward(l->comm, y), l->targets, &desc);
+}
+
+static void *rank_checks_gradients(void *context)
+{
+    const rank *r = (const rank *)context;
+    const int ranks = r->run->ranks;
+    layer l;
+    ignis_tensor inputs[2];
+    int64_t i, shape[3] = {3, 2, 5};
+    ignis_tensor x, y;
+    ignis_scope scope;
+    CHECK_OK(ignis_device_use(r->device));
+    scope = ignis_scope_begin();
+    l.comm = r->comm;
+    l.up = tensor_noise(IGNIS_SHAPE(4, 5), IGNIS_F64, (uint64_t)(10 + r->rank), true);
+    l.bias = tensor_noise(IGNIS_SHAPE(4), IGNIS_F64, (uint64_t)(20 + r->rank), true);
+    l.down = tensor_noise(IGNIS_SHAPE(6, 4 * ranks), IGNIS_F64, (uint64_t)(30 + r->rank), true);
+    l.out = tensor_noise(IGNIS_SHAPE(7, 6), IGNIS_F64, (uint64_t)(40 + r->rank), true);
+    l.targets = ignis_cast(tensor_counting(IGNIS_SHAPE(3, 2), IGNIS_F64, 1, false), IGNIS_I64);
+    inputs[0] = tensor_noise(IGNIS_SHAPE(shape[0], shape[1], shape[2]), IGNIS_F64, 1, true);
+    inputs[1] = tensor_noise(IGNIS_SHAPE(7), IGNIS_F64, 2, true);
+    CHECK(ignis_gradcheck(of_equal_input, &l, inputs, 2, NULL) < 1e-6);
+    /* columns of all ranks, in their order; each keeps its own of the gradient */
+    x = tensor_noise(IGNIS_SHAPE(2, 3), IGNIS_F64, (uint64_t)r->rank, true);
+    y = ignis_comm_all_gather_columns(r->comm, x);
+    CHECK_SHAPE_IS(y, IGNIS_SHAPE(2, 3 * ranks));
+    for (i = 0; i < 6 * ranks; i++)
+        CHECK(value_at(y, i) == noise((uint64_t)(i / 3 % ranks), i / (3 * ranks) * 3 + i % 3));
+    CHECK_OK(ignis_backward(y, ignis_tensor_data(tensor_counting(IGNIS_SHAPE(2, 3 * ranks), IGNIS_F64, 1, false))));
+    for (i = 0; i < 6; i++)
+        CHECK(grad_at(x, i) == (double)(i / 3 * 3 * ranks + r->rank * 3 + i % 3 + 1));
+    CHECK_OK(ignis_scope_end(scope));
+    return NULL;
+}
+
+TEST(gradients_are_the_slopes)
+{
+    int ranks;
+    SETUP(NULL);
+    NEEDS_DEVICES(3);
+    for (ranks = 1; ranks <= 3; ranks++)
+        ranks_run(begin(&several, ranks, IGNIS_F64), 60, rank_checks_gradients);
+}
+
+/* --- cross-entropy beside that of one rank --- */
+
+enum { EDGES = 12, CLASSES = 7, COLUMNS_MOST = 8 };
+
+/*  Rows of logits: masks of all kinds, in a part of some rank and in all of them. */
+static double edge_at(int row, int column, double lowest)
+{
+    const double x = 3 * noise(77, row * CLASSES + column);
+    switch (row) {
+    case 1: return column < 4 ? -INFINITY : x;
+    case 2: return column >= 2 ? lowest : x;
+    case 3: return lowest;
+    case 4: return -INFINITY;
+    case 5: return column == 6 ? INFINITY : x;
+    case 6: return column == 5 ? NAN : x;
+    case 7: return x + 4096;
+    case 8: return column == 1 ? lowest : x;
+    default: return x;
+    }
+}
+
+static const int32_t edge_targets[EDGES] = {2, 5, 1, 6, 0, 1, 0, 3, 1, IGNORED, CLASSES, -1};
+
+static const ignis_cross_entropy_desc *edge_desc;
+
+/*  The lowest finite number of a dtype. */
+static double lowest_of(ignis_dtype dtype)
+{
+    return dtype == IGNIS_F64 ? -1.7976931348623157e308 : dtype == IGNIS_F32 ? -3.4028234663852886e38
+           : dtype == IGNIS_BF16 ? -3.3895313892515355e38 : -65504;
+}
+
+static bool near(double got, double expected, double tolerance)
+{
+    return got == expected || (got != got && expected != expected) ||
+           fabs(got - expected) <= tolerance * (1 + fabs(expected));
+}
+
+static void *rank_edges(void *context)
+{
+    const rank *r = (const rank *)context;
+    const int ranks = r->run->ranks, columns = (CLASSES + ranks - 1) / ranks;
+    const ignis_dtype dtype = r->run->dtype;
+    const double tolerance = dtype == IGNIS_F64 ? 1e-13 : dtype == IGNIS_F32 ? 1e-6 : dtype == IGNIS_F16 ? 6e-4 : 4e-3;
+    double values[EDGES * COLUMNS_MOST], all[EDGES * CLASSES], weights[EDGES];
+    ignis_tensor_desc integers = tensor_desc(IGNIS_I32, false);
+    ignis_cross_entropy_desc desc = *edge_desc;
+    ignis_tensor mine, whole, targets, loss, expected, scale;
+    ignis_scope scope;
+    int i, k;
+    CHECK_OK(ignis_device_use(r->device));
+    scope = ignis_scope_begin();
+    for (i = 0; i < EDGES; i++) {
+        weights[i] = 1 + 0.25 * i;
+        for (k = 0; k < CLASSES; k++)
+            all[i * CLASSES + k] = edge_at(i, k, lowest_of(dtype));
+        for (k = 0; k < columns; k++)
+            values[i * columns + k] =
+                r->rank * columns + k < CLASSES ? all[i * CLASSES + r->rank * columns + k] : 99; /* or padding */
+    }
+    integers.host_dtype = IGNIS_I32;
+    targets = ignis_tensor_from_host(edge_targets, IGNIS_SHAPE(EDGES), &integers);
+    mine = tensor_of(values, IGNIS_SHAPE(EDGES, columns), dtype, true);
+    whole = ignis_cast(tensor_of(all, IGNIS_SHAPE(EDGES, CLASSES), dtype, false), IGNIS_F64);
+    whole = ignis_tensor_from_array(ignis_tensor_data(whole), true);
+    scale = tensor_of(weights, IGNIS_SHAPE(EDGES), IGNIS_F64, false);
+    expected = ignis_cross_entropy(whole, targets, &desc);
+    desc.classes = CLASSES;
+    loss = ignis_vocab_parallel_cross_entropy(r->comm, mine, targets, &desc);
+    CHECK_INT(tensor_info(loss).dtype, dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32);
+    CHECK_INT(numel_of(loss), numel_of(expected));
+    for (i = 0; i < numel_of(loss); i++)
+        if (!near(value_at(loss, i), value_at(expected, i), tolerance))
+            check_number(__LINE__, "a loss", value_at(loss, i), value_at(expected, i));
+    if (desc.reduction == IGNIS_REDUCTION_NONE) {
+        CHECK_OK(ignis_backward(ignis_sum(ignis_mul(ignis_cast(loss, IGNIS_F64), scale)), IGNIS_NO_ARRAY));
+        CHECK_OK(ignis_backward(ignis_sum(ignis_mul(expected, scale)), IGNIS_NO_ARRAY));
+        for (i = 0; i < EDGES; i++)
+            for (k = 0; k < columns; k++) {
+                const int column = r->rank * columns + k;
+                const double got = grad_at(mine, i * columns + k),
+                             want = column < CLASSES ? grad_at(whole, i * CLASSES + column)
+                                    : edge_targets[i] == CLASSES || edge_targets[i] == -1 ? got
+                                                                                          : 0;
+                if (!near(got, want, 4 * tolerance))
+                    check_number(__LINE__, "a gradient", got, want);
+            }
+    }
+    CHECK_OK(ignis_scope_end(scope));
+    return NULL;
+}
+
+/*  Losses are computed in f32 of 16 bits, and gradients are rounded to the dtype of the logits. */
+TEST(rows_at_the_edges_have_the_losses_of_one_rank)
+{
+    static ignis_cross_entropy_desc descs[2];
+    int k, d, ranks;
+    SETUP(NULL);
+    NEEDS_DEVICES(4);
+    descs[0].reduction = descs[1].reduction = IGNIS_REDUCTION_NONE;
+    descs[1].label_smoothing = 0.2;
+    for (k = 0; k < COUNT_OF(float_dtypes); k++)
+        for (d = 0; d < COUNT_OF(descs); d++)
+            for (ranks = k ? 3 : 1; ranks <= 4; ranks += 1 + d) {
+                edge_desc = &descs[d];
+                ranks_run(begin(&several, ranks, float_dtypes[k]), 60, rank_edges);
+            }
 }
 
 int main(int argc, char **argv)
