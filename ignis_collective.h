@@ -15275,7 +15275,7 @@ static ignis_array ignis__rank_move_array(const char *call, ignis_comm comm, ign
                     ignis__shape_write(&from->shape).text, ranks.size);
         return made;
     }
-    desc.shape.dim[0] = divides                         ? from->shape.dim[0] / ranks.size
+    desc.shape.dim[0] = divides                          ? from->shape.dim[0] / ranks.size
                         : move == IGNIS__MOVE_ALL_GATHER ? from->shape.dim[0] * ranks.size
                                                          : from->shape.dim[0];
     if (move == IGNIS__MOVE_NONE)
@@ -15319,8 +15319,7 @@ static ignis_status ignis__rank_exchange_backward(const ignis_backward_args *arg
     return args->grad_inputs[0].id ? IGNIS_OK : ignis__failed();
 }
 
-static ignis_tensor ignis__rank_exchange_run(const ignis__rank_exchange *exchange, ignis_comm comm,
-                                                     ignis_tensor x)
+static ignis_tensor ignis__rank_exchange_run(const ignis__rank_exchange *exchange, ignis_comm comm, ignis_tensor x)
 {
     const char *call = exchange->call;
     ignis__tensor *tensor = ignis__tensor_hold(call, x);
@@ -15538,9 +15537,8 @@ static ignis_tensor ignis__vocab_places(const char *call, ignis_tensor classes, 
     } else if (array) {
         ids.id = array->slot.handle;
         places = ignis__vocab_array(call, array, array->shape, IGNIS_I64);
-        if (places.id &&
-            ignis_array_map(places, "ids - first", IGNIS_ARRAYS(ids, IGNIS_ARRAY_VALUE(first, (double)first))) !=
-                IGNIS_OK)
+        if (places.id && ignis_array_map(places, "ids - first",
+                                         IGNIS_ARRAYS(ids, IGNIS_ARRAY_VALUE(first, (double)first))) != IGNIS_OK)
             ignis__array_discard(call, &places);
     }
     if (array)
@@ -15566,12 +15564,12 @@ IGNIS_API ignis_tensor ignis_vocab_parallel_embedding(ignis_comm comm, ignis_ten
     shape = looked_up.id ? ignis_tensor_shape(looked_up) : ignis_tensor_shape(ids);
     shape.dim[shape.ndim ? shape.ndim - 1 : 0] = 1;
     column = looked_up.id ? ignis_reshape(places, shape) : looked_up;
-    part = column.id ? ignis_map("i >= 0 && i < n ? x : i + first >= 0 && i + first < all ? 0 : nan",
-                                 IGNIS_INPUTS(IGNIS_NAMED(x, looked_up), IGNIS_NAMED(i, column),
-                                              IGNIS_VALUE(n, (double)rows),
-                                              IGNIS_VALUE(first, (double)(ranks.rank * rows)),
-                                              IGNIS_VALUE(all, (double)(ranks.size * rows))))
-                     : column;
+    part = column.id
+               ? ignis_map("i >= 0 && i < n ? x : i + first >= 0 && i + first < all ? 0 : nan",
+                           IGNIS_INPUTS(IGNIS_NAMED(x, looked_up), IGNIS_NAMED(i, column), IGNIS_VALUE(n, (double)rows),
+                                        IGNIS_VALUE(first, (double)(ranks.rank * rows)),
+                                        IGNIS_VALUE(all, (double)(ranks.size * rows))))
+               : column;
     ignis__tensor_discard(call, places);
     ignis__tensor_discard(call, looked_up);
     ignis__tensor_discard(call, column);
@@ -15596,12 +15594,12 @@ typedef struct ignis__vocab_values {
 typedef struct ignis__vocab_rows {
     const char *call;
     ignis_comm comm;
-    ignis_tensor logits, at_target;    /* at_target: NaN if another rank has the target */
-    ignis_array x, t, place, v;        /* arrays of tensors: logits, targets, these among the columns, at_target */
-    ignis_array m;                     /* the largest logit of all ranks */
-    ignis__array *sums;                /* of all ranks; claimed */
-    ignis_array s, d;                  /* views of sums, one behind the other: of exp(x - m), of q (m - x) */
-    ignis_array losses;                /* [...] */
+    ignis_tensor logits, at_target; /* at_target: NaN if another rank has the target */
+    ignis_array x, t, place, v;     /* arrays of tensors: logits, targets, these among the columns, at_target */
+    ignis_array m;                  /* the largest logit of all ranks */
+    ignis__array *sums;             /* of all ranks; claimed */
+    ignis_array s, d;               /* views of sums, one behind the other: of exp(x - m), of q (m - x) */
+    ignis_array losses;             /* [...] */
     ignis__vocab_values values;
 } ignis__vocab_rows;
 
@@ -15652,9 +15650,9 @@ static bool ignis__vocab_rows_make(ignis__vocab_rows *rows, const ignis__array *
     rows->x.id = logits->slot.handle;
     rows->t.id = targets->slot.handle;
     rows->m = ignis__vocab_array(rows->call, logits, shape, wide);
-    sums = rows->m.id ? ignis__vocab_array(rows->call, logits,
-                                           IGNIS_SHAPE(2 * count + ignis__vocab_tail(&rows->values)), wide)
-                      : rows->m;
+    sums = rows->m.id
+               ? ignis__vocab_array(rows->call, logits, IGNIS_SHAPE(2 * count + ignis__vocab_tail(&rows->values)), wide)
+               : rows->m;
     rows->sums = sums.id ? ignis__array_adopt(rows->call, sums) : NULL;
     if (!rows->sums || ignis_array_zero(sums) != IGNIS_OK)
         return false;
@@ -15680,9 +15678,8 @@ static bool ignis__vocab_rows_run(ignis__vocab_rows *rows)
            ignis_comm_all_reduce(rows->comm, m, m, IGNIS_OP_MAX) == IGNIS_OK &&
            ignis_array_reduce(s, IGNIS_REDUCE_SUM, "index(-1) + first < n ? exp(x - m) : 0",
                               IGNIS_ARRAYS(x, m, first, n)) == IGNIS_OK &&
-           (values->smoothing == 0 ||
-            ignis_array_reduce(d, IGNIS_REDUCE_SUM, "index(-1) + first < n ? e/n*(m - x) : 0",
-                               IGNIS_ARRAYS(x, m, first, n, e)) == IGNIS_OK) &&
+           (values->smoothing == 0 || ignis_array_reduce(d, IGNIS_REDUCE_SUM, "index(-1) + first < n ? e/n*(m - x) : 0",
+                                                         IGNIS_ARRAYS(x, m, first, n, e)) == IGNIS_OK) &&
            ignis_array_map(d, "i >= 0 && i < columns && e < 1 ? d + (1 - e)*(m - v) : d",
                            IGNIS_ARRAYS(d, i, m, v, e, IGNIS_ARRAY_VALUE(columns, values->columns))) == IGNIS_OK &&
            ignis_comm_all_reduce(rows->comm, sums, sums, IGNIS_OP_SUM) == IGNIS_OK &&

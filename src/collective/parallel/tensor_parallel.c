@@ -27,7 +27,7 @@ static ignis_array ignis__rank_move_array(const char *call, ignis_comm comm, ign
                     ignis__shape_write(&from->shape).text, ranks.size);
         return made;
     }
-    desc.shape.dim[0] = divides                         ? from->shape.dim[0] / ranks.size
+    desc.shape.dim[0] = divides                          ? from->shape.dim[0] / ranks.size
                         : move == IGNIS__MOVE_ALL_GATHER ? from->shape.dim[0] * ranks.size
                                                          : from->shape.dim[0];
     if (move == IGNIS__MOVE_NONE)
@@ -71,8 +71,7 @@ static ignis_status ignis__rank_exchange_backward(const ignis_backward_args *arg
     return args->grad_inputs[0].id ? IGNIS_OK : ignis__failed();
 }
 
-static ignis_tensor ignis__rank_exchange_run(const ignis__rank_exchange *exchange, ignis_comm comm,
-                                                     ignis_tensor x)
+static ignis_tensor ignis__rank_exchange_run(const ignis__rank_exchange *exchange, ignis_comm comm, ignis_tensor x)
 {
     const char *call = exchange->call;
     ignis__tensor *tensor = ignis__tensor_hold(call, x);

@@ -23,11 +23,11 @@ enum { TABLE, NORM1, Q, K, V, Q_BIAS, OUT, OUT_BIAS, NORM2, UP, UP_BIAS, DOWN, D
 static const struct {
     int rows, columns; /* columns 0: a row */
     part divided;
-} shapes[PARAMETERS] = {
-    {VOCAB, WIDTH, BY_ROWS}, {WIDTH, 0, WHOLE},         {WIDTH, WIDTH, BY_ROWS},     {WIDTH, WIDTH, BY_ROWS},
-    {WIDTH, WIDTH, BY_ROWS}, {WIDTH, 0, BY_ROWS},       {WIDTH, WIDTH, BY_COLUMNS},  {WIDTH, 0, WHOLE},
-    {WIDTH, 0, WHOLE},       {HIDDEN, WIDTH, BY_ROWS},  {HIDDEN, 0, BY_ROWS},        {WIDTH, HIDDEN, BY_COLUMNS},
-    {WIDTH, 0, WHOLE},       {VOCAB, WIDTH, BY_ROWS}};
+} shapes[PARAMETERS] = {{VOCAB, WIDTH, BY_ROWS},    {WIDTH, 0, WHOLE},       {WIDTH, WIDTH, BY_ROWS},
+                        {WIDTH, WIDTH, BY_ROWS},    {WIDTH, WIDTH, BY_ROWS}, {WIDTH, 0, BY_ROWS},
+                        {WIDTH, WIDTH, BY_COLUMNS}, {WIDTH, 0, WHOLE},       {WIDTH, 0, WHOLE},
+                        {HIDDEN, WIDTH, BY_ROWS},   {HIDDEN, 0, BY_ROWS},    {WIDTH, HIDDEN, BY_COLUMNS},
+                        {WIDTH, 0, WHOLE},          {VOCAB, WIDTH, BY_ROWS}};
 
 typedef struct run {
     int ranks;
@@ -53,8 +53,7 @@ typedef struct rank {
 
 static int rows_of_rank(int parameter, int ranks)
 {
-    return shapes[parameter].divided == BY_ROWS ? (shapes[parameter].rows + ranks - 1) / ranks
-                                                : shapes[parameter].rows;
+    return shapes[parameter].divided == BY_ROWS ? (shapes[parameter].rows + ranks - 1) / ranks : shapes[parameter].rows;
 }
 
 static int columns_of_rank(int parameter, int ranks)
@@ -101,8 +100,8 @@ static void rank_model(rank *r)
         for (i = 0; i < rows; i++)
             for (k = 0; k < columns; k++)
                 values[i * columns + k] = weight_at(p, place_in_whole(p, ranks, r->rank, i, k));
-        r->all[p] = tensor_of(values, shapes[p].columns ? IGNIS_SHAPE(rows, columns) : IGNIS_SHAPE(rows), r->run->dtype,
-                              true);
+        r->all[p] =
+            tensor_of(values, shapes[p].columns ? IGNIS_SHAPE(rows, columns) : IGNIS_SHAPE(rows), r->run->dtype, true);
     }
     free(values);
     for (i = 0; i < PIECES; i++) {
@@ -334,7 +333,6 @@ TEST(losses_and_gradients_are_those_of_one_rank)
     }
 }
 
-
 /* --- training --- */
 
 static void rank_optimizers(rank *r)
@@ -537,8 +535,10 @@ static const ignis_cross_entropy_desc *edge_desc;
 /*  The lowest finite number of a dtype. */
 static double lowest_of(ignis_dtype dtype)
 {
-    return dtype == IGNIS_F64 ? -1.7976931348623157e308 : dtype == IGNIS_F32 ? -3.4028234663852886e38
-           : dtype == IGNIS_BF16 ? -3.3895313892515355e38 : -65504;
+    return dtype == IGNIS_F64    ? -1.7976931348623157e308
+           : dtype == IGNIS_F32  ? -3.4028234663852886e38
+           : dtype == IGNIS_BF16 ? -3.3895313892515355e38
+                                 : -65504;
 }
 
 static bool near(double got, double expected, double tolerance)
@@ -618,9 +618,320 @@ TEST(rows_at_the_edges_have_the_losses_of_one_rank)
             }
 }
 
+/* --- what is refused, and what fails --- */
+
+/*  As CHECK_FAILS, for a call whose operation `inner` has failed. */
+#define CHECK_FAILS_IN(call, inner, status, diagnostic) \
+    (CHECK(!(call).id), test__check_failure(__FILE__, __LINE__, inner, (status), (diagnostic)))
+
+static void *rank_refuses(void *context)
+{
+    const rank *r = (const rank *)context;
+    const ignis_tensor none = {0};
+    const ignis_comm gone = {0};
+    ignis_cross_entropy_desc desc;
+    ignis_optimizer optimizer;
+    ignis_tensor_desc integers = tensor_desc(IGNIS_I64, false);
+    ignis_tensor x, ids, column, huge;
+    ignis_scope scope;
+    CHECK_OK(ignis_device_use(r->device));
+    scope = ignis_scope_begin();
+    x = tensor_noise(IGNIS_SHAPE(3, 4), IGNIS_F32, 1, true);
+    column = tensor_noise(IGNIS_SHAPE(4), IGNIS_F32, 1, false);
+    ids = ignis_tensor_zeros(IGNIS_SHAPE(3), &integers);
+    CHECK_FAILS(ignis_comm_reduce_scatter_rows(r->comm, x), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_MESSAGE_HAS("ignis_comm_reduce_scatter_rows: x is [3, 4]; expected rows that are a multiple of the 2 ranks");
+    CHECK_FAILS(ignis_comm_slice_rows(r->comm, x), IGNIS_ERROR_SHAPE, IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_FAILS(ignis_comm_all_reduce_forward(gone, x), IGNIS_ERROR_FREED, IGNIS_DIAG_COMM_FREED);
+    CHECK_FAILS(ignis_comm_all_gather_columns(gone, x), IGNIS_ERROR_FREED, IGNIS_DIAG_COMM_FREED);
+    CHECK_FAILS(ignis_comm_all_reduce_backward(r->comm, none), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+    CHECK_FAILS_IN(ignis_column_parallel_linear(r->comm, x, column, none), "ignis_linear", IGNIS_ERROR_SHAPE,
+                   IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_MESSAGE_HAS("inside ignis_column_parallel_linear");
+    CHECK_FAILS_IN(ignis_row_parallel_linear(r->comm, x, column, none), "ignis_linear", IGNIS_ERROR_SHAPE,
+                   IGNIS_DIAG_MATMUL_SHAPE);
+    CHECK_MESSAGE_HAS("inside ignis_row_parallel_linear");
+    CHECK_FAILS_IN(ignis_vocab_parallel_embedding(r->comm, column, ids), "ignis_embedding", IGNIS_ERROR_SHAPE,
+                   IGNIS_DIAG_SHAPE_DIFFERS);
+    CHECK_FAILS(ignis_vocab_parallel_embedding(r->comm, x, x), IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_FAILS(ignis_vocab_parallel_embedding(gone, x, ids), IGNIS_ERROR_FREED, IGNIS_DIAG_COMM_FREED);
+    CHECK_FAILS(ignis_vocab_parallel_cross_entropy(r->comm, x, x, NULL), IGNIS_ERROR_DTYPE, IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_FAILS(ignis_vocab_parallel_cross_entropy(r->comm, ids, ids, NULL), IGNIS_ERROR_DTYPE,
+                IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_FAILS(ignis_vocab_parallel_cross_entropy(r->comm, x, column, NULL), IGNIS_ERROR_DTYPE,
+                IGNIS_DIAG_DTYPE_DIFFERS);
+    CHECK_FAILS(ignis_vocab_parallel_cross_entropy(gone, x, ids, NULL), IGNIS_ERROR_FREED, IGNIS_DIAG_COMM_FREED);
+    memset(&desc, 0, sizeof desc);
+    desc.classes = 9;
+    CHECK_FAILS(ignis_vocab_parallel_cross_entropy(r->comm, x, ids, &desc), IGNIS_ERROR_ARGUMENT,
+                IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("desc->classes is 9; 2 ranks have 4 columns of logits each");
+    desc.classes = 0;
+    desc.label_smoothing = 2;
+    CHECK_FAILS(ignis_vocab_parallel_cross_entropy(r->comm, x, ids, &desc), IGNIS_ERROR_ARGUMENT,
+                IGNIS_DIAG_BAD_NUMBER);
+    huge = ignis_tensor_zeros(IGNIS_SHAPE(0, (int64_t)1 << 23), NULL);
+    CHECK_FAILS(ignis_vocab_parallel_cross_entropy(r->comm, huge, ids, NULL), IGNIS_ERROR_UNSUPPORTED,
+                IGNIS_DIAG_UNSUPPORTED);
+    /* no rows: nothing to lose */
+    desc.label_smoothing = 0;
+    desc.reduction = IGNIS_REDUCTION_SUM;
+    huge = ignis_tensor_zeros(IGNIS_SHAPE(0, 3), NULL);
+    CHECK_NUMBER(
+        value_at(
+            ignis_vocab_parallel_cross_entropy(r->comm, huge, ignis_tensor_zeros(IGNIS_SHAPE(0), &integers), &desc), 0),
+        0);
+    optimizer = ignis_sgd(NULL);
+    CHECK_OK(ignis_optimizer_add(optimizer, x, false));
+    CHECK_STATUS(ignis_comm_clip_grad_norms(r->comm, &optimizer, 1, 2, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("divided is 2; expected 0 to count, which is 1");
+    CHECK_STATUS(ignis_comm_clip_grad_norms(r->comm, &optimizer, 1, 1, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_STATUS(ignis_comm_clip_grad_norms(r->comm, NULL, 1, 1, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_STATUS(ignis_comm_clip_grad_norms(gone, &optimizer, 1, 1, 1), IGNIS_ERROR_FREED, IGNIS_DIAG_COMM_FREED);
+    CHECK_OK(ignis_optimizer_free(optimizer));
+    CHECK_OK(ignis_comm_synchronize(r->comm));
+    CHECK_OK(ignis_scope_end(scope));
+    return NULL;
+}
+
+TEST(what_does_not_fit_is_refused)
+{
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    ranks_run(begin(&several, 2, IGNIS_F32), 60, rank_refuses);
+}
+
+static int differs; /* what rank 1 does otherwise */
+
+/*  Tensors that do not have the shape that other ranks have. */
+static void *rank_differs(void *context)
+{
+    rank *r = (rank *)context;
+    const int more = r->rank == 1;
+    const ignis_tensor none = {0};
+    ignis_tensor_desc integers = tensor_desc(IGNIS_I64, false);
+    ignis_tensor x, result;
+    ignis_scope scope;
+    CHECK_OK(ignis_device_use(r->device));
+    scope = ignis_scope_begin();
+    x = tensor_noise(IGNIS_SHAPE(2, 3 + (differs == 0 ? more : 0)), IGNIS_F32, 1, true);
+    if (differs == 0) /* columns of logits */
+        result = ignis_vocab_parallel_cross_entropy(r->comm, x, ignis_tensor_zeros(IGNIS_SHAPE(2), &integers), NULL);
+    else if (differs == 1) /* outputs */
+        result =
+            ignis_row_parallel_linear(r->comm, x, tensor_noise(IGNIS_SHAPE(4 + more, 3), IGNIS_F32, 1, true), none);
+    else /* rows, in backward */
+        result = ignis_comm_all_reduce_backward(r->comm, tensor_noise(IGNIS_SHAPE(2 + more, 3), IGNIS_F32, 1, true));
+    r->status = result.id ? ignis_backward(ignis_sum(result), IGNIS_NO_ARRAY) : ignis_status_last();
+    if (r->status == IGNIS_OK)
+        r->status = ignis_comm_synchronize(r->comm);
+    snprintf(r->message, sizeof r->message, "%s", ignis_status_message());
+    ignis_status_clear();
+    (void)ignis_comm_abort(r->comm);
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_OK(ignis_tape_clear());
+    return NULL;
+}
+
+TEST(shapes_that_differ_between_ranks_are_a_mismatch)
+{
+    int i, mismatches;
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    for (differs = 0; differs < 3; differs++) {
+        ranks_run(begin(&several, 2, IGNIS_F32), 20, rank_differs);
+        for (i = mismatches = 0; i < 2; i++) {
+            CHECK(ranks_of[i].status == IGNIS_ERROR_MISMATCH || ranks_of[i].status == IGNIS_ERROR_PEER);
+            mismatches += strstr(ranks_of[i].message, "ranks disagree about operation") &&
+                          strstr(ranks_of[i].message, i ? "rank 0 calls" : "rank 1 calls");
+        }
+        CHECK(mismatches > 0);
+    }
+}
+
+/*  One step. A rank that fails says so to the others. */
+static void rank_tries(rank *r)
+{
+    r->status = step(r);
+    if (r->status == IGNIS_OK)
+        r->status = ignis_comm_synchronize(r->comm);
+    if (r->status != IGNIS_OK) {
+        r->status = ignis_status_last(); /* later calls fail with other reasons */
+        snprintf(r->message, sizeof r->message, "%s", ignis_status_message());
+        ignis_status_clear();
+        (void)ignis_comm_abort(r->comm);
+    }
+}
+
+static pthread_barrier_t together;
+static int fault_at;
+static bool fault_hit;
+
+static void *rank_fails(void *context)
+{
+    rank *r = (rank *)context;
+    CHECK_OK(ignis_device_use(r->device));
+    rank_model(r);
+    rank_optimizers(r);
+    rank_tries(r); /* compiles what a step needs */
+    CHECK_INT(r->status, IGNIS_OK);
+    pthread_barrier_wait(&together);
+    if (r->rank == 0)
+        fault_arm("cu", fault_at, 2 /* CUDA_ERROR_OUT_OF_MEMORY */);
+    pthread_barrier_wait(&together);
+    rank_tries(r);
+    pthread_barrier_wait(&together);
+    if (r->rank == 0)
+        fault_hit = fault_over(NULL); /* what comes now is no part of the step */
+    pthread_barrier_wait(&together);
+    rank_end(r);
+    CHECK_OK(ignis_tape_clear());
+    ignis_status_clear();
+    return NULL;
+}
+
+/*  A driver call of a step fails, of one rank or the other: both learn of it, and nothing is left. */
+TEST(a_call_that_fails_in_a_step_fails_on_all_ranks)
+{
+    static const char *const from_peer[] = {"rank 1", "rank 0"};
+    int64_t before;
+    int sequence, i, hits = 0;
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    pthread_barrier_init(&together, NULL, 2);
+    for (sequence = 0; sequence < 2; sequence++) {
+        for (fault_at = 1, fault_hit = true; fault_hit; fault_at += 5 + fault_at / 6) {
+            begin(&several, 2, IGNIS_F32)->sequence = sequence == 1;
+            before = memory().live_bytes;
+            ranks_run(&several, 20, rank_fails);
+            hits += fault_hit;
+            CHECK_INT(memory().live_bytes, before);
+            for (i = 0; i < 2; i++)
+                if (ranks_of[i].status == IGNIS_ERROR_PEER)
+                    CHECK(strstr(ranks_of[i].message, from_peer[i]));
+            CHECK((ranks_of[0].status == IGNIS_OK) == (ranks_of[1].status == IGNIS_OK));
+        }
+    }
+    CHECK(hits > 20);
+    pthread_barrier_destroy(&together);
+}
+
+/*  Rank 1 does not come to backward. */
+static void *rank_stays_away(void *context)
+{
+    rank *r = (rank *)context;
+    ignis_scope scope;
+    ignis_tensor loss;
+    CHECK_OK(ignis_device_use(r->device));
+    rank_model(r);
+    scope = ignis_scope_begin();
+    loss = loss_of(r, 0);
+    CHECK(loss.id);
+    if (r->rank == 0) {
+        r->status = ignis_backward(loss, IGNIS_NO_ARRAY);
+        if (r->status == IGNIS_OK)
+            r->status = ignis_comm_synchronize(r->comm);
+        CHECK(r->status == IGNIS_ERROR_TIMEOUT || r->status == IGNIS_ERROR_PEER); /* PEER: of the next operation */
+        CHECK_HAS(ignis_status_message(), "rank 1 did not come to operation");
+        ignis_status_clear();
+    }
+    CHECK_OK(ignis_scope_end(scope));
+    CHECK_OK(ignis_tape_clear());
+    rank_release(r);
+    return NULL;
+}
+
+TEST(a_rank_that_does_not_come_to_backward_is_a_timeout)
+{
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    ranks_run(begin(&several, 2, IGNIS_F32), 2, rank_stays_away);
+}
+
+/* --- ranks that die: processes --- */
+
+static void die(void)
+{
+    fflush(stdout);
+    _exit(0);
+}
+
+/*  Rank 1 dies at the at-th driver call of its second step. */
+static int role_dies(int number_of, const char *folder, int at)
+{
+    ignis_desc setup = test_desc(NULL);
+    ignis_comm_desc desc;
+    char rendezvous[128];
+    rank r;
+    if (ignis_setup(&setup) != IGNIS_OK)
+        return 1;
+    memset(&r, 0, sizeof r);
+    memset(&desc, 0, sizeof desc);
+    snprintf(rendezvous, sizeof rendezvous, "dir:%s", folder);
+    desc.rank = number_of;
+    desc.size = 2;
+    desc.rendezvous = rendezvous;
+    desc.device = number_of ? number_of : IGNIS_DEVICE_0;
+    desc.timeout_s = 20;
+    r.run = begin(&several, 2, IGNIS_F32);
+    r.device = r.rank = number_of;
+    r.comm = ignis_comm_init(&desc);
+    CHECK_OK(ignis_device_use(number_of));
+    rank_model(&r);
+    rank_optimizers(&r);
+    rank_tries(&r);
+    CHECK_INT(r.status, IGNIS_OK);
+    if (number_of == 1) {
+        fault.drain = die;
+        fault_plan("cu", at, 2, NULL, true);
+    }
+    rank_tries(&r);
+    CHECK(r.status == IGNIS_ERROR_PEER || r.status == IGNIS_ERROR_TIMEOUT);
+    CHECK(strstr(r.message, "rank 1"));
+    return test__state.failures != 0;
+}
+
+typedef struct death {
+    char folder[64];
+    int at;
+} death;
+
+static int role_run(const char *role)
+{
+    death how_to;
+    return process_receive(PROCESS_SOCKET, &how_to, sizeof how_to, NULL)
+               ? role_dies(atoi(role), how_to.folder, how_to.at)
+               : 1;
+}
+
+TEST(a_rank_that_dies_in_a_step_is_an_error)
+{
+    static const int calls[] = {1, 40, 110};
+    process children[2];
+    death how_to;
+    int i, k;
+    NEEDS_POSIX("communicators between processes");
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    for (k = 0; k < COUNT_OF(calls); k++) {
+        memset(&how_to, 0, sizeof how_to);
+        snprintf(how_to.folder, sizeof how_to.folder, "/tmp/ignis_test_tensor_XXXXXX");
+        REQUIRE(mkdtemp(how_to.folder));
+        how_to.at = calls[k];
+        for (i = 0; i < 2; i++) {
+            children[i] = process_start(i ? "1" : "0");
+            CHECK(process_send(children[i].socket, &how_to, sizeof how_to, -1));
+        }
+        for (i = 0; i < 2; i++)
+            CHECK_INT(process_end(&children[i]), 0);
+        rmdir(how_to.folder);
+    }
+}
+
 int main(int argc, char **argv)
 {
+    const char *role = process_role(argc, argv);
     setenv("IGNIS_SIM_DEVICES", "8", 0);
     setenv("NCCL_NVLS_ENABLE", "0", 1); /* multicast is not asked for on machines that others use too */
-    return test_run(argc, argv);
+    return role ? role_run(role) : test_run(argc, argv);
 }
