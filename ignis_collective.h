@@ -389,6 +389,75 @@
     }
     ---- end example
 
+    ON TENSOR-PARALLEL TRAINING (>>parallel.tensor)
+
+        The ranks of a communicator divide matrices, and with them weights, gradients, optimizer state, products
+        and most activations. All have the same rows of the batch. A block of a transformer needs two sums over
+        the ranks in forward and two in backward: ahead of the matrices that are divided by outputs (columns of
+        the transposed weight, so "column-parallel"), and after those that are divided by inputs:
+
+            h = ignis_comm_all_reduce_backward(comm, ignis_rms_norm(x, norm1, eps));      [rows, n]
+            h = attention(ignis_linear(h, q, none), ignis_linear(h, k, none), ...);       this rank's heads
+            x = ignis_add(x, ignis_row_parallel_linear(comm, h, out, none));              [rows, n]
+            h = ignis_column_parallel_linear(comm, ignis_rms_norm(x, norm2, eps), up, none);
+            x = ignis_add(x, ignis_row_parallel_linear(comm, ignis_gelu(h), down, none));
+            loss = ignis_vocab_parallel_cross_entropy(comm, ignis_column_parallel_linear(comm, x, head, none),
+                                                      targets, &desc);
+
+        ignis_comm_all_reduce_backward and _forward are all that divided layers need; ignis_column_parallel_linear
+        and ignis_row_parallel_linear call them. Other operations work between them, such as ignis_sdpa_packed
+        with this rank's heads, or ignis_mlp_gated with parts of its matrices.
+
+        What all ranks have, norms and biases after sums, must begin equal on all ranks, from one seed or file,
+        and stays so to the bit: its gradient is the same sum on all ranks. Random numbers, such as those of
+        ignis_dropout, must be equal where tensors are: give all ranks of comm one seed, and tensors that are
+        divided none, or have the ranks divide rows.
+
+        Rows between the matrices can be divided, too, so that norms, dropout and residuals run on rows / ranks, and
+        keep as many activations (sequence parallelism). An all-gather and a reduce-scatter then replace each
+        all-reduce, and send as many bytes:
+
+            x = ignis_comm_slice_rows(comm, ignis_vocab_parallel_embedding(comm, table, ids));    [rows / ranks, n]
+            h = ignis_rms_norm(x, ignis_comm_all_reduce_backward(comm, norm1), eps);
+            h = ignis_linear(ignis_comm_all_gather_rows(comm, h), up, none);                      [rows, out / ranks]
+            h = ignis_comm_reduce_scatter_rows(comm, ignis_linear(ignis_gelu(h), down, none));    [rows / ranks, n]
+
+        A parameter that all ranks have and that meets divided rows has a part of its gradient on each rank, so it
+        goes through ignis_comm_all_reduce_backward, too: the norm's weight above, and a bias after the
+        reduce-scatter.
+
+        WITH DATA-PARALLEL TRAINING. Of a communicator of all ranks, one that divides matrices, of neighbours, whose
+        links are the fastest, and one of the ranks that have the same parts:
+
+            ignis_comm_desc desc = {.most_blocks = 64};           // see ON SEVERAL COMMUNICATORS: both run at a time
+            ignis_comm all = ignis_comm_init(&desc);
+            ignis_comm_query(all, &info);
+            ignis_comm parts = ignis_comm_split(all, info.rank / divide, info.rank);    // divides matrices
+            ignis_comm copies = ignis_comm_split(all, info.rank % divide, info.rank);   // averages gradients
+            ignis_parallel parallel = ignis_parallel_create(copies, parameters, count, &kind_of_shard);
+
+        Every rank passes its parts of matrices, and all else, to ignis_parallel_create with `copies`, which
+        makes them equal to those of its rank 0, averages their gradients, and may shard what the ranks of
+        `copies` have alike (ON SHARDS). Ranks of `parts` train on the same slice of the batch, those of
+        `copies` on different ones.
+
+        CLIPPING. ignis_clip_grad_norm sees the gradients of this rank alone. With parts of matrices it would scale
+        each rank by another factor, and what all ranks have would no longer be equal; nothing detects that. Two
+        optimizers, one for parts and one for all else, and ignis_comm_clip_grad_norms(parts, optimizers, 2, 1,
+        max_norm) have the norm of the whole model, on all ranks. The same holds for loss scales, which look at
+        that norm: call it before each step, with INFINITY if nothing is to be clipped. Muon updates each part
+        of a matrix as a matrix of its own.
+
+        FAILURES. Operations, and ignis_backward, have the errors of collective operations: a rank that dies is PEER,
+        one that does not come TIMEOUT, and ranks whose shapes do not fit MISMATCH, each with the rank's name.
+        The ranks of a table of ignis_vocab_parallel_embedding must have equal rows, which is not detected. A
+        rank that fails alone calls ignis_comm_abort, or the others wait until the deadline. Graphs contain the
+        exchanges, and ignis_checkpoint repeats those of its function in backward, on all ranks.
+
+        To save a model, each rank writes its parts, or gathers them: ignis_comm_all_gather concatenates rows.
+        ignis_training_save with .ranks of `copies` saves the parts of one rank of `parts` in one folder, so use a
+        folder for each.
+
     ON MODELS OF SEVERAL GPUS (>>comm)
 
         With ignis_models.h, included before or after this header, the ranks of a communicator can share a model for

@@ -46,14 +46,14 @@ $(OUT)/%: bench/%.c $(wildcard bench/*.h) $(HEADERS)
 
 # What `make run` runs, in this order, each by its command below or alone. The example that mixes in cudart code needs
 # nvcc, and a GPU that cudart sees too, the one for Vulkan its headers and a GPU; the ranks of examples/allreduce.c
-# need a GPU each.
+# and examples/tensor_parallel.c need a GPU each.
 VULKAN := $(if $(VULKAN_HEADER),$(if $(filter GPU,$(DEVICE)),vulkan_buffer))
 NVCC := $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDART := $(if $(NVCC),$(if $(filter GPU,$(DEVICE)),interop_cudart))
 RANKS := $(if $(filter simulator,$(DEVICE)),2,$(if $(word 2,$(wildcard /dev/nvidia[0-9]*)),2,1))
 RUN := fit_image train_gpt cnn hello save_load custom_kernel formula heat spectral burgers wgan_gp pinn moe cg custom_op \
     memory_contract frame_loop \
-    share_array ring $(CUDART) $(VULKAN) allreduce generate character lora
+    share_array ring $(CUDART) $(VULKAN) allreduce tensor_parallel generate character lora
 
 fit_image = $(OUT)/fit_image $(OUT)/fit_image.png
 heat = $(OUT)/heat $(OUT)/heat.png
@@ -72,6 +72,7 @@ save_load = $(OUT)/save_load $(OUT)/sine.safetensors
 share_array = $(OUT)/share_array_a & $(OUT)/share_array_b && wait $$!
 ring = $(OUT)/ring_producer & $(OUT)/ring_consumer 20 || $(OUT)/ring_consumer && wait $$!
 allreduce = examples/launch.sh $(RANKS) $(OUT)/allreduce
+tensor_parallel = examples/launch.sh $(RANKS) $(OUT)/tensor_parallel
 
 define run_example
 	@echo '== on the $(DEVICE): $(or $($1),$(OUT)/$1)'
