@@ -393,7 +393,7 @@
 
         The ranks of a communicator divide matrices, and with them weights, gradients, optimizer state, products
         and most activations. All have the same rows of the batch. A block of a transformer needs two sums over
-        the ranks in forward and two in backward: ahead of the matrices that are divided by outputs (columns of
+        the ranks in forward and two in backward: before the matrices that are divided by outputs (columns of
         the transposed weight, so "column-parallel"), and after those that are divided by inputs:
 
             h = ignis_comm_all_reduce_backward(comm, ignis_rms_norm(x, norm1, eps));      [rows, n]
@@ -408,10 +408,10 @@
         and ignis_row_parallel_linear call them. Other operations work between them, such as ignis_sdpa_packed
         with this rank's heads, or ignis_mlp_gated with parts of its matrices.
 
-        What all ranks have, norms and biases after sums, must begin equal on all ranks, from one seed or file,
-        and stays so to the bit: its gradient is the same sum on all ranks. Random numbers, such as those of
-        ignis_dropout, must be equal where tensors are: give all ranks of comm one seed, and tensors that are
-        divided none, or have the ranks divide rows.
+        Parameters that all ranks have, of norms and biases after sums, must begin equal on all ranks, from one
+        seed or file. They stay equal to the bit, as their gradients are. ignis_dropout of a tensor that all ranks
+        have needs equal random numbers: give all ranks of comm one seed (ignis_seed). Masks of divided tensors
+        are then equal on all ranks, too.
 
         Rows between the matrices can be divided, too, so that norms, dropout and residuals run on rows / ranks, and
         keep as many activations (sequence parallelism). An all-gather and a reduce-scatter then replace each
@@ -444,8 +444,8 @@
         CLIPPING. ignis_clip_grad_norm sees the gradients of this rank alone. With parts of matrices it would scale
         each rank by another factor, and what all ranks have would no longer be equal; nothing detects that. Two
         optimizers, one for parts and one for all else, and ignis_comm_clip_grad_norms(parts, optimizers, 2, 1,
-        max_norm) have the norm of the whole model, on all ranks. The same holds for loss scales, which look at
-        that norm: call it before each step, with INFINITY if nothing is to be clipped. Muon updates each part
+        max_norm) have the norm of the whole model, on all ranks. Loss scales look at that norm,
+        too: call it before each step, with INFINITY if nothing is to be clipped. Muon updates each part
         of a matrix as a matrix of its own.
 
         FAILURES. Operations, and ignis_backward, have the errors of collective operations: a rank that dies is PEER,
@@ -455,8 +455,7 @@
         exchanges, and ignis_checkpoint repeats those of its function in backward, on all ranks.
 
         To save a model, each rank writes its parts, or gathers them: ignis_comm_all_gather concatenates rows.
-        ignis_training_save with .ranks of `copies` saves the parts of one rank of `parts` in one folder, so use a
-        folder for each.
+        Trainings with .ranks = ignis_comm_ranks(copies) need a folder for each rank of `parts`.
 
     ON MODELS OF SEVERAL GPUS (>>comm)
 
@@ -1618,7 +1617,7 @@ IGNIS_API ignis_ranks ignis_comm_ranks(ignis_comm comm);
 
 /*  ignis_comm_all_reduce_forward - the sum of a tensor over the ranks; the gradient passes unchanged
     ignis_comm_all_reduce_backward - the tensor itself; its gradient is summed over the ranks
-    The second one comes ahead of matrices that are divided by columns, the first one after those divided by
+    The second one comes before matrices that are divided by columns, the first one after those divided by
     rows (g and f of Shoeybi et al., Megatron-LM, 2019). Both need the gradient of a result to be equal on all
     ranks, or a part of it on each, as those of divided layers are.
     Shapes: any. f16 and bf16 are summed in f32, and rounded once.
@@ -1672,8 +1671,8 @@ IGNIS_API ignis_tensor ignis_column_parallel_linear(ignis_comm comm, ignis_tenso
 IGNIS_API ignis_tensor ignis_row_parallel_linear(ignis_comm comm, ignis_tensor x, ignis_tensor w, ignis_tensor bias);
 
 /*  ignis_vocab_parallel_embedding - ignis_embedding of a table whose rows the ranks divide
-    Rank r has rows r * m to (r + 1) * m - 1 of m * ranks rows; a vocabulary that is no multiple of the ranks has
-    padding at its end. All ranks pass the same ids and get the same rows: a sum over the ranks. An id outside of
+    Rank r has rows r * m to (r + 1) * m - 1 of m * ranks rows. A vocabulary that is not a multiple of the ranks
+    has padding at its end. All ranks pass the same ids and get the same rows: a sum over the ranks. An id outside of
     the table gives a row of NaN, and no gradient.
     Shapes: table [m, n]; ids, of i32 or i64, any; the result is that of ids with n appended.
     Returns: the tensor, or no handle.
@@ -1688,7 +1687,7 @@ IGNIS_API ignis_tensor ignis_vocab_parallel_embedding(ignis_comm comm, ignis_ten
     the largest logit, the sum of the exponentials, and the loss of the target; backward does not communicate.
     All ranks pass the same targets, numbers of classes of the whole vocabulary, and get the same loss, up to
     the bit. desc as of ignis_cross_entropy, and may be null; desc->classes counts the classes of all ranks: later
-    columns are padding, as of a vocabulary that is no multiple of the ranks (all columns of all ranks). Logits
+    columns are padding, as of a vocabulary that is not a multiple of the ranks (all columns of all ranks). Logits
     are read twice in forward, once more with label_smoothing, and in backward, which needs them.
     Shapes: logits [..., m]; targets, of i32 or i64, [...]; the result is [1] or [...], of f32, or f64 for
     logits of f64.
@@ -15667,7 +15666,7 @@ typedef struct ignis__vocab_rows {
     ignis_array x, t, place, v;     /* arrays of tensors: logits, targets, these among the columns, at_target */
     ignis_array m;                  /* the largest logit of all ranks */
     ignis__array *sums;             /* of all ranks; claimed */
-    ignis_array s, d;               /* views of sums, one behind the other: of exp(x - m), of q (m - x) */
+    ignis_array s, d;               /* views of sums, s first: of exp(x - m), of q (m - x) */
     ignis_array losses;             /* [...] */
     ignis__vocab_values values;
 } ignis__vocab_rows;
@@ -15700,7 +15699,7 @@ static ignis_status ignis__vocab_cross_entropy_backward(const ignis_backward_arg
     return args->grad_inputs[0].id ? IGNIS_OK : ignis__failed();
 }
 
-/*  Returns how many zeros travel behind the sums. Columns, classes or options that differ between ranks make another
+/*  Returns how many zeros travel after the sums. Columns, classes or options that differ between ranks make another
     number of most, and so a MISMATCH, instead of losses that are wrong. */
 static int64_t ignis__vocab_tail(const ignis__vocab_values *values)
 {

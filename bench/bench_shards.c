@@ -10,7 +10,8 @@
 
     Any launcher that ignis_comm_init knows works; without one it uses one GPU. Arguments: llama-1b, llama-3b or
     llama-8b; none, optimizer, gradients or parameters; the size of a bucket in MiB (a layer with parameters, else 25);
-    a file for what each kernel of rank 0 takes in a step.
+    a file for what each kernel of rank 0 takes in a step. Instead of a kind of shard, tensor divides the matrices
+    (tensor-parallel layers): all ranks train on all sequences.
     For PyTorch: python3 bench/peer_shards.py
 */
 #define _GNU_SOURCE
@@ -27,10 +28,57 @@ typedef struct job {
     ignis_graph graph; /* none: steps are called one by one */
 } job;
 
+enum { TENSOR = IGNIS_SHARD_COUNT }; /* the kind that divides matrices */
+
 static void wait_for_all(const job *j)
 {
     REQUIRE(ignis_comm_barrier(j->comm));
     REQUIRE(ignis_comm_synchronize(j->comm));
+}
+
+/*  As llama_step, with this rank's parts of the matrices. */
+static void tensor_step(const llama *l, ignis_comm comm)
+{
+    ignis_scope scope = ignis_scope_begin(), inside;
+    ignis_cross_entropy_desc loss;
+    ignis_sdpa_desc attention;
+    ignis_rope_desc rope;
+    ignis_tensor x, h, none;
+    int64_t i;
+    memset(&loss, 0, sizeof loss);
+    memset(&attention, 0, sizeof attention);
+    memset(&rope, 0, sizeof rope);
+    memset(&none, 0, sizeof none);
+    loss.classes = l->vocab;
+    attention.num_heads = (int)l->heads;
+    attention.num_kv_heads = (int)l->kv_heads;
+    rope.num_heads = (int)(l->heads + l->kv_heads); /* of q and k */
+    rope.base = 500000;
+    x = ignis_vocab_parallel_embedding(comm, l->table, l->tokens);
+    h = ignis_rms_norm(x, l->layer[0].norm1_weight, 1e-5);
+    for (i = 0; i < l->layers; i++) {
+        inside = ignis_scope_begin();
+        h = ignis_sdpa_packed(ignis_column_parallel_linear(comm, h, l->layer[i].qkv_weight, none), &attention, &rope);
+        h = ignis_scope_return(inside, ignis_row_parallel_linear(comm, h, l->layer[i].out_weight, none));
+        h = ignis_add_rms_norm(x, h, l->layer[i].norm2_weight, 1e-5, &x);
+        inside = ignis_scope_begin();
+        h = ignis_mlp_gated(ignis_comm_all_reduce_backward(comm, h), l->layer[i].gate_weight, l->layer[i].up_weight,
+                            l->layer[i].down_weight);
+        h = ignis_scope_return(inside, ignis_comm_all_reduce_forward(comm, h));
+        h = ignis_add_rms_norm(x, h, i + 1 < l->layers ? l->layer[i + 1].norm1_weight : l->norm_weight, 1e-5, &x);
+    }
+    h = ignis_column_parallel_linear(comm, h, l->table, none);
+    ignis_backward(ignis_vocab_parallel_cross_entropy(comm, h, l->targets, &loss), IGNIS_NO_ARRAY);
+    ignis_optimizer_step(l->optimizer);
+    ignis_scope_end(scope);
+}
+
+static void step_now(const job *j)
+{
+    if (llama_parts > 1)
+        tensor_step(&j->llama, j->comm);
+    else
+        llama_step(&j->llama);
 }
 
 static void step(const job *j)
@@ -38,7 +86,7 @@ static void step(const job *j)
     if (j->graph.id)
         REQUIRE(ignis_graph_launch(j->graph));
     else
-        llama_step(&j->llama);
+        step_now(j);
 }
 
 /*  Measures steps, and prints the row. */
@@ -61,7 +109,7 @@ static void measure(const job *j, const char *name)
     require(ignis_status_last() == IGNIS_OK, name);
     REQUIRE(ignis_memory_query(j->ranks.device, &memory));
     qsort(times, (size_t)repeats, sizeof times[0], compare);
-    tokens = (double)(j->ranks.size * j->llama.sequences * j->llama.context) / times[repeats / 2];
+    tokens = (double)(j->ranks.size / llama_parts * j->llama.sequences * j->llama.context) / times[repeats / 2];
     if (j->ranks.rank == 0)
         printf("%s on %d, %-10s %-18s %9.0f tokens/s  peak %6.2f GiB\n", j->model, j->ranks.size, j->kind, name, tokens,
                (double)memory.live_peak / (double)(1 << 30));
@@ -100,9 +148,9 @@ static int64_t layer_bytes(const llama *l)
 int main(int argc, char **argv)
 {
     static const char *const models[] = {"llama-1b", "llama-3b", "llama-8b"};
-    static const char *const kinds[] = {"none", "optimizer", "gradients", "parameters"};
+    static const char *const kinds[] = {"none", "optimizer", "gradients", "parameters", "tensor"};
     static job j;
-    const int model = argc > 1 ? find(argv[1], models, 3) : 0, kind = argc > 2 ? find(argv[2], kinds, 4) : 0;
+    const int model = argc > 1 ? find(argv[1], models, 3) : 0, kind = argc > 2 ? find(argv[2], kinds, TENSOR + 1) : 0;
     ignis_parallel_desc desc;
     ignis_parallel parallel;
     ignis_device_info device;
@@ -116,15 +164,19 @@ int main(int argc, char **argv)
     simulated = strstr(device.name, "Simulator") != NULL;
     if (simulated && j.ranks.rank == 0)
         printf("THIS IS THE SIMULATOR: the sizes are tiny, and the figures mean nothing.\n");
+    llama_parts = kind == TENSOR ? j.ranks.size : 1;
     llama_open(&j.llama, &llama_shapes[model]);
     memset(&desc, 0, sizeof desc);
-    desc.shard = (ignis_shard)kind;
+    desc.shard = kind == TENSOR ? IGNIS_SHARD_NONE : (ignis_shard)kind;
     if (argc > 3 && atoll(argv[3]) > 0)
         desc.bucket_bytes = atoll(argv[3]) << 20;
     else if (desc.shard == IGNIS_SHARD_PARAMETERS)
         desc.bucket_bytes = desc.first_bucket_bytes = layer_bytes(&j.llama);
-    parallel = ignis_parallel_create(j.comm, j.llama.all, j.llama.count, &desc);
-    require(parallel.id != 0, "ignis_parallel_create");
+    memset(&parallel, 0, sizeof parallel);
+    if (kind != TENSOR) {
+        parallel = ignis_parallel_create(j.comm, j.llama.all, j.llama.count, &desc);
+        require(parallel.id != 0, "ignis_parallel_create");
+    }
     llama_optimize(&j.llama);
     measure(&j, "called one by one");
     if (argc > 4)
@@ -132,7 +184,7 @@ int main(int argc, char **argv)
     wait_for_all(&j);
     require(ignis_memory_trim(j.ranks.device) >= 0, "ignis_memory_trim"); /* a graph has memory of its own */
     REQUIRE(ignis_graph_begin());
-    llama_step(&j.llama);
+    step_now(&j);
     j.graph = ignis_graph_end();
     require(j.graph.id != 0, "the capture");
     measure(&j, "CUDA graph");

@@ -215,6 +215,8 @@ typedef struct llama {
     ignis_optimizer optimizer;
 } llama;
 
+static int64_t llama_parts = 1; /* ranks that divide the matrices; then their sequences are those of all together */
+
 static ignis_tensor llama_parameter(llama *l, ignis_shape shape)
 {
     ignis_tensor tensor = parameter(shape, IGNIS_BF16, shape.ndim > 1 ? 0.02 : ONES, true);
@@ -225,21 +227,23 @@ static ignis_tensor llama_parameter(llama *l, ignis_shape shape)
 
 static void llama_open(llama *l, const llama_shape *shape)
 {
-    int64_t c, i;
+    int64_t c, i, head;
     memset(l, 0, sizeof *l);
     l->layers = simulated ? 2 : shape->layers, l->width = c = simulated ? 64 : shape->width;
     l->hidden = simulated ? 4 * c : shape->hidden;
     l->heads = simulated ? 4 : shape->heads, l->kv_heads = simulated ? 2 : shape->kv_heads;
     l->context = simulated ? 16 : 2048, l->sequences = simulated ? 2 : shape->sequences;
     l->vocab = simulated ? 64 : 128256;
+    head = c / l->heads;
+    l->heads /= llama_parts, l->kv_heads /= llama_parts, l->hidden /= llama_parts, l->sequences *= llama_parts;
     l->tokens = random_ids(IGNIS_SHAPE(l->sequences, l->context), l->vocab);
     l->targets = random_ids(IGNIS_SHAPE(l->sequences, l->context), l->vocab);
-    l->table = llama_parameter(l, IGNIS_SHAPE(l->vocab, c));
+    l->table = llama_parameter(l, IGNIS_SHAPE((l->vocab + llama_parts - 1) / llama_parts, c));
     l->norm_weight = llama_parameter(l, IGNIS_SHAPE(c));
     for (i = 0; i < l->layers; i++) {
         l->layer[i].norm1_weight = llama_parameter(l, IGNIS_SHAPE(c));
-        l->layer[i].qkv_weight = llama_parameter(l, IGNIS_SHAPE((l->heads + 2 * l->kv_heads) * (c / l->heads), c));
-        l->layer[i].out_weight = llama_parameter(l, IGNIS_SHAPE(c, c));
+        l->layer[i].qkv_weight = llama_parameter(l, IGNIS_SHAPE((l->heads + 2 * l->kv_heads) * head, c));
+        l->layer[i].out_weight = llama_parameter(l, IGNIS_SHAPE(c, l->heads * head));
         l->layer[i].norm2_weight = llama_parameter(l, IGNIS_SHAPE(c));
         l->layer[i].gate_weight = llama_parameter(l, IGNIS_SHAPE(l->hidden, c));
         l->layer[i].up_weight = llama_parameter(l, IGNIS_SHAPE(l->hidden, c));

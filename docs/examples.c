@@ -766,6 +766,22 @@ static void parallel(void)
     ignis_comm_destroy(ranks);
 }
 
+/* >>parallel.tensor */
+static void parallel_tensor(void)
+{
+    ignis_comm ranks = ignis_comm_init(NULL);
+    ignis_comm_info info;
+    ignis_comm_query(ranks, &info);
+    ignis_tensor_desc wanted = {.requires_grad = true};
+    ignis_tensor none = {0}, x = ignis_tensor_ones(IGNIS_SHAPE(4, 16), NULL); // the same on all ranks
+    ignis_tensor up = ignis_tensor_ones(IGNIS_SHAPE(64 / info.size, 16), &wanted),
+                 down = ignis_tensor_ones(IGNIS_SHAPE(16, 64 / info.size), &wanted); // this rank's parts
+    ignis_tensor h = ignis_gelu(ignis_column_parallel_linear(ranks, x, up, none));   // [4, 64 / ranks]
+    ignis_tensor y = ignis_row_parallel_linear(ranks, h, down, none);                // [4, 16], on all ranks
+    ignis_backward(ignis_mean(y), IGNIS_NO_ARRAY);
+    ignis_comm_destroy(ranks);
+}
+
 int main(void)
 {
 #define RUN(name)         \
@@ -841,6 +857,7 @@ int main(void)
         COMPILE(share),
         RUN(comm),
         RUN(parallel),
+        RUN(parallel_tensor),
     };
     if (ignis_setup(NULL) != IGNIS_OK)
         return 1;

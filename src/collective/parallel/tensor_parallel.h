@@ -10,7 +10,7 @@
 
 /*  ignis_comm_all_reduce_forward - the sum of a tensor over the ranks; the gradient passes unchanged
     ignis_comm_all_reduce_backward - the tensor itself; its gradient is summed over the ranks
-    The second one comes ahead of matrices that are divided by columns, the first one after those divided by
+    The second one comes before matrices that are divided by columns, the first one after those divided by
     rows (g and f of Shoeybi et al., Megatron-LM, 2019). Both need the gradient of a result to be equal on all
     ranks, or a part of it on each, as those of divided layers are.
     Shapes: any. f16 and bf16 are summed in f32, and rounded once.
@@ -64,8 +64,8 @@ IGNIS_API ignis_tensor ignis_column_parallel_linear(ignis_comm comm, ignis_tenso
 IGNIS_API ignis_tensor ignis_row_parallel_linear(ignis_comm comm, ignis_tensor x, ignis_tensor w, ignis_tensor bias);
 
 /*  ignis_vocab_parallel_embedding - ignis_embedding of a table whose rows the ranks divide
-    Rank r has rows r * m to (r + 1) * m - 1 of m * ranks rows; a vocabulary that is no multiple of the ranks has
-    padding at its end. All ranks pass the same ids and get the same rows: a sum over the ranks. An id outside of
+    Rank r has rows r * m to (r + 1) * m - 1 of m * ranks rows. A vocabulary that is not a multiple of the ranks
+    has padding at its end. All ranks pass the same ids and get the same rows: a sum over the ranks. An id outside of
     the table gives a row of NaN, and no gradient.
     Shapes: table [m, n]; ids, of i32 or i64, any; the result is that of ids with n appended.
     Returns: the tensor, or no handle.
@@ -80,7 +80,7 @@ IGNIS_API ignis_tensor ignis_vocab_parallel_embedding(ignis_comm comm, ignis_ten
     the largest logit, the sum of the exponentials, and the loss of the target; backward does not communicate.
     All ranks pass the same targets, numbers of classes of the whole vocabulary, and get the same loss, up to
     the bit. desc as of ignis_cross_entropy, and may be null; desc->classes counts the classes of all ranks: later
-    columns are padding, as of a vocabulary that is no multiple of the ranks (all columns of all ranks). Logits
+    columns are padding, as of a vocabulary that is not a multiple of the ranks (all columns of all ranks). Logits
     are read twice in forward, once more with label_smoothing, and in backward, which needs them.
     Shapes: logits [..., m]; targets, of i32 or i64, [...]; the result is [1] or [...], of f32, or f64 for
     logits of f64.

@@ -123,7 +123,7 @@ typedef struct ignis__vocab_rows {
     ignis_array x, t, place, v;     /* arrays of tensors: logits, targets, these among the columns, at_target */
     ignis_array m;                  /* the largest logit of all ranks */
     ignis__array *sums;             /* of all ranks; claimed */
-    ignis_array s, d;               /* views of sums, one behind the other: of exp(x - m), of q (m - x) */
+    ignis_array s, d;               /* views of sums, s first: of exp(x - m), of q (m - x) */
     ignis_array losses;             /* [...] */
     ignis__vocab_values values;
 } ignis__vocab_rows;
@@ -156,7 +156,7 @@ static ignis_status ignis__vocab_cross_entropy_backward(const ignis_backward_arg
     return args->grad_inputs[0].id ? IGNIS_OK : ignis__failed();
 }
 
-/*  Returns how many zeros travel behind the sums. Columns, classes or options that differ between ranks make another
+/*  Returns how many zeros travel after the sums. Columns, classes or options that differ between ranks make another
     number of most, and so a MISMATCH, instead of losses that are wrong. */
 static int64_t ignis__vocab_tail(const ignis__vocab_values *values)
 {

@@ -15,14 +15,14 @@ enum { IGNORED = -100, PIECES = 2, LARGEST = WIDTH * WIDTH };
 
 /* --- the model: embedding, one transformer block, head --- */
 
-typedef enum part { WHOLE, BY_ROWS, BY_COLUMNS } part;
+typedef enum division { WHOLE, BY_ROWS, BY_COLUMNS } division;
 
 enum { TABLE, NORM1, Q, K, V, Q_BIAS, OUT, OUT_BIAS, NORM2, UP, UP_BIAS, DOWN, DOWN_BIAS, HEADS_WEIGHT, PARAMETERS };
 
 /*  Parameters, as one rank has them, and how the ranks divide them. Rows of a vocabulary are padded. */
 static const struct {
     int rows, columns; /* columns 0: a row */
-    part divided;
+    division divided;
 } shapes[PARAMETERS] = {{VOCAB, WIDTH, BY_ROWS},    {WIDTH, 0, WHOLE},       {WIDTH, WIDTH, BY_ROWS},
                         {WIDTH, WIDTH, BY_ROWS},    {WIDTH, WIDTH, BY_ROWS}, {WIDTH, 0, BY_ROWS},
                         {WIDTH, WIDTH, BY_COLUMNS}, {WIDTH, 0, WHOLE},       {WIDTH, 0, WHOLE},
@@ -33,7 +33,7 @@ typedef struct run {
     int ranks;
     ignis_dtype dtype;
     bool sequence; /* rows between matrices are divided, too */
-    bool graph;
+    bool graph, checkpoint;
     int replicas; /* that average their gradients, each of `ranks` ranks; 0: one */
     int pieces;   /* batches of a rank in a step: as many as another run has replicas; 0: one */
     double losses[RANKS_MAX][STEPS], norms[RANKS_MAX][STEPS];
@@ -145,10 +145,11 @@ static ignis_tensor row_linear(const rank *r, ignis_tensor x, int weight, int bi
                      equal_weight(r, bias));
 }
 
-static ignis_tensor logits_of(const rank *r, ignis_tensor ids)
+static ignis_tensor logits_of(const ignis_tensor *ids, int count, void *user_data)
 {
+    const rank *r = (const rank *)user_data;
     const ignis_tensor none = {0}, *w = r->all;
-    ignis_tensor x = ignis_vocab_parallel_embedding(r->comm, w[TABLE], ids), h;
+    ignis_tensor x = ignis_vocab_parallel_embedding(r->comm, w[TABLE], *ids), h;
     if (r->run->sequence)
         x = ignis_comm_slice_rows(r->comm, x);
     h = into_columns(r, ignis_rms_norm(x, equal_weight(r, NORM1), 1e-5));
@@ -159,16 +160,19 @@ static ignis_tensor logits_of(const rank *r, ignis_tensor ids)
     h = r->run->sequence ? ignis_linear(into_columns(r, h), w[UP], w[UP_BIAS])
                          : ignis_column_parallel_linear(r->comm, h, w[UP], w[UP_BIAS]);
     x = ignis_add(x, row_linear(r, ignis_gelu(h), DOWN, DOWN_BIAS));
+    (void)count;
     return ignis_linear(into_columns(r, x), w[HEADS_WEIGHT], none);
 }
 
 /*  The loss of a piece of the batch. */
-static ignis_tensor loss_of(const rank *r, int piece)
+static ignis_tensor loss_of(rank *r, int piece)
 {
     ignis_cross_entropy_desc desc;
+    const ignis_tensor logits =
+        r->run->checkpoint ? ignis_checkpoint(logits_of, r, &r->ids[piece], 1) : logits_of(&r->ids[piece], 1, r);
     memset(&desc, 0, sizeof desc);
     desc.classes = VOCAB;
-    return ignis_vocab_parallel_cross_entropy(r->comm, logits_of(r, r->ids[piece]), r->targets[piece], &desc);
+    return ignis_vocab_parallel_cross_entropy(r->comm, logits, r->targets[piece], &desc);
 }
 
 static ignis_status forward_and_backward(rank *r)
@@ -326,6 +330,7 @@ TEST(losses_and_gradients_are_those_of_one_rank)
             int ranks;
             for (ranks = k ? 3 : 1; ranks <= RANKS_MAX; ranks++) {
                 begin(&several, ranks, cases[k].dtype)->sequence = sequence == 1;
+                several.checkpoint = ranks == 3 && !k; /* the exchanges of the block are made once more in backward */
                 ranks_run(&several, 60, rank_differentiates);
                 compare(cases[k].tolerance, sequence ? "sequence" : "tensor");
             }
@@ -438,6 +443,59 @@ TEST(training_is_that_of_one_rank)
                     break;
                 }
     }
+}
+
+static void *rank_overflows(void *context)
+{
+    const rank *r = (const rank *)context;
+    ignis_adamw_desc adamw;
+    ignis_optimizer optimizers[2];
+    ignis_optimizer_info info;
+    ignis_tensor part, equal;
+    double gradient[3] = {1, 2, 3};
+    int i, at;
+    CHECK_OK(ignis_device_use(r->device));
+    memset(&adamw, 0, sizeof adamw);
+    adamw.lr = 0.1;
+    adamw.loss_scale.initial = 4;
+    optimizers[0] = ignis_adamw(&adamw);
+    optimizers[1] = ignis_adamw(&adamw);
+    part = tensor_noise(IGNIS_SHAPE(3), IGNIS_F32, (uint64_t)r->rank, true);
+    equal = tensor_noise(IGNIS_SHAPE(3), IGNIS_F32, 9, true);
+    CHECK_OK(ignis_optimizer_add(optimizers[0], part, false));
+    CHECK_OK(ignis_optimizer_add(optimizers[1], equal, false));
+    for (at = 0; at < 2; at++) {
+        ignis_tensor of_equal = tensor_of(gradient, IGNIS_SHAPE(3), IGNIS_F32, false), of_part;
+        gradient[0] = r->rank == 1 && at == 0 ? (double)INFINITY : 1.0 + r->rank;
+        of_part = tensor_of(gradient, IGNIS_SHAPE(3), IGNIS_F32, false);
+        gradient[0] = 1;
+        CHECK_OK(ignis_tensor_set_grad(part, ignis_tensor_data(of_part)));
+        CHECK_OK(ignis_tensor_set_grad(equal, ignis_tensor_data(of_equal)));
+        CHECK_OK(ignis_comm_clip_grad_norms(r->comm, optimizers, 2, 1, INFINITY));
+        for (i = 0; i < 2; i++) {
+            CHECK_OK(ignis_optimizer_step(optimizers[i]));
+            CHECK_OK(ignis_optimizer_query(optimizers[i], &info));
+            CHECK_INT(info.skipped, 1);
+            CHECK_INT(info.step, at);
+            if (at == 1) /* parts of both ranks, and what both have once; the scale has fallen to 2 */
+                CHECK_CLOSE(info.grad_norm, sqrt((1. + 4 + 9) + (4. + 4 + 9) + (1. + 4 + 9)) / 2, 1e-6);
+        }
+        CHECK_OK(ignis_tensor_release(of_part));
+        CHECK_OK(ignis_tensor_release(of_equal));
+    }
+    CHECK_OK(ignis_optimizer_free(optimizers[0]));
+    CHECK_OK(ignis_optimizer_free(optimizers[1]));
+    CHECK_OK(ignis_tensor_release(part));
+    CHECK_OK(ignis_tensor_release(equal));
+    return NULL;
+}
+
+/*  A gradient of one rank is infinite: no rank makes the step, and all have the same norm of the next one. */
+TEST(an_overflow_of_one_rank_skips_the_step_of_all)
+{
+    SETUP(NULL);
+    NEEDS_DEVICES(2);
+    ranks_run(begin(&several, 2, IGNIS_F32), 60, rank_overflows);
 }
 
 /* --- exchanges and their gradients, beside finite differences --- */
