@@ -4617,6 +4617,9 @@ typedef struct ignis_adamw_desc {
     /* f16 and bf16 parameters are updated without an f32 copy. Saves 4 bytes each; small changes are lost
        (false). */
     bool no_master;
+    /* The f32 copy of a bf16 parameter is in two parts: the parameter, which is the copy rounded, halves away from zero,
+       and 16 low bits. Saves 2 bytes each and loses no bit. Not with ema_decay (false). */
+    bool split_master;
     bool zero_grad; /* a step sets the gradients to zero, in the same pass (false) */
     /* A step leaves no gradients, so the next backward does not add to zeros. Saves their memory and two
        passes over it. Gradients of data-parallel training stay where they are, and become zero (false). */
@@ -4695,7 +4698,7 @@ typedef enum ignis_optimizer_part {
     IGNIS_OPTIMIZER_SELF,   /* f64 [16]: learning rate, clipping, count of steps, scale of the loss */
     IGNIS_OPTIMIZER_FIRST,  /* of a parameter: momentum */
     IGNIS_OPTIMIZER_SECOND, /* mean of the squared gradients; of Muon the last step, which need not be saved */
-    IGNIS_OPTIMIZER_MASTER, /* f32 copy of an f16 or bf16 parameter */
+    IGNIS_OPTIMIZER_MASTER, /* f32 copy of an f16 or bf16 parameter; with split_master 16 low bits, as if bf16 */
     IGNIS_OPTIMIZER_MISSED, /* f64 [1], of AdamW and Adam: steps without a gradient for the parameter */
     IGNIS_OPTIMIZER_GROUP,  /* f64 [2], of a group: its learning rate and its weight decay */
     IGNIS_OPTIMIZER_EMA     /* of a parameter: the mean of its values, f32 or f64; without ema_decay none */
@@ -27416,7 +27419,7 @@ typedef struct ignis__jacobi {
 enum {
     IGNIS__OPTIM_SHARE = 1024, /* elements that a block of a step takes at a time */
     IGNIS__OPTIM_LARGEST_CHUNK = 8192,
-    IGNIS__OPTIM_BATCH = 28,           /* rows that one launch carries to the table: they fit a kernel's params */
+    IGNIS__OPTIM_BATCH = 26,           /* rows that one launch carries to the table: they fit a kernel's params */
     IGNIS__OPTIM_ADVANCE_THREADS = 512 /* of the block that advances the state, at most */
 };
 
@@ -27450,7 +27453,7 @@ typedef struct ignis__optim_row {
     IGNIS__POINTER(T) data, grad;
     IGNIS__POINTER(Wide) first;    /* the first moment, or the momentum */
     IGNIS__POINTER(Wide) second;   /* the second moment */
-    IGNIS__POINTER(Wide) master;   /* the parameter in full precision */
+    IGNIS__POINTER(Wide) master;   /* the parameter in full precision, or the 16 low bits of it */
     IGNIS__POINTER(double) missed; /* steps that it had no gradient for, for corrections of bias */
     IGNIS__POINTER(double) group;  /* its learning rate before the schedule, and its weight decay */
     IGNIS__POINTER(Wide) sum;      /* of earlier gradients, which a step adds to grad, and sets to 0 */
@@ -27462,8 +27465,9 @@ typedef struct ignis__optim_row {
     /* 1 / (1 - beta1^step) and 1 / sqrt(1 - beta2^step), of the parameter's own steps; the device writes both */
     double first_scale, second_scale;
     double average_share; /* of the new value in its average */
+    long long is_split;   /* master has 16 low bits */
 } ignis__optim_row;
-IGNIS__ASSERT_SIZE(ignis__optim_row, 144);
+IGNIS__ASSERT_SIZE(ignis__optim_row, 152);
 
 typedef struct ignis__optim_batch {
     ignis__optim_row rows[IGNIS__OPTIM_BATCH];
@@ -27514,7 +27518,7 @@ typedef struct ignis__optimizer {
     const char *name;
     ignis__builtin step;
     ignis__lbfgs *lbfgs; /* null: another method */
-    bool has_first, has_second, has_missed, no_master, zero_grad, drop_grad, like_adamw;
+    bool has_first, has_second, has_missed, no_master, split_master, zero_grad, drop_grad, like_adamw;
     double lr, beta1, beta2, eps, weight_decay; /* beta1 may be a momentum, and beta2 an alpha */
     double ema_decay;                           /* 0: no averages */
     bool has_sums, is_swapped;                  /* gradients have sums; the averages are in the parameters */
@@ -45499,6 +45503,12 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
     given.beta1 = ignis__number_or_default(d.beta1, 0.9);
     given.beta2 = ignis__number_or_default(d.beta2, 0.999);
     given.eps = ignis__number_or_default(d.eps, 1e-8);
+    given.split_master = d.split_master;
+    if (d.split_master && (d.no_master || d.ema_decay > 0)) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "split_master is set, and %s, too; expected one of them",
+                    d.no_master ? "no_master" : "ema_decay");
+        return none;
+    }
     return ignis__optimizer_make(call, &given, "beta1", "beta2");
 }
 
@@ -45890,7 +45900,9 @@ static bool ignis__parameter_start(const char *call, ignis__optimizer *optimizer
     ok = !optimizer->has_first || ignis__optimizer_array(call, data, wide, &parameter->first);
     ok = ok && (!optimizer->has_second || ignis__optimizer_array(call, data, wide, &parameter->second));
     ok = ok && (!optimizer->has_missed || ignis__parameter_missed(call, optimizer, parameter));
-    if (ok && dtype != wide && !optimizer->no_master)
+    if (ok && dtype == IGNIS_BF16 && optimizer->split_master)
+        ok = ignis__optimizer_array(call, data, dtype, &parameter->master);
+    else if (ok && dtype != wide && !optimizer->no_master)
         ok = ignis__optimizer_array(call, data, wide, &parameter->master) &&
              ignis__array_convert(call, parameter->master, data);
     if (ok && optimizer->ema_decay > 0)
@@ -45969,6 +45981,7 @@ static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *para
         return false;
     row->count = parameter->data->numel;
     row->decay = parameter->decay;
+    row->is_split = parameter->master && parameter->master->dtype == IGNIS_BF16;
     *ok = ignis__work_read(work, grad, &row->grad) && ignis__work_read(work, parameter->data, &row->data) &&
           (!parameter->first || ignis__work_write(work, parameter->first, &row->first)) &&
           (!parameter->second || ignis__work_write(work, parameter->second, &row->second)) &&
@@ -49913,7 +49926,8 @@ static bool ignis__training_entries_optimizer(const char *call, const ignis__tra
                                      ignis__shape_write(&p->tensor->shape).text);
         ok = ignis__training_entry_piece(call, entries, prefix, ".first.", name, p, p->first) &&
              ignis__training_entry_piece(call, entries, prefix, ".second.", name, p, second) &&
-             ignis__training_entry_piece(call, entries, prefix, ".master.", name, p, p->master) &&
+             ignis__training_entry_piece(call, entries, prefix, optimizer->split_master ? ".master_low." : ".master.",
+                                         name, p, p->master) &&
              ignis__training_entry_piece(call, entries, prefix, ".ema.", name, p, p->average) &&
              (!p->missed || ignis__training_entry_equal(call, entries, prefix, ".missed.", name, p->missed));
     }

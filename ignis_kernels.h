@@ -64,7 +64,7 @@
         norm_unaligned.cuh         313 lines    7157 bytes
         norm_unaligned_wide.cu       7 lines      61 bytes
         norm_wide.cu                 7 lines      51 bytes
-        optim.cu                   544 lines   16248 bytes
+        optim.cu                   592 lines   17633 bytes
         optim_extra.cu               7 lines      51 bytes
         pattern.cu                 111 lines    2980 bytes
         pointwise.cu                78 lines    2337 bytes
@@ -91,7 +91,7 @@
         shared/index.h              27 lines     526 bytes
         shared/linalg.h             15 lines     297 bytes
         shared/norm.h               11 lines     195 bytes
-        shared/optimizer.h          58 lines    1222 bytes
+        shared/optimizer.h          59 lines    1242 bytes
         shared/reduce.h             11 lines     219 bytes
         shared/rope.h               28 lines     571 bytes
         shared/scan.h               26 lines     434 bytes
@@ -230,7 +230,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xc1cb7337b33bb046ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x0a73a5cac1e943a5ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -14083,7 +14083,9 @@ static const char ignis__text_optim_cu_0[] =
     "constexpr bool extra = true;\n"
     "#else\n"
     "constexpr bool extra = false;\n"
-    "#endif\n\n\n\n"
+    "#endif\n\n\n"
+    "constexpr bool can_split = ignis_is_same<T, ignis_bf16>;\n\n\n"
+    "constexpr int BLOCKS = extra || sizeof(Wide) > 4 ? 3 : 4;\n\n\n\n"
     "extern \"C\" __global__ void ignis_optim_table(ignis__optim_row *table, ignis__optim_batch rows, int count)\n"
     "{\n"
     "ignis_grid_dependency();\n"
@@ -14178,12 +14180,12 @@ static const char ignis__text_optim_cu_0[] =
     "decay(p.group && p.decay != 0 ? p.group[IGNIS__OPTIM_GROUP_DECAY] : p.decay)\n"
     "{\n"
     "}\n"
-    "};\n\n\n\n\n"
+    "};\n\n\n\n\n";
+static const char ignis__text_optim_cu_1[] =
     "template <int N, typename E> __device__ inline void load_all(Wide (&to)[N], const E *from)\n"
     "{\n"
     "constexpr int per_word = 16 / sizeof(E) < N ? 16 / sizeof(E) : N;\n"
-    "#pragma unroll\n";
-static const char ignis__text_optim_cu_1[] =
+    "#pragma unroll\n"
     "for (int i = 0; i < N; i += per_word) {\n"
     "const auto pack = ignis_load_streaming<per_word>(from + i);\n"
     "#pragma unroll\n"
@@ -14218,6 +14220,37 @@ static const char ignis__text_optim_cu_1[] =
     "{\n"
     "const Wide zero[N] = {};\n"
     "store_all(to, zero);\n"
+    "}\n\n\n\n\n"
+    "template <int N> __device__ inline void load_split(Wide (&value)[N], const ignis__optim_row &p, long long at)\n"
+    "{\n"
+    "constexpr int M = N < 8 ? N : 8;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < N; i += M) {\n"
+    "const auto high = ignis_load_streaming<M>((const uint16_t *)p.data + at + i);\n"
+    "const auto low = ignis_load_streaming<M>((const uint16_t *)p.master + at + i);\n"
+    "#pragma unroll\n"
+    "for (int k = 0; k < M; k++) {\n"
+    "const uint32_t up = (high[k] & 0x7FFF) != 0 && low[k] >= 0x8000;\n"
+    "value[i + k] = Wide(__uint_as_float((high[k] - up) << 16 | low[k]));\n"
+    "}\n"
+    "}\n"
+    "}\n\n"
+    "template <int N> __device__ inline void store_split(const ignis__optim_row &p, long long at, const Wide (&value)[N])\n"
+    "{\n"
+    "constexpr int M = N < 8 ? N : 8;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < N; i += M) {\n"
+    "ignis_pack<uint16_t, M> high, low;\n"
+    "#pragma unroll\n"
+    "for (int k = 0; k < M; k++) {\n"
+    "const float x = float(value[i + k]);\n"
+    "const uint32_t bits = __float_as_uint(x);\n"
+    "high[k] = uint16_t(x == x ? (bits + 0x8000) >> 16 : 0x7FC0);\n"
+    "low[k] = uint16_t(x == x ? bits : 0);\n"
+    "}\n"
+    "ignis_store_streaming((uint16_t *)p.data + at + i, high);\n"
+    "ignis_store_streaming((uint16_t *)p.master + at + i, low);\n"
+    "}\n"
     "}\n\n\n"
     "template <int N>\n"
     "__device__ inline void average_share(const ignis__optim_row &p, long long at, const Wide (&value)[N])\n"
@@ -14237,7 +14270,9 @@ static const char ignis__text_optim_cu_1[] =
     "for (; at + N <= end; at += THREADS * N) {\n"
     "Wide value[N], grad[N], first[N] = {}, second[N] = {};\n"
     "load_gradients(grad, p, at);\n"
-    "if (p.master)\n"
+    "if (can_split && p.is_split)\n"
+    "load_split(value, p, at);\n"
+    "else if (p.master)\n"
     "load_all(value, p.master + at);\n"
     "else\n"
     "load_all(value, p.data + at);\n"
@@ -14248,9 +14283,13 @@ static const char ignis__text_optim_cu_1[] =
     "#pragma unroll\n"
     "for (int i = 0; i < N; i++)\n"
     "update(value[i], grad[i] * clip, first[i], second[i]);\n"
+    "if (can_split && p.is_split) {\n"
+    "store_split(p, at, value);\n"
+    "} else {\n"
     "store_all(p.data + at, value);\n"
     "if (p.master)\n"
     "store_all(p.master + at, value);\n"
+    "}\n"
     "if (p.first)\n"
     "store_all(p.first + at, first);\n"
     "if (has_second)\n"
@@ -14267,7 +14306,8 @@ static const char ignis__text_optim_cu_1[] =
     "{\n"
     "constexpr int N = 16 / sizeof(E);\n"
     "const long long end = c.end;\n"
-    "const long long body = ignis_is_aligned(array, 16) ? c.start + (end - c.start) / N * N : c.start;\n"
+    "const long long body = ignis_is_aligned(array, 16) ? c.start + (end - c.start) / N * N : c.start;\n";
+static const char ignis__text_optim_cu_2[] =
     "for (long long at = c.start + threadIdx.x * N; at < body; at += THREADS * N)\n"
     "store_zeros<N>(array + at);\n"
     "for (long long at = body + threadIdx.x; at < end; at += THREADS)\n"
@@ -14293,7 +14333,7 @@ static const char ignis__text_optim_cu_1[] =
     "step_share<N, has_second, is_last>(p, c.start + threadIdx.x * N, body, clip, zero_grad, update);\n"
     "step_share<1, has_second, is_last>(p, body + threadIdx.x, end, clip, zero_grad, update);\n"
     "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, BLOCKS)\n"
     "ignis_adamw(const ignis__optim_row *table, int count, const double *state, double beta1, double beta2, double eps,\n"
     "int zero_grad)\n"
     "{\n"
@@ -14302,8 +14342,7 @@ static const char ignis__text_optim_cu_1[] =
     "const rates r(c.parameter, state);\n"
     "const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2),\n"
     "wide_eps = Wide(eps);\n"
-    "const Wide keep = Wide(1 - r.lr * r.decay),\n";
-static const char ignis__text_optim_cu_2[] =
+    "const Wide keep = Wide(1 - r.lr * r.decay),\n"
     "step_size = Wide(r.lr * c.parameter.first_scale);\n"
     "const Wide second_scale = Wide(c.parameter.second_scale);\n"
     "step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {\n"
@@ -14312,7 +14351,7 @@ static const char ignis__text_optim_cu_2[] =
     "value = value * keep - step_size * first / (sqrt(second) * second_scale + wide_eps);\n"
     "});\n"
     "}\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, BLOCKS)\n"
     "ignis_adam(const ignis__optim_row *table, int count, const double *state, double beta1, double beta2, double eps,\n"
     "int zero_grad)\n"
     "{\n"
@@ -14359,7 +14398,8 @@ static const char ignis__text_optim_cu_2[] =
     "lr = Wide(r.lr);\n"
     "const Wide keep = Wide(1 - r.lr * r.decay);\n"
     "step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {\n"
-    "const Wide way = b1 * first + not_b1 * grad;\n"
+    "const Wide way = b1 * first + not_b1 * grad;\n";
+static const char ignis__text_optim_cu_3[] =
     "value = value * keep - (way > 0 ? lr : way < 0 ? -lr : way * lr);\n"
     "first = b2 * first + not_b2 * grad;\n"
     "});\n"
@@ -14394,8 +14434,7 @@ static const char ignis__text_optim_cu_2[] =
     "const chunk c(table, count, true);\n"
     "const rates r(c.parameter, state);\n"
     "const Wide lr = Wide(r.lr), decay = Wide(r.decay), wide_momentum = Wide(momentum);\n"
-    "step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {\n";
-static const char ignis__text_optim_cu_3[] =
+    "step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {\n"
     "first = wide_momentum * first + (grad + decay * value);\n"
     "value -= lr * first;\n"
     "});\n"
@@ -14470,7 +14509,8 @@ static const char ignis__text_optim_cu_3[] =
     "roots = roots || squares[i] < 0;\n"
     "}\n"
     "sum = ignis_block_sum(sum);\n"
-    "if (__syncthreads_or(roots) || (sum != 0 && !ignis_squares_fit(sum))) {\n"
+    "if (__syncthreads_or(roots) || (sum != 0 && !ignis_squares_fit(sum))) {\n";
+static const char ignis__text_optim_cu_4[] =
     "const auto root = [=](long long i) { return squares[i] < 0 ? -squares[i] : sqrt(squares[i]); };\n"
     "double most = 0;\n"
     "for (long long i = threadIdx.x; i < count; i += THREADS)\n"
@@ -14513,8 +14553,7 @@ static const char ignis__text_optim_cu_3[] =
     "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_grad_accumulate(const ignis__optim_row *table, int count)\n"
     "{\n"
     "ignis_grid_dependency();\n"
-    "constexpr int N = 16 / sizeof(Wide);\n";
-static const char ignis__text_optim_cu_4[] =
+    "constexpr int N = 16 / sizeof(Wide);\n"
     "const chunk c(table, count);\n"
     "const long long end = c.end;\n"
     "const long long body = ignis_is_aligned(c.parameter.grad, 16) ? c.start + (end - c.start) / N * N : c.start;\n"
@@ -16703,7 +16742,7 @@ static const char ignis__text_shared_optimizer_h_0[] =
     "enum {\n"
     "IGNIS__OPTIM_SHARE = 1024,\n"
     "IGNIS__OPTIM_LARGEST_CHUNK = 8192,\n"
-    "IGNIS__OPTIM_BATCH = 28,\n"
+    "IGNIS__OPTIM_BATCH = 26,\n"
     "IGNIS__OPTIM_ADVANCE_THREADS = 512\n"
     "};\n\n\n\n"
     "#define IGNIS__OPTIM_CHUNK(count) ((count) <= 128 * 1024 ? 1024 : IGNIS__OPTIM_LARGEST_CHUNK)\n\n\n"
@@ -16739,8 +16778,9 @@ static const char ignis__text_shared_optimizer_h_0[] =
     "double decay;\n\n"
     "double first_scale, second_scale;\n"
     "double average_share;\n"
+    "long long is_split;\n"
     "} ignis__optim_row;\n"
-    "IGNIS__ASSERT_SIZE(ignis__optim_row, 144);\n\n"
+    "IGNIS__ASSERT_SIZE(ignis__optim_row, 152);\n\n"
     "typedef struct ignis__optim_batch {\n"
     "ignis__optim_row rows[IGNIS__OPTIM_BATCH];\n"
     "} ignis__optim_batch;\n";
@@ -18906,7 +18946,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_norm_wide_cu = {
 static const ignis__source *const ignis__includes_shared_optimizer_h[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_shared_optimizer_h = {
-    "shared/optimizer.h", 0x647db2c3069aee02ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 86};
+    "shared/optimizer.h", 0x56d4d2ea8581dd27ULL, IGNIS__PIECES_OF_TENSORS(shared_optimizer_h), ignis__includes_shared_optimizer_h, 86};
 
 static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18914,7 +18954,7 @@ static const ignis__source *const ignis__includes_optim_cu[] = {
     &ignis__source_shared_optimizer_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_optim_cu = {
-    "optim.cu", 0xed9d334c97ad7c01ULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 59};
+    "optim.cu", 0x1f904d714d291a69ULL, IGNIS__PIECES_OF_TENSORS(optim_cu), ignis__includes_optim_cu, 59};
 
 static const ignis__source *const ignis__includes_optim_extra_cu[] = {
     &ignis__source_ignis_cuh,

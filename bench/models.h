@@ -257,7 +257,8 @@ static inline void llama_optimize(llama *l)
     ignis_adamw_desc desc;
     int i;
     memset(&desc, 0, sizeof desc);
-    desc.lr = 3e-4, desc.weight_decay = 0.1, desc.drop_grad = true;
+    desc.lr = 3e-4, desc.weight_decay = 0.1;
+    desc.drop_grad = desc.split_master = true;
     l->optimizer = ignis_adamw(&desc);
     for (i = 0; i < l->count; i++)
         REQUIRE(ignis_optimizer_add(l->optimizer, l->all[i], l->decays[i]));

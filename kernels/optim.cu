@@ -41,6 +41,12 @@ constexpr bool extra = true;
 constexpr bool extra = false;
 #endif
 
+/*  Whether f32 copies may be split. */
+constexpr bool can_split = ignis_is_same<T, ignis_bf16>;
+
+/*  Blocks of AdamW that run on a multiprocessor at a time, at least. */
+constexpr int BLOCKS = extra || sizeof(Wide) > 4 ? 3 : 4;
+
 /* >>state ------------------------------------------------------------------------------------------------------- */
 
 extern "C" __global__ void ignis_optim_table(ignis__optim_row *table, ignis__optim_batch rows, int count)
@@ -199,6 +205,42 @@ template <int N, typename E> __device__ inline void store_zeros(E *to)
     store_all(to, zero);
 }
 
+/*  Loads N values of a bf16 parameter whose f32 copy is split: the parameter is the copy rounded to 16 bits, halves away
+    from zero, and the 16 low bits of the copy are apart. So the high bits are the parameter's, less one if they were
+    rounded up; a zero was not. */
+template <int N> __device__ inline void load_split(Wide (&value)[N], const ignis__optim_row &p, long long at)
+{
+    constexpr int M = N < 8 ? N : 8;
+#pragma unroll
+    for (int i = 0; i < N; i += M) {
+        const auto high = ignis_load_streaming<M>((const uint16_t *)p.data + at + i);
+        const auto low = ignis_load_streaming<M>((const uint16_t *)p.master + at + i);
+#pragma unroll
+        for (int k = 0; k < M; k++) {
+            const uint32_t up = (high[k] & 0x7FFF) != 0 && low[k] >= 0x8000;
+            value[i + k] = Wide(__uint_as_float((high[k] - up) << 16 | low[k]));
+        }
+    }
+}
+
+template <int N> __device__ inline void store_split(const ignis__optim_row &p, long long at, const Wide (&value)[N])
+{
+    constexpr int M = N < 8 ? N : 8;
+#pragma unroll
+    for (int i = 0; i < N; i += M) {
+        ignis_pack<uint16_t, M> high, low;
+#pragma unroll
+        for (int k = 0; k < M; k++) {
+            const float x = float(value[i + k]);
+            const uint32_t bits = __float_as_uint(x);
+            high[k] = uint16_t(x == x ? (bits + 0x8000) >> 16 : 0x7FC0);
+            low[k] = uint16_t(x == x ? bits : 0);
+        }
+        ignis_store_streaming((uint16_t *)p.data + at + i, high);
+        ignis_store_streaming((uint16_t *)p.master + at + i, low);
+    }
+}
+
 /*  Moves N averages towards the values, as they are stored. */
 template <int N>
 __device__ inline void average_share(const ignis__optim_row &p, long long at, const Wide (&value)[N])
@@ -221,7 +263,9 @@ __device__ inline void step_share(const ignis__optim_row &p, long long at, long 
     for (; at + N <= end; at += THREADS * N) {
         Wide value[N], grad[N], first[N] = {}, second[N] = {};
         load_gradients(grad, p, at);
-        if (p.master)
+        if (can_split && p.is_split)
+            load_split(value, p, at);
+        else if (p.master)
             load_all(value, p.master + at);
         else
             load_all(value, p.data + at);
@@ -232,9 +276,13 @@ __device__ inline void step_share(const ignis__optim_row &p, long long at, long 
 #pragma unroll
         for (int i = 0; i < N; i++)
             update(value[i], grad[i] * clip, first[i], second[i]);
-        store_all(p.data + at, value);
-        if (p.master)
-            store_all(p.master + at, value);
+        if (can_split && p.is_split) {
+            store_split(p, at, value);
+        } else {
+            store_all(p.data + at, value);
+            if (p.master)
+                store_all(p.master + at, value);
+        }
         if (p.first)
             store_all(p.first + at, first);
         if (has_second)
@@ -282,7 +330,7 @@ __device__ inline void step_chunk(const chunk &c, const double *state, bool zero
 }
 
 /*  AdamW (Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019) */
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     ignis_adamw(const ignis__optim_row *table, int count, const double *state, double beta1, double beta2, double eps,
                 int zero_grad)
 {
@@ -303,7 +351,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /*  Adam (Kingma and Ba, Adam: A Method for Stochastic Optimization, ICLR 2015), with weight decay that is
     part of the gradient. */
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     ignis_adam(const ignis__optim_row *table, int count, const double *state, double beta1, double beta2, double eps,
                int zero_grad)
 {

@@ -4,7 +4,7 @@
 enum {
     IGNIS__OPTIM_SHARE = 1024, /* elements that a block of a step takes at a time */
     IGNIS__OPTIM_LARGEST_CHUNK = 8192,
-    IGNIS__OPTIM_BATCH = 28,           /* rows that one launch carries to the table: they fit a kernel's params */
+    IGNIS__OPTIM_BATCH = 26,           /* rows that one launch carries to the table: they fit a kernel's params */
     IGNIS__OPTIM_ADVANCE_THREADS = 512 /* of the block that advances the state, at most */
 };
 
@@ -38,7 +38,7 @@ typedef struct ignis__optim_row {
     IGNIS__POINTER(T) data, grad;
     IGNIS__POINTER(Wide) first;    /* the first moment, or the momentum */
     IGNIS__POINTER(Wide) second;   /* the second moment */
-    IGNIS__POINTER(Wide) master;   /* the parameter in full precision */
+    IGNIS__POINTER(Wide) master;   /* the parameter in full precision, or the 16 low bits of it */
     IGNIS__POINTER(double) missed; /* steps that it had no gradient for, for corrections of bias */
     IGNIS__POINTER(double) group;  /* its learning rate before the schedule, and its weight decay */
     IGNIS__POINTER(Wide) sum;      /* of earlier gradients, which a step adds to grad, and sets to 0 */
@@ -50,8 +50,9 @@ typedef struct ignis__optim_row {
     /* 1 / (1 - beta1^step) and 1 / sqrt(1 - beta2^step), of the parameter's own steps; the device writes both */
     double first_scale, second_scale;
     double average_share; /* of the new value in its average */
+    long long is_split;   /* master has 16 low bits */
 } ignis__optim_row;
-IGNIS__ASSERT_SIZE(ignis__optim_row, 144);
+IGNIS__ASSERT_SIZE(ignis__optim_row, 152);
 
 typedef struct ignis__optim_batch {
     ignis__optim_row rows[IGNIS__OPTIM_BATCH];

@@ -253,6 +253,12 @@ IGNIS__COLD IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc)
     given.beta1 = ignis__number_or_default(d.beta1, 0.9);
     given.beta2 = ignis__number_or_default(d.beta2, 0.999);
     given.eps = ignis__number_or_default(d.eps, 1e-8);
+    given.split_master = d.split_master;
+    if (d.split_master && (d.no_master || d.ema_decay > 0)) {
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "split_master is set, and %s, too; expected one of them",
+                    d.no_master ? "no_master" : "ema_decay");
+        return none;
+    }
     return ignis__optimizer_make(call, &given, "beta1", "beta2");
 }
 

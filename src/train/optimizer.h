@@ -42,6 +42,9 @@ typedef struct ignis_adamw_desc {
     /* f16 and bf16 parameters are updated without an f32 copy. Saves 4 bytes each; small changes are lost
        (false). */
     bool no_master;
+    /* The f32 copy of a bf16 parameter is in two parts: the parameter, which is the copy rounded, halves away from zero,
+       and 16 low bits. Saves 2 bytes each and loses no bit. Not with ema_decay (false). */
+    bool split_master;
     bool zero_grad; /* a step sets the gradients to zero, in the same pass (false) */
     /* A step leaves no gradients, so the next backward does not add to zeros. Saves their memory and two
        passes over it. Gradients of data-parallel training stay where they are, and become zero (false). */
@@ -120,7 +123,7 @@ typedef enum ignis_optimizer_part {
     IGNIS_OPTIMIZER_SELF,   /* f64 [16]: learning rate, clipping, count of steps, scale of the loss */
     IGNIS_OPTIMIZER_FIRST,  /* of a parameter: momentum */
     IGNIS_OPTIMIZER_SECOND, /* mean of the squared gradients; of Muon the last step, which need not be saved */
-    IGNIS_OPTIMIZER_MASTER, /* f32 copy of an f16 or bf16 parameter */
+    IGNIS_OPTIMIZER_MASTER, /* f32 copy of an f16 or bf16 parameter; with split_master 16 low bits, as if bf16 */
     IGNIS_OPTIMIZER_MISSED, /* f64 [1], of AdamW and Adam: steps without a gradient for the parameter */
     IGNIS_OPTIMIZER_GROUP,  /* f64 [2], of a group: its learning rate and its weight decay */
     IGNIS_OPTIMIZER_EMA     /* of a parameter: the mean of its values, f32 or f64; without ema_decay none */

@@ -107,7 +107,9 @@ static bool ignis__parameter_start(const char *call, ignis__optimizer *optimizer
     ok = !optimizer->has_first || ignis__optimizer_array(call, data, wide, &parameter->first);
     ok = ok && (!optimizer->has_second || ignis__optimizer_array(call, data, wide, &parameter->second));
     ok = ok && (!optimizer->has_missed || ignis__parameter_missed(call, optimizer, parameter));
-    if (ok && dtype != wide && !optimizer->no_master)
+    if (ok && dtype == IGNIS_BF16 && optimizer->split_master)
+        ok = ignis__optimizer_array(call, data, dtype, &parameter->master);
+    else if (ok && dtype != wide && !optimizer->no_master)
         ok = ignis__optimizer_array(call, data, wide, &parameter->master) &&
              ignis__array_convert(call, parameter->master, data);
     if (ok && optimizer->ema_decay > 0)

@@ -58,7 +58,7 @@ typedef struct ignis__optimizer {
     const char *name;
     ignis__builtin step;
     ignis__lbfgs *lbfgs; /* null: another method */
-    bool has_first, has_second, has_missed, no_master, zero_grad, drop_grad, like_adamw;
+    bool has_first, has_second, has_missed, no_master, split_master, zero_grad, drop_grad, like_adamw;
     double lr, beta1, beta2, eps, weight_decay; /* beta1 may be a momentum, and beta2 an alpha */
     double ema_decay;                           /* 0: no averages */
     bool has_sums, is_swapped;                  /* gradients have sums; the averages are in the parameters */

@@ -29,6 +29,7 @@ static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *para
         return false;
     row->count = parameter->data->numel;
     row->decay = parameter->decay;
+    row->is_split = parameter->master && parameter->master->dtype == IGNIS_BF16;
     *ok = ignis__work_read(work, grad, &row->grad) && ignis__work_read(work, parameter->data, &row->data) &&
           (!parameter->first || ignis__work_write(work, parameter->first, &row->first)) &&
           (!parameter->second || ignis__work_write(work, parameter->second, &row->second)) &&

@@ -164,7 +164,8 @@ static bool ignis__training_entries_optimizer(const char *call, const ignis__tra
                                      ignis__shape_write(&p->tensor->shape).text);
         ok = ignis__training_entry_piece(call, entries, prefix, ".first.", name, p, p->first) &&
              ignis__training_entry_piece(call, entries, prefix, ".second.", name, p, second) &&
-             ignis__training_entry_piece(call, entries, prefix, ".master.", name, p, p->master) &&
+             ignis__training_entry_piece(call, entries, prefix, optimizer->split_master ? ".master_low." : ".master.",
+                                         name, p, p->master) &&
              ignis__training_entry_piece(call, entries, prefix, ".ema.", name, p, p->average) &&
              (!p->missed || ignis__training_entry_equal(call, entries, prefix, ".missed.", name, p->missed));
     }

@@ -250,18 +250,37 @@ IGNIS__PRIVATE void ignis__shard_unstage(const char *call, ignis__parallel_state
     parallel->staging = NULL;
 }
 
-/*  Moves the gradient of a held leaf, if it has one, to its place in the staging buffer. */
-static bool ignis__shard_stage_leaf(const char *call, const ignis__parallel_state *parallel, int at)
+/*  Sets bytes of the staging buffer to zero. */
+static bool ignis__shard_clear(const char *call, const ignis__parallel_state *parallel, int64_t from, int64_t to)
+{
+    ignis__address address;
+    ignis__work work;
+    bool ok;
+    if (from >= to)
+        return true;
+    ok = ignis__work_begin(call, parallel->device, &work);
+    if (ok) {
+        ok = ignis__work_write(&work, parallel->staging, &address) &&
+             ignis__copy_zeros(&work, address + (ignis__address)from, to - from);
+        ignis__work_end(&work);
+    }
+    return ok;
+}
+
+/*  Moves the gradient of a held leaf to its place in the staging buffer, or zeros if it has none. *end is the end of the
+    leaf before, from which on there are zeros; it becomes that of this one. */
+static bool ignis__shard_stage_leaf(const char *call, const ignis__parallel_state *parallel, int at, int64_t *end)
 {
     ignis__tensor *leaf = parallel->parameters[at];
+    const int64_t size = ignis__dtypes[leaf->dtype].size, first = parallel->places[at] * size;
     ignis__array *grad;
     bool ok;
     ignis__leaf_enter(leaf);
     grad = leaf->grad;
-    ok = !grad || grad->numel == 0 ||
-         (ignis__gradient_wait(call, grad) &&
-          ignis__array_copy_bytes(call, parallel->staging, parallel->places[at] * ignis__dtypes[leaf->dtype].size,
-                                  grad));
+    ok = ignis__shard_clear(call, parallel, *end, grad ? first : first + ignis__tensor_numel(leaf) * size) &&
+         (!grad || grad->numel == 0 ||
+          (ignis__gradient_wait(call, grad) && ignis__array_copy_bytes(call, parallel->staging, first, grad)));
+    *end = first + ignis__tensor_numel(leaf) * size;
     if (ok && grad) {
         ignis__mutex_lock(&leaf->slot.lock);
         leaf->grad = NULL;
@@ -278,6 +297,8 @@ static bool ignis__shard_stage_leaf(const char *call, const ignis__parallel_stat
 IGNIS__PRIVATE bool ignis__shard_stage(const char *call, ignis__bucket *bucket)
 {
     ignis__parallel_state *parallel = bucket->parallel;
+    ignis_array_desc desc = IGNIS__ZERO;
+    int64_t end = 0;
     bool ok;
     int i;
     if (parallel->staging && ignis__capture_on(parallel->device) && /* whose memory has no stream that orders it */
@@ -285,11 +306,15 @@ IGNIS__PRIVATE bool ignis__shard_stage(const char *call, ignis__bucket *bucket)
                              ignis__stream_current(parallel->device)))
         return false;
     ignis__shard_unstage(call, parallel);
-    parallel->staging = ignis__array_adopt(
-        call, ignis__array_zeroed(call, parallel->device, bucket->dtype, bucket->values->numel, "gradients", false));
+    desc.shape = IGNIS_SHAPE(bucket->values->numel);
+    desc.dtype = bucket->dtype;
+    desc.device = ignis__device_in_desc(parallel->device);
+    desc.tag = "gradients";
+    parallel->staging = ignis__array_adopt(call, ignis__array_create(call, &desc));
     ok = parallel->staging != NULL;
-    for (i = bucket->first; ok && i <= bucket->last; i++)
-        ok = ignis__shard_stage_leaf(call, parallel, i);
+    for (i = bucket->last; ok && i >= bucket->first; i--) /* in the order of their places */
+        ok = ignis__shard_stage_leaf(call, parallel, i, &end);
+    ok = ok && ignis__shard_clear(call, parallel, end, ignis__array_bytes(parallel->staging));
     bucket->is_fresh = !bucket->memory;
     return ok && (!bucket->is_fresh || ignis__shard_take_memory(call, bucket, false));
 }
