@@ -4617,8 +4617,8 @@ typedef struct ignis_adamw_desc {
     /* f16 and bf16 parameters are updated without an f32 copy. Saves 4 bytes each; small changes are lost
        (false). */
     bool no_master;
-    /* The f32 copy of a bf16 parameter is in two parts: the parameter, which is the copy rounded, halves away from zero,
-       and 16 low bits. Saves 2 bytes each and loses no bit. Not with ema_decay (false). */
+    /* The f32 copy of a bf16 parameter is in two parts: the parameter, which is the copy rounded, halves away from
+       zero, and 16 low bits. Saves 2 bytes each and loses no bit. Not with ema_decay (false). */
     bool split_master;
     bool zero_grad; /* a step sets the gradients to zero, in the same pass (false) */
     /* A step leaves no gradients, so the next backward does not add to zeros. Saves their memory and two
