@@ -267,8 +267,8 @@ static bool ignis__shard_clear(const char *call, const ignis__parallel_state *pa
     return ok;
 }
 
-/*  Moves the gradient of a held leaf to its place in the staging buffer, or zeros if it has none. *end is the end of the
-    leaf before, from which on there are zeros; it becomes that of this one. */
+/*  Moves the gradient of a held leaf to its place in the staging buffer, or zeros if it has none. Zeros are there from
+    *end on, which is the end of the leaf before and becomes that of this one. */
 static bool ignis__shard_stage_leaf(const char *call, const ignis__parallel_state *parallel, int at, int64_t *end)
 {
     ignis__tensor *leaf = parallel->parameters[at];
