@@ -4622,7 +4622,8 @@ typedef struct ignis_adamw_desc {
     bool split_master;
     bool zero_grad; /* a step sets the gradients to zero, in the same pass (false) */
     /* A step leaves no gradients, so the next backward does not add to zeros. Saves their memory and two
-       passes over it. Gradients of data-parallel training stay where they are, and become zero (false). */
+       passes over it. Gradients of data-parallel training stay where they are, and become zero, except those
+       of which a rank has slices (false). */
     bool drop_grad;
     bool coupled; /* Adam: weight decay is part of the gradient (false) */
     ignis_loss_scale_desc loss_scale;

@@ -205,9 +205,9 @@ template <int N, typename E> __device__ inline void store_zeros(E *to)
     store_all(to, zero);
 }
 
-/*  Loads N values of a bf16 parameter whose f32 copy is split: the parameter is the copy rounded to 16 bits, halves away
-    from zero, and the 16 low bits of the copy are apart. So the high bits are the parameter's, less one if they were
-    rounded up; a zero was not. */
+/*  Loads N values of a bf16 parameter whose f32 copy is split: into the parameter, which is the copy rounded, halves
+    away from zero, and the copy's 16 low bits. So the high bits are the parameter's, less one if they were rounded up;
+    a zero was not. */
 template <int N> __device__ inline void load_split(Wide (&value)[N], const ignis__optim_row &p, long long at)
 {
     constexpr int M = N < 8 ? N : 8;
