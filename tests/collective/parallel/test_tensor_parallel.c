@@ -169,7 +169,7 @@ static ignis_tensor loss_of(rank *r, int piece)
 {
     ignis_cross_entropy_desc desc;
     const ignis_tensor logits =
-        r->run->checkpoint ? ignis_checkpoint(logits_of, r, &r->ids[piece], 1) : logits_of(&r->ids[piece], 1, r);
+        r->run->checkpoint ? ignis_checkpoint(logits_of, r, &r->ids[piece], 1, NULL) : logits_of(&r->ids[piece], 1, r);
     memset(&desc, 0, sizeof desc);
     desc.classes = VOCAB;
     return ignis_vocab_parallel_cross_entropy(r->comm, logits, r->targets[piece], &desc);
