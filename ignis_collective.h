@@ -1265,6 +1265,9 @@ typedef struct ignis_comm_desc {
     const ignis_comm_id *id;
     /* blocks of a kernel, one an SM (the fastest number): see ON SEVERAL COMMUNICATORS */
     int most_blocks;
+    /* a rank from which nothing comes for this time counts as dead, from 0.1; equal on all ranks: see WHEN A RANK DIES
+       (IGNIS_COMM_HEARTBEAT, none) */
+    double heartbeat_s;
 } ignis_comm_desc;
 
 typedef struct ignis_comm_info {
@@ -1330,6 +1333,22 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm comm, int color, int key);
     Threads: any; a second split or shrink of comm waits for the first. Waits for the other ranks. */
 IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm);
 IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks, int count);
+
+/*  ignis_comm_grow - create a communicator of the ranks that are alive and of ranks that join them
+    All living ranks of comm call it, between two steps: after comm has failed, after ignis_comm_shrink, or without
+    deaths. The ranks that join call ignis_comm_init, in new processes, with the meeting place of the others. desc.size
+    is the number of ranks from now on (0: as many as met at the ignis_comm_init that comm comes from). Each rank keeps
+    the rank that it had there, and device; those that join take the other ranks, rank 0 too. Of desc (null: all
+    defaults) rank and device are not used; other fields that are zero are as they were at that ignis_comm_init, except
+    an id, which is used once. comm itself does not change; destroy it. See RANKS THAT COME BACK.
+    Returns: the new communicator, or no handle; comm then is as before. After a failure on any rank, all call it
+    again.
+    Errors: FREED, ARGUMENT (desc; a size that has no place for this rank; no id), UNSUPPORTED (communicators of
+    ignis_comm_init_all, dry runs, a thread that captures a graph), TIMEOUT (a rank did not come: it is named), PEER (a
+    rank comes from another job, has other options or another's GPU, or died meanwhile), and those of ignis_comm_init.
+    Ownership: the caller frees it with ignis_comm_destroy, and comm too.
+    Threads: any; waits for the other ranks. */
+IGNIS_API ignis_comm ignis_comm_grow(ignis_comm comm, const ignis_comm_desc *desc);
 
 /*  ignis_comm_abort - break a communicator on all ranks: waiting operations end with PEER everywhere
     Returns: IGNIS_OK, also if it is already broken.
@@ -1738,6 +1757,10 @@ static inline ignis_transport ignis_transport_create(const ignis_transport_desc 
 }
 static inline ignis_array ignis_ipc_array(const ignis_array_desc &desc) { return ignis_ipc_array(&desc); }
 static inline ignis_comm ignis_comm_init(const ignis_comm_desc &desc) { return ignis_comm_init(&desc); }
+static inline ignis_comm ignis_comm_grow(ignis_comm comm, const ignis_comm_desc &desc)
+{
+    return ignis_comm_grow(comm, &desc);
+}
 static inline ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices, int count,
                                                const ignis_comm_desc &desc)
 {
@@ -3442,7 +3465,7 @@ enum { IGNIS__SECRET = 32 }; /* bytes; a shorter secret is padded with zeros, wh
 
 enum {
     IGNIS__MESSAGE_MAGIC = 0x52494749, /* "IGIR" */
-    IGNIS__PROTOCOL_VERSION = 2,
+    IGNIS__PROTOCOL_VERSION = 3,
     IGNIS__HANDSHAKE_BYTES = 1024, /* the longest message before authentication */
     IGNIS__NONCE = 16              /* random bytes that are never used twice */
 };
@@ -8711,7 +8734,9 @@ typedef struct ignis__job_rank {
     int32_t rank, size;
     int32_t pid, uid;
     int32_t driver;
-    int32_t transport; /* requested transport */
+    int32_t transport;    /* requested transport */
+    int32_t heartbeat_ms; /* requested limit of silence; 0: none */
+    uint64_t origin;      /* of the job that it comes from; 0: it joins now */
     char path[104];    /* of the socket where it waits for ranks of its host */
     char failed[128];  /* why it cannot take part, so that all fail; "": it can */
 } ignis__job_rank;
@@ -8793,10 +8818,14 @@ typedef enum ignis__job_kind {
     IGNIS__JOB_BYE,        /* the sender has destroyed all, and will close its sockets */
     IGNIS__JOB_LOST,       /* from rank 0: the rank in the data, of another host, has died */
     IGNIS__JOB_ANSWER,     /* of a rendezvous, as the next one */
-    IGNIS__JOB_TABLE
+    IGNIS__JOB_TABLE,
+    IGNIS__JOB_BEAT /* the sender lives */
 } ignis__job_kind;
 
-enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record */
+enum {
+    IGNIS__JOB_DATA = 512, /* bytes of a record */
+    IGNIS__JOB_BEATS = 5   /* in the limit of silence */
+};
 
 #define IGNIS__MILLISECOND ((int64_t)1000000)
 
@@ -8858,11 +8887,15 @@ typedef struct ignis__job_link {
     ignis__job_state state;
     ignis__job_message *first;
     int queued;
+    uint64_t heard; /* a message has come since the last heartbeat */
+    int silent;     /* heartbeats without a message; the watcher alone has it */
 } ignis__job_link;
 
 struct ignis__job {
     uint64_t users; /* communicators that use the job */
     uint64_t key;   /* of the job, chosen by rank 0 */
+    uint64_t origin; /* the key of the first job of a training that has grown since */
+    ignis__place place; /* where the ranks met */
     int rank, size;
     int64_t timeout_ns;
     unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, chosen by rank 0 */
@@ -9127,7 +9160,8 @@ typedef enum ignis__comm_nccl_state {
 typedef struct ignis__comm_options {
     int64_t timeout_ns;
     ignis_comm_transport transport;
-    int most_blocks; /* 0: all that run at the same time */
+    int most_blocks;  /* 0: all that run at the same time */
+    int heartbeat_ms; /* 0: none */
 } ignis__comm_options;
 
 typedef struct ignis__comm {
@@ -10448,6 +10482,7 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__connection *
             ignis__job_notify(job, IGNIS__JOB_LEFT, header.from, 0);
         }
         break;
+    case IGNIS__JOB_BEAT: break;
     case IGNIS__JOB_LOST:
         ok = header.from == 0 && size == sizeof number;
         if (ok)
@@ -10472,6 +10507,7 @@ static void ignis__job_read(ignis__job *job, int rank)
     if (!job->links[rank].ended) { /* changes with both locks held */
         ignis__connection_send_rest(connection);
         while (valid && ignis__connection_receive(&error, connection, &ignis__deadline_now)) {
+            ignis__atomic_store(&job->links[rank].heard, 1);
             valid = ignis__job_deliver(job, rank, connection);
             ignis__inbox_remove(connection);
         }
@@ -10494,11 +10530,69 @@ IGNIS__PRIVATE void ignis__job_catch_up(ignis__job *job)
             ignis__job_read(job, i);
 }
 
+/*  Sends a message without waiting: if another thread sends, or the peer reads nothing, there is none. */
+static void ignis__job_beat(ignis__job *job, int rank)
+{
+    const ignis__job_outgoing message = ignis__job_outgoing_make(job->rank, rank, IGNIS__JOB_BEAT, 0, NULL, 0);
+    ignis__connection *connection = job->links[rank].connection;
+    ignis__peer_error error;
+    if (!ignis__mutex_try(&connection->send_lock))
+        return;
+    (void)ignis__connection_send(&error, connection, (int)IGNIS__MESSAGE_JOB + (int)message.kind, &message.header,
+                                 sizeof message.header, NULL, 0, &ignis__deadline_now);
+    ignis__mutex_unlock(&connection->send_lock);
+}
+
+/*  Ends the connection to a rank that was silent, as if the rank had died. If it only was stopped, it learns of that
+    when it goes on. */
+static void ignis__job_end_silent(ignis__job *job, int rank)
+{
+    ignis__connection *connection = job->links[rank].connection;
+    ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_COMM_PEER, "rank %d: nothing came from rank %d for %g s, it counts as dead",
+               job->rank, rank, (double)job->ranks[job->rank].heartbeat_ms / 1e3);
+    ignis__mutex_lock(&connection->receive_lock);
+    ignis__mutex_lock(&job->lock);
+    job->links[rank].ended = true;
+    ignis__job_rank_died(job, rank);
+    ignis__mutex_unlock(&job->lock);
+    if (connection->kind->shutdown)
+        connection->kind->shutdown(connection);
+    ignis__mutex_unlock(&connection->receive_lock);
+}
+
+/*  Sends a heartbeat to each connected rank, and ends the connections of those that sent nothing for
+    IGNIS__JOB_BEATS beats. Beats are counted instead of time, which also passes while this process is stopped. */
+static void ignis__job_beat_all(ignis__job *job)
+{
+    int i;
+    for (i = 0; i < job->size; i++) {
+        ignis__job_link *link = &job->links[i];
+        if (!link->connection || link->ended)
+            continue;
+        link->silent = ignis__atomic_load(&link->heard) ? 0 : link->silent + 1;
+        ignis__atomic_store(&link->heard, 0);
+        if (link->silent > IGNIS__JOB_BEATS)
+            ignis__job_end_silent(job, i);
+        else
+            ignis__job_beat(job, i);
+    }
+}
+
+/*  Returns how long the watcher may wait for messages, in ms; -1: without limit. */
+static int ignis__job_pause_ms(bool ticking, int64_t beat_ns, int64_t next_beat)
+{
+    const int64_t left = (next_beat - ignis__monotonic_ns()) / IGNIS__MILLISECOND + 1;
+    if (!beat_ns || (ticking && left > IGNIS__JOB_TICK_MS))
+        return ticking ? IGNIS__JOB_TICK_MS : -1;
+    return left > 0 ? (int)left : 0;
+}
+
 IGNIS__PRIVATE IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
 {
     ignis__job *job = (ignis__job *)pointer;
     ignis__poller *poller = &job->poller;
-    int64_t ticked = 0;
+    const int64_t beat_ns = job->ranks[job->rank].heartbeat_ms * IGNIS__MILLISECOND / IGNIS__JOB_BEATS;
+    int64_t ticked = 0, next_beat = ignis__monotonic_ns() + beat_ns;
     for (;;) {
         int i;
         bool ending, ticking = false;
@@ -10518,11 +10612,15 @@ IGNIS__PRIVATE IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
         ignis__mutex_unlock(&job->lock);
         if (ending)
             return 0;
-        ignis__poller_wait(poller, ticking ? IGNIS__JOB_TICK_MS : -1);
+        ignis__poller_wait(poller, ignis__job_pause_ms(ticking, beat_ns, next_beat));
         for (i = 0; i < job->size; i++) {
             const ignis__connection *connection = poller->connection[i];
             if (connection && (poller->is_ready[i] || ignis__atomic_load(&connection->unsent)))
                 ignis__job_read(job, i);
+        }
+        if (beat_ns && ignis__monotonic_ns() >= next_beat) {
+            ignis__job_beat_all(job);
+            next_beat = ignis__monotonic_ns() + beat_ns;
         }
     }
 }
@@ -10833,7 +10931,7 @@ IGNIS__PRIVATE void ignis__agreement_give_up(const ignis__agreement *agreement)
 typedef struct ignis__answer {
     int32_t refused; /* a diagnostic, or 0 */
     int32_t unused;
-    uint64_t key;
+    uint64_t key, origin;
     unsigned char secret[IGNIS__SECRET];
     char why[256];
 } ignis__answer;
@@ -10905,8 +11003,11 @@ static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__peer_e
                                      (int)job->ranks[rank.rank].pid);
     if (!ignis__connection_welcome(error, connection, IGNIS__HANDSHAKE_BYTES))
         return false;
-    if (*rank.failed)
+    if (*rank.failed) { /* those that come soon are told, too */
+        const int64_t soon = ignis__monotonic_ns() + 2000 * IGNIS__MILLISECOND;
         rendezvous->failed = rank.rank;
+        rendezvous->deadline = soon < rendezvous->deadline ? soon : rendezvous->deadline;
+    }
     job->ranks[rank.rank] = rank;
     rendezvous->connections[rank.rank] = connection;
     rendezvous->came++;
@@ -10953,6 +11054,16 @@ static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *w
                      transports[ranks[i].transport & 3]);
             return false;
         }
+        if (ranks[i].heartbeat_ms != ranks[0].heartbeat_ms) {
+            snprintf(why, size, "rank 0 has a heartbeat of %g s and rank %d of %g s; expected one on all ranks",
+                     ranks[0].heartbeat_ms / 1e3, i, ranks[i].heartbeat_ms / 1e3);
+            return false;
+        }
+        if (ranks[i].origin && rendezvous->job->origin && ranks[i].origin != rendezvous->job->origin) {
+            snprintf(why, size, "rank %d comes from another job than the ranks before it; expected ranks of one job", i);
+            return false;
+        }
+        rendezvous->job->origin = ranks[i].origin ? ranks[i].origin : rendezvous->job->origin;
         for (k = 0; k < i; k++)
             if (ranks[i].host == ranks[k].host && memcmp(ranks[i].uuid, ranks[k].uuid, sizeof ranks[i].uuid) == 0 &&
                 ranks[0].transport != IGNIS_COMM_STAGED) {
@@ -10990,8 +11101,7 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
                               ignis__place_secret(rendezvous->place)))
         return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s",
                                  rendezvous->address.path, error.why);
-    while (rendezvous->came < job->size - 1 && rendezvous->failed <= 0 &&
-           ignis__monotonic_ns() < rendezvous->deadline) {
+    while (rendezvous->came < job->size - 1 && ignis__monotonic_ns() < rendezvous->deadline) {
         ignis__deadline until = ignis__deadline_in(50 * IGNIS__MILLISECOND);
         ignis__connection *connection = ignis__listener_next(rendezvous->call, &error, rendezvous->listener, &until);
         if (!connection && error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
@@ -11018,6 +11128,7 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     } else if (!ignis__rendezvous_check(rendezvous, answer.why, sizeof answer.why)) {
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
     }
+    job->origin = answer.origin = job->origin ? job->origin : job->key;
     for (i = 1; i < job->size; i++) {
         bool sent =
             rendezvous->connections[i] && ignis__rendezvous_send(&error, rendezvous->connections[i], IGNIS__JOB_ANSWER,
@@ -11077,6 +11188,7 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
         return false;
     }
     job->key = answer.key;
+    job->origin = answer.origin;
     memcpy(job->secret, answer.secret, sizeof job->secret);
     for (k = 0; k < job->size; k++) {
         if (!ignis__rendezvous_receive(&error, rendezvous->connections[0], IGNIS__JOB_TABLE, &job->ranks[k],
@@ -11088,44 +11200,80 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
     return true;
 }
 
+/*  Finds a rank that was lost while the ranks of a host connect: one that has connected, or on rank 0 has not yet done
+    so after the table was sent. A rank that gives up ends its connections, so all others give up, too. -1 if there is
+    none. */
+static int ignis__mesh_lost(const ignis__rendezvous *rendezvous)
+{
+    int i;
+    for (i = 0; i < rendezvous->job->size; i++) {
+        ignis__connection *connection = rendezvous->job->links[i].connection;
+        connection = connection ? connection : rendezvous->connections[i];
+        if (connection && !connection->kind->alive(connection))
+            return i;
+    }
+    return -1;
+}
+
+/*  Connects to a rank of this host with a lower number. */
+static bool ignis__mesh_connect(ignis__rendezvous *rendezvous, ignis__client *client, int to)
+{
+    ignis__job *job = rendezvous->job;
+    ignis__connection *connection;
+    ignis__peer_error error;
+    ignis__mesh_claim claim;
+    char path[IGNIS__PATH_MAX];
+    int64_t slice;
+    claim.from = job->rank;
+    claim.to = to;
+    client->claim = &claim;
+    client->path = path;
+    ignis__local_path(job->ranks[to].path, path);
+    do {
+        ignis__deadline until;
+        slice = ignis__monotonic_ns() + 500 * IGNIS__MILLISECOND;
+        until = ignis__deadline_at(slice < rendezvous->deadline ? slice : rendezvous->deadline);
+        connection = ignis__connection_open(&error, client, &until);
+    } while (!connection && error.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT && slice < rendezvous->deadline &&
+             ignis__mesh_lost(rendezvous) < 0);
+    job->links[to].connection = connection;
+    return connection || ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                                           "rank %d cannot reach rank %d of its host: %s", job->rank, to, error.why);
+}
+
 /*  Connects the ranks of a host: this rank connects to the lower ones and accepts the higher ones. */
 static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
     const ignis__job_rank *ranks = job->ranks;
-    const ignis__deadline until = ignis__deadline_at(rendezvous->deadline);
     ignis__mesh_claim claim;
     ignis__client client;
     ignis__peer_error error;
     ignis__connection *connection;
-    char path[IGNIS__PATH_MAX];
-    int i, expected = 0;
+    int i, lost = -1, expected = 0;
     memcpy(rendezvous->local->secret, job->secret, sizeof job->secret);
     client.kind = ignis__connection_kinds[IGNIS_CHANNEL_DEFAULT];
-    client.path = path;
     client.name_path = NULL;
     client.secret = job->secret;
-    client.claim = &claim;
     client.claim_size = sizeof claim;
     client.capacity = IGNIS__HANDSHAKE_BYTES;
     for (i = 0; i < job->size; i++) {
         if (i == job->rank || ranks[i].host != ranks[job->rank].host)
             continue;
-        if (i > job->rank) {
+        if (i > job->rank)
             expected++;
-            continue;
-        }
-        claim.from = job->rank;
-        claim.to = i;
-        ignis__local_path(ranks[i].path, path);
-        job->links[i].connection = ignis__connection_open(&error, &client, &until);
-        if (!job->links[i].connection)
-            return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                                     "rank %d cannot reach rank %d of its host: %s", job->rank, i, error.why);
+        else if (!ignis__mesh_connect(rendezvous, &client, i))
+            return false;
     }
-    while (expected > 0 &&
-           (connection = ignis__listener_next(rendezvous->call, &error, rendezvous->local, &until)) != NULL) {
-        if (ignis__claim_read(&error, connection, &claim, sizeof claim) && claim.to == job->rank &&
+    memset(&error, 0, sizeof error);
+    while (expected > 0 && lost < 0 && ignis__monotonic_ns() < rendezvous->deadline) {
+        const ignis__deadline until = ignis__deadline_in(50 * IGNIS__MILLISECOND);
+        connection = ignis__listener_next(rendezvous->call, &error, rendezvous->local, &until);
+        if (!connection) {
+            lost = ignis__mesh_lost(rendezvous);
+            if (error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
+                ignis__sleep_us(10000); /* a shortage of memory or descriptors may pass */
+        } else if (ignis__claim_read(&error, connection, &claim, sizeof claim) && claim.to == job->rank &&
             claim.from > job->rank && claim.from < job->size && ranks[claim.from].host == ranks[job->rank].host &&
             !job->links[claim.from].connection &&
             ignis__connection_welcome(&error, connection, IGNIS__HANDSHAKE_BYTES)) {
@@ -11135,6 +11283,9 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
             ignis__listener_refuse(rendezvous->call, rendezvous->local, connection, true, "the rank is not expected");
         }
     }
+    if (lost >= 0)
+        return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                                 "rank %d was lost before all ranks of its host were connected", lost);
     return expected == 0 ||
            ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
                              "%d ranks did not connect to rank %d of their host: %s", expected, job->rank, error.why);
@@ -11257,6 +11408,8 @@ IGNIS__COLD IGNIS__PRIVATE ignis__job *ignis__job_meet(const char *call, const i
           ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system returned no random bytes"));
     if (ok) {
         job->ranks[job->rank] = *self;
+        job->place = *place;
+        job->origin = job->size > 1 ? 0 : self->origin ? self->origin : job->key;
         ok = job->size == 1 || ignis__job_connect(call, job, place);
     }
     if (ok)
@@ -11610,6 +11763,25 @@ IGNIS__COLD static void ignis__comms_close(const char *call)
     }
 }
 
+/*  Reads the limit of silence. False, and reported, if it is invalid. */
+static bool ignis__comm_heartbeat_read(const char *call, const ignis_comm_desc *desc, ignis__comm_options *options)
+{
+    const char *text = ignis__env("IGNIS_COMM_HEARTBEAT");
+    char *end = NULL;
+    double seconds = desc->heartbeat_s;
+    if (desc->heartbeat_s == 0 && text && *text) {
+        seconds = strtod(text, &end);
+        if (*end || !(seconds >= 0.1 && seconds <= 1e6) || end == text)
+            return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                                     "IGNIS_COMM_HEARTBEAT is \"%.64s\"; expected seconds, from 0.1 to 1000000", text);
+    }
+    if (seconds != 0 && !(seconds >= 0.1 && seconds <= 1e6))
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.heartbeat_s is %g; expected 0, or seconds from 0.1 to 1000000", seconds);
+    options->heartbeat_ms = (int)(seconds * 1000);
+    return true;
+}
+
 /*  Reads the options of a description and the environment. False, and reported, if they are invalid. */
 IGNIS__PRIVATE bool ignis__comm_options_read(const char *call, const ignis_comm_desc *desc,
                                              ignis__comm_options *options)
@@ -11628,6 +11800,8 @@ IGNIS__PRIVATE bool ignis__comm_options_read(const char *call, const ignis_comm_
         return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
                                  "desc.transport is %d; expected IGNIS_COMM_PEER, _STAGED or _NCCL",
                                  (int)desc->transport);
+    if (!ignis__comm_heartbeat_read(call, desc, options))
+        return false;
     options->timeout_ns = (int64_t)(timeout * 1e9);
     options->most_blocks = desc->most_blocks;
     options->transport = desc->transport;
@@ -13647,30 +13821,17 @@ static ignis_comm ignis__comm_make_dry(const char *call, const ignis__place *pla
     return handle;
 }
 
-IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
+/*  Meets the other ranks, which are at a place, and creates a communicator of all. device NULL: the failure was
+    reported, and the others are told. origin: of the job that this rank comes from; 0: none. */
+IGNIS__COLD static ignis_comm ignis__comm_meet(const char *call, ignis__device *device, const ignis__place *place,
+                                               const ignis__comm_options *options, uint64_t origin)
 {
-    static const char call[] = "ignis_comm_init";
-    ignis_comm_desc defaults;
-    ignis__comm_options options;
     ignis_comm handle = {0};
     ignis__job_rank self;
     ignis__binding binding;
-    ignis__device *device;
     ignis__comm *comm;
-    ignis__place place;
     ignis__job *job;
-    int ordinal;
-    bool entered;
-    memset(&defaults, 0, sizeof defaults);
-    desc = desc ? desc : &defaults;
-    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc, &options) ||
-        !ignis__place_read(call, desc, &place))
-        return handle;
-    if (ignis__global.dry_run)
-        return ignis__comm_make_dry(call, &place, &options);
-    ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
-    device = ordinal < 0 ? NULL : ignis__device_get(call, ordinal);
-    entered = device && ignis__device_enter(call, device, &binding);
+    const bool entered = device && ignis__device_enter(call, device, &binding);
     memset(&self, 0, sizeof self);
     self.host = ignis__job_host();
     self.process = ignis__process_key();
@@ -13680,26 +13841,47 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
         self.driver = device->info.driver_version;
     } else {
         snprintf(self.failed, sizeof self.failed, "%.*s", (int)sizeof self.failed - 1, ignis_status_message());
-        if (place.size == 1)
+        if (place->size == 1)
             return handle;
     }
-    self.rank = place.rank;
-    self.size = place.size;
+    self.rank = place->rank;
+    self.size = place->size;
     self.pid = (int32_t)ignis__process_id();
-    self.transport = (int32_t)options.transport;
-    job = ignis__job_meet(call, &place, &self, options.timeout_ns);
+    self.transport = (int32_t)options->transport;
+    self.heartbeat_ms = options->heartbeat_ms;
+    self.origin = origin;
+    job = ignis__job_meet(call, place, &self, options->timeout_ns);
     if (!entered) {
         ignis__job_drop(job);
         return handle;
     }
     if (job) {
-        comm = ignis__comm_prepare(call, job, device, NULL, job->size, job->rank, job->key, &options);
+        comm = ignis__comm_prepare(call, job, device, NULL, job->size, job->rank, job->key, options);
         if (comm)
             handle = ignis__comm_make(call, comm, NULL);
     }
     ignis__job_drop(job); /* held by the communicator now */
     ignis__device_leave(&binding);
     return handle;
+}
+
+IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
+{
+    static const char call[] = "ignis_comm_init";
+    ignis_comm_desc defaults;
+    ignis__comm_options options;
+    ignis_comm handle = {0};
+    ignis__place place;
+    int ordinal;
+    memset(&defaults, 0, sizeof defaults);
+    desc = desc ? desc : &defaults;
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc, &options) ||
+        !ignis__place_read(call, desc, &place))
+        return handle;
+    if (ignis__global.dry_run)
+        return ignis__comm_make_dry(call, &place, &options);
+    ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
+    return ignis__comm_meet(call, ordinal < 0 ? NULL : ignis__device_get(call, ordinal), &place, &options, 0);
 }
 
 /*  Holds a communicator to derive others from; those of ignis_comm_init_all are split and shrunk together. */
@@ -13710,6 +13892,9 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
         return comm;
     if (!comm->job && ignis__global.dry_run)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "a dry run has the communicator of ignis_comm_init alone");
+    else if (!comm->job && strcmp(call, "ignis_comm_grow") == 0)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "the communicator is of ignis_comm_init_all, whose ranks are one process; none can join it");
     else if (!comm->job)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the communicator is of ignis_comm_init_all; %s does it for all ranks at once",
@@ -13855,6 +14040,60 @@ IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm)
 IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks, int count)
 {
     return ignis__comm_shrink("ignis_comm_shrink_without", comm, ranks, count);
+}
+
+/*  Finds where the ranks of a job meet those that join, and the options. */
+static bool ignis__grow_read(const char *call, const ignis__comm *parent, const ignis_comm_desc *desc,
+                             ignis__place *place, ignis__comm_options *options)
+{
+    const ignis__job *job = parent->job;
+    ignis_comm_desc asked;
+    ignis__comm_options read;
+    memset(&asked, 0, sizeof asked);
+    if (desc)
+        asked = *desc;
+    asked.rank = job->rank;
+    asked.size = asked.size ? asked.size : job->size;
+    if (asked.size <= job->rank)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.size is %d and this rank %d; expected a size above it: ranks keep their numbers",
+                                 asked.size, job->rank);
+    if (!ignis__comm_options_read(call, &asked, &read))
+        return false;
+    *options = parent->options;
+    if (asked.timeout_s != 0)
+        options->timeout_ns = read.timeout_ns;
+    if (asked.transport)
+        options->transport = read.transport;
+    if (asked.most_blocks)
+        options->most_blocks = read.most_blocks;
+    if (asked.heartbeat_s != 0)
+        options->heartbeat_ms = read.heartbeat_ms;
+    *place = job->place;
+    if (job->place.by_id && !asked.id && !asked.rendezvous)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.id is null; expected a new id of ignis_comm_unique_id, as the ranks met by one");
+    if (asked.id || asked.rendezvous || asked.token || job->size == 1) {
+        if (!ignis__place_read(call, &asked, place))
+            return false;
+    }
+    place->size = asked.size;
+    return true;
+}
+
+IGNIS_API IGNIS__COLD ignis_comm ignis_comm_grow(ignis_comm handle, const ignis_comm_desc *desc)
+{
+    static const char call[] = "ignis_comm_grow";
+    ignis__comm *parent = ignis__comm_parent(call, handle);
+    ignis__comm_options options;
+    ignis__place place;
+    ignis_comm result = {0};
+    if (!parent)
+        return result;
+    if (ignis__grow_read(call, parent, desc, &place, &options))
+        result = ignis__comm_meet(call, parent->device, &place, &options, parent->job->origin);
+    ignis__comm_drop(call, parent);
+    return result;
 }
 
 IGNIS_API ignis_status ignis_comm_abort(ignis_comm handle)
@@ -15908,6 +16147,7 @@ IGNIS_API ignis_tensor ignis_vocab_parallel_cross_entropy(ignis_comm comm, ignis
 #define ignis_comm_split(...) IGNIS__AT(ignis_comm_split(__VA_ARGS__))
 #define ignis_comm_shrink(...) IGNIS__AT(ignis_comm_shrink(__VA_ARGS__))
 #define ignis_comm_shrink_without(...) IGNIS__AT(ignis_comm_shrink_without(__VA_ARGS__))
+#define ignis_comm_grow(...) IGNIS__AT(ignis_comm_grow(__VA_ARGS__))
 #define ignis_comm_init_all(...) IGNIS__AT(ignis_comm_init_all(__VA_ARGS__))
 #define ignis_comm_split_all(...) IGNIS__AT(ignis_comm_split_all(__VA_ARGS__))
 #define ignis_comm_shrink_all(...) IGNIS__AT(ignis_comm_shrink_all(__VA_ARGS__))

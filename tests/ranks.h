@@ -30,6 +30,7 @@ static const char *const variables[] = {"IGNIS_RANK",
                                         "IGNIS_COMM_LAUNCHER",
                                         "IGNIS_COMM_TRANSPORT",
                                         "IGNIS_COMM_HOST",
+                                        "IGNIS_COMM_HEARTBEAT",
                                         "IGNIS_COMM_TUNE",
                                         "RANK",
                                         "WORLD_SIZE",
@@ -106,6 +107,7 @@ enum {
     INIT,
     SPLIT, /* by color and key */
     SHRINK,
+    GROW,    /* to `color` ranks; 0: as many as there were */
     WITHOUT, /* shrink, leaving out the ranks whose bits are set in `color` */
     ABORT,
     DESTROY,
@@ -190,6 +192,10 @@ static void obey(const command *todo, ignis_comm *slots, outcome *result, own_or
     case INIT: slots[todo->into] = ignis_comm_init(&desc); break;
     case SPLIT: slots[todo->into] = ignis_comm_split(slots[todo->on], todo->color, todo->key); break;
     case SHRINK: slots[todo->into] = ignis_comm_shrink(slots[todo->on]); break;
+    case GROW:
+        desc.size = todo->color;
+        slots[todo->into] = ignis_comm_grow(slots[todo->on], &desc);
+        break;
     case WITHOUT:
         for (i = 0; i < 32; i++)
             if (todo->color >> i & 1)

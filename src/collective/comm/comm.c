@@ -137,6 +137,25 @@ IGNIS__COLD static void ignis__comms_close(const char *call)
     }
 }
 
+/*  Reads the limit of silence. False, and reported, if it is invalid. */
+static bool ignis__comm_heartbeat_read(const char *call, const ignis_comm_desc *desc, ignis__comm_options *options)
+{
+    const char *text = ignis__env("IGNIS_COMM_HEARTBEAT");
+    char *end = NULL;
+    double seconds = desc->heartbeat_s;
+    if (desc->heartbeat_s == 0 && text && *text) {
+        seconds = strtod(text, &end);
+        if (*end || !(seconds >= 0.1 && seconds <= 1e6) || end == text)
+            return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                                     "IGNIS_COMM_HEARTBEAT is \"%.64s\"; expected seconds, from 0.1 to 1000000", text);
+    }
+    if (seconds != 0 && !(seconds >= 0.1 && seconds <= 1e6))
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.heartbeat_s is %g; expected 0, or seconds from 0.1 to 1000000", seconds);
+    options->heartbeat_ms = (int)(seconds * 1000);
+    return true;
+}
+
 /*  Reads the options of a description and the environment. False, and reported, if they are invalid. */
 IGNIS__PRIVATE bool ignis__comm_options_read(const char *call, const ignis_comm_desc *desc,
                                              ignis__comm_options *options)
@@ -155,6 +174,8 @@ IGNIS__PRIVATE bool ignis__comm_options_read(const char *call, const ignis_comm_
         return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
                                  "desc.transport is %d; expected IGNIS_COMM_PEER, _STAGED or _NCCL",
                                  (int)desc->transport);
+    if (!ignis__comm_heartbeat_read(call, desc, options))
+        return false;
     options->timeout_ns = (int64_t)(timeout * 1e9);
     options->most_blocks = desc->most_blocks;
     options->transport = desc->transport;

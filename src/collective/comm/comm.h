@@ -56,6 +56,9 @@ typedef struct ignis_comm_desc {
     const ignis_comm_id *id;
     /* blocks of a kernel, one an SM (the fastest number): see ON SEVERAL COMMUNICATORS */
     int most_blocks;
+    /* a rank from which nothing comes for this time counts as dead, from 0.1; equal on all ranks: see WHEN A RANK DIES
+       (IGNIS_COMM_HEARTBEAT, none) */
+    double heartbeat_s;
 } ignis_comm_desc;
 
 typedef struct ignis_comm_info {
@@ -121,6 +124,22 @@ IGNIS_API ignis_comm ignis_comm_split(ignis_comm comm, int color, int key);
     Threads: any; a second split or shrink of comm waits for the first. Waits for the other ranks. */
 IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm);
 IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks, int count);
+
+/*  ignis_comm_grow - create a communicator of the ranks that are alive and of ranks that join them
+    All living ranks of comm call it, between two steps: after comm has failed, after ignis_comm_shrink, or without
+    deaths. The ranks that join call ignis_comm_init, in new processes, with the meeting place of the others. desc.size
+    is the number of ranks from now on (0: as many as met at the ignis_comm_init that comm comes from). Each rank keeps
+    the rank that it had there, and device; those that join take the other ranks, rank 0 too. Of desc (null: all
+    defaults) rank and device are not used; other fields that are zero are as they were at that ignis_comm_init, except
+    an id, which is used once. comm itself does not change; destroy it. See RANKS THAT COME BACK.
+    Returns: the new communicator, or no handle; comm then is as before. After a failure on any rank, all call it
+    again.
+    Errors: FREED, ARGUMENT (desc; a size that has no place for this rank; no id), UNSUPPORTED (communicators of
+    ignis_comm_init_all, dry runs, a thread that captures a graph), TIMEOUT (a rank did not come: it is named), PEER (a
+    rank comes from another job, has other options or another's GPU, or died meanwhile), and those of ignis_comm_init.
+    Ownership: the caller frees it with ignis_comm_destroy, and comm too.
+    Threads: any; waits for the other ranks. */
+IGNIS_API ignis_comm ignis_comm_grow(ignis_comm comm, const ignis_comm_desc *desc);
 
 /*  ignis_comm_abort - break a communicator on all ranks: waiting operations end with PEER everywhere
     Returns: IGNIS_OK, also if it is already broken.

@@ -35,30 +35,17 @@ static ignis_comm ignis__comm_make_dry(const char *call, const ignis__place *pla
     return handle;
 }
 
-IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
+/*  Meets the other ranks, which are at a place, and creates a communicator of all. device NULL: the failure was
+    reported, and the others are told. origin: of the job that this rank comes from; 0: none. */
+IGNIS__COLD static ignis_comm ignis__comm_meet(const char *call, ignis__device *device, const ignis__place *place,
+                                               const ignis__comm_options *options, uint64_t origin)
 {
-    static const char call[] = "ignis_comm_init";
-    ignis_comm_desc defaults;
-    ignis__comm_options options;
     ignis_comm handle = {0};
     ignis__job_rank self;
     ignis__binding binding;
-    ignis__device *device;
     ignis__comm *comm;
-    ignis__place place;
     ignis__job *job;
-    int ordinal;
-    bool entered;
-    memset(&defaults, 0, sizeof defaults);
-    desc = desc ? desc : &defaults;
-    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc, &options) ||
-        !ignis__place_read(call, desc, &place))
-        return handle;
-    if (ignis__global.dry_run)
-        return ignis__comm_make_dry(call, &place, &options);
-    ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
-    device = ordinal < 0 ? NULL : ignis__device_get(call, ordinal);
-    entered = device && ignis__device_enter(call, device, &binding);
+    const bool entered = device && ignis__device_enter(call, device, &binding);
     memset(&self, 0, sizeof self);
     self.host = ignis__job_host();
     self.process = ignis__process_key();
@@ -68,26 +55,47 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
         self.driver = device->info.driver_version;
     } else {
         snprintf(self.failed, sizeof self.failed, "%.*s", (int)sizeof self.failed - 1, ignis_status_message());
-        if (place.size == 1)
+        if (place->size == 1)
             return handle;
     }
-    self.rank = place.rank;
-    self.size = place.size;
+    self.rank = place->rank;
+    self.size = place->size;
     self.pid = (int32_t)ignis__process_id();
-    self.transport = (int32_t)options.transport;
-    job = ignis__job_meet(call, &place, &self, options.timeout_ns);
+    self.transport = (int32_t)options->transport;
+    self.heartbeat_ms = options->heartbeat_ms;
+    self.origin = origin;
+    job = ignis__job_meet(call, place, &self, options->timeout_ns);
     if (!entered) {
         ignis__job_drop(job);
         return handle;
     }
     if (job) {
-        comm = ignis__comm_prepare(call, job, device, NULL, job->size, job->rank, job->key, &options);
+        comm = ignis__comm_prepare(call, job, device, NULL, job->size, job->rank, job->key, options);
         if (comm)
             handle = ignis__comm_make(call, comm, NULL);
     }
     ignis__job_drop(job); /* held by the communicator now */
     ignis__device_leave(&binding);
     return handle;
+}
+
+IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
+{
+    static const char call[] = "ignis_comm_init";
+    ignis_comm_desc defaults;
+    ignis__comm_options options;
+    ignis_comm handle = {0};
+    ignis__place place;
+    int ordinal;
+    memset(&defaults, 0, sizeof defaults);
+    desc = desc ? desc : &defaults;
+    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__comm_options_read(call, desc, &options) ||
+        !ignis__place_read(call, desc, &place))
+        return handle;
+    if (ignis__global.dry_run)
+        return ignis__comm_make_dry(call, &place, &options);
+    ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
+    return ignis__comm_meet(call, ordinal < 0 ? NULL : ignis__device_get(call, ordinal), &place, &options, 0);
 }
 
 /*  Holds a communicator to derive others from; those of ignis_comm_init_all are split and shrunk together. */
@@ -98,6 +106,9 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
         return comm;
     if (!comm->job && ignis__global.dry_run)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "a dry run has the communicator of ignis_comm_init alone");
+    else if (!comm->job && strcmp(call, "ignis_comm_grow") == 0)
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "the communicator is of ignis_comm_init_all, whose ranks are one process; none can join it");
     else if (!comm->job)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the communicator is of ignis_comm_init_all; %s does it for all ranks at once",
@@ -243,6 +254,60 @@ IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm)
 IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks, int count)
 {
     return ignis__comm_shrink("ignis_comm_shrink_without", comm, ranks, count);
+}
+
+/*  Finds where the ranks of a job meet those that join, and the options. */
+static bool ignis__grow_read(const char *call, const ignis__comm *parent, const ignis_comm_desc *desc,
+                             ignis__place *place, ignis__comm_options *options)
+{
+    const ignis__job *job = parent->job;
+    ignis_comm_desc asked;
+    ignis__comm_options read;
+    memset(&asked, 0, sizeof asked);
+    if (desc)
+        asked = *desc;
+    asked.rank = job->rank;
+    asked.size = asked.size ? asked.size : job->size;
+    if (asked.size <= job->rank)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.size is %d and this rank %d; expected a size above it: ranks keep their numbers",
+                                 asked.size, job->rank);
+    if (!ignis__comm_options_read(call, &asked, &read))
+        return false;
+    *options = parent->options;
+    if (asked.timeout_s != 0)
+        options->timeout_ns = read.timeout_ns;
+    if (asked.transport)
+        options->transport = read.transport;
+    if (asked.most_blocks)
+        options->most_blocks = read.most_blocks;
+    if (asked.heartbeat_s != 0)
+        options->heartbeat_ms = read.heartbeat_ms;
+    *place = job->place;
+    if (job->place.by_id && !asked.id && !asked.rendezvous)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.id is null; expected a new id of ignis_comm_unique_id, as the ranks met by one");
+    if (asked.id || asked.rendezvous || asked.token || job->size == 1) {
+        if (!ignis__place_read(call, &asked, place))
+            return false;
+    }
+    place->size = asked.size;
+    return true;
+}
+
+IGNIS_API IGNIS__COLD ignis_comm ignis_comm_grow(ignis_comm handle, const ignis_comm_desc *desc)
+{
+    static const char call[] = "ignis_comm_grow";
+    ignis__comm *parent = ignis__comm_parent(call, handle);
+    ignis__comm_options options;
+    ignis__place place;
+    ignis_comm result = {0};
+    if (!parent)
+        return result;
+    if (ignis__grow_read(call, parent, desc, &place, &options))
+        result = ignis__comm_meet(call, parent->device, &place, &options, parent->job->origin);
+    ignis__comm_drop(call, parent);
+    return result;
 }
 
 IGNIS_API ignis_status ignis_comm_abort(ignis_comm handle)

@@ -170,7 +170,8 @@ typedef enum ignis__comm_nccl_state {
 typedef struct ignis__comm_options {
     int64_t timeout_ns;
     ignis_comm_transport transport;
-    int most_blocks; /* 0: all that run at the same time */
+    int most_blocks;  /* 0: all that run at the same time */
+    int heartbeat_ms; /* 0: none */
 } ignis__comm_options;
 
 typedef struct ignis__comm {

@@ -170,6 +170,7 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__connection *
             ignis__job_notify(job, IGNIS__JOB_LEFT, header.from, 0);
         }
         break;
+    case IGNIS__JOB_BEAT: break;
     case IGNIS__JOB_LOST:
         ok = header.from == 0 && size == sizeof number;
         if (ok)
@@ -194,6 +195,7 @@ static void ignis__job_read(ignis__job *job, int rank)
     if (!job->links[rank].ended) { /* changes with both locks held */
         ignis__connection_send_rest(connection);
         while (valid && ignis__connection_receive(&error, connection, &ignis__deadline_now)) {
+            ignis__atomic_store(&job->links[rank].heard, 1);
             valid = ignis__job_deliver(job, rank, connection);
             ignis__inbox_remove(connection);
         }
@@ -216,11 +218,69 @@ IGNIS__PRIVATE void ignis__job_catch_up(ignis__job *job)
             ignis__job_read(job, i);
 }
 
+/*  Sends a message without waiting: if another thread sends, or the peer reads nothing, there is none. */
+static void ignis__job_beat(ignis__job *job, int rank)
+{
+    const ignis__job_outgoing message = ignis__job_outgoing_make(job->rank, rank, IGNIS__JOB_BEAT, 0, NULL, 0);
+    ignis__connection *connection = job->links[rank].connection;
+    ignis__peer_error error;
+    if (!ignis__mutex_try(&connection->send_lock))
+        return;
+    (void)ignis__connection_send(&error, connection, (int)IGNIS__MESSAGE_JOB + (int)message.kind, &message.header,
+                                 sizeof message.header, NULL, 0, &ignis__deadline_now);
+    ignis__mutex_unlock(&connection->send_lock);
+}
+
+/*  Ends the connection to a rank that was silent, as if the rank had died. If it only was stopped, it learns of that
+    when it goes on. */
+static void ignis__job_end_silent(ignis__job *job, int rank)
+{
+    ignis__connection *connection = job->links[rank].connection;
+    ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_COMM_PEER, "rank %d: nothing came from rank %d for %g s, it counts as dead",
+               job->rank, rank, (double)job->ranks[job->rank].heartbeat_ms / 1e3);
+    ignis__mutex_lock(&connection->receive_lock);
+    ignis__mutex_lock(&job->lock);
+    job->links[rank].ended = true;
+    ignis__job_rank_died(job, rank);
+    ignis__mutex_unlock(&job->lock);
+    if (connection->kind->shutdown)
+        connection->kind->shutdown(connection);
+    ignis__mutex_unlock(&connection->receive_lock);
+}
+
+/*  Sends a heartbeat to each connected rank, and ends the connections of those that sent nothing for
+    IGNIS__JOB_BEATS beats. Beats are counted instead of time, which also passes while this process is stopped. */
+static void ignis__job_beat_all(ignis__job *job)
+{
+    int i;
+    for (i = 0; i < job->size; i++) {
+        ignis__job_link *link = &job->links[i];
+        if (!link->connection || link->ended)
+            continue;
+        link->silent = ignis__atomic_load(&link->heard) ? 0 : link->silent + 1;
+        ignis__atomic_store(&link->heard, 0);
+        if (link->silent > IGNIS__JOB_BEATS)
+            ignis__job_end_silent(job, i);
+        else
+            ignis__job_beat(job, i);
+    }
+}
+
+/*  Returns how long the watcher may wait for messages, in ms; -1: without limit. */
+static int ignis__job_pause_ms(bool ticking, int64_t beat_ns, int64_t next_beat)
+{
+    const int64_t left = (next_beat - ignis__monotonic_ns()) / IGNIS__MILLISECOND + 1;
+    if (!beat_ns || (ticking && left > IGNIS__JOB_TICK_MS))
+        return ticking ? IGNIS__JOB_TICK_MS : -1;
+    return left > 0 ? (int)left : 0;
+}
+
 IGNIS__PRIVATE IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
 {
     ignis__job *job = (ignis__job *)pointer;
     ignis__poller *poller = &job->poller;
-    int64_t ticked = 0;
+    const int64_t beat_ns = job->ranks[job->rank].heartbeat_ms * IGNIS__MILLISECOND / IGNIS__JOB_BEATS;
+    int64_t ticked = 0, next_beat = ignis__monotonic_ns() + beat_ns;
     for (;;) {
         int i;
         bool ending, ticking = false;
@@ -240,11 +300,15 @@ IGNIS__PRIVATE IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
         ignis__mutex_unlock(&job->lock);
         if (ending)
             return 0;
-        ignis__poller_wait(poller, ticking ? IGNIS__JOB_TICK_MS : -1);
+        ignis__poller_wait(poller, ignis__job_pause_ms(ticking, beat_ns, next_beat));
         for (i = 0; i < job->size; i++) {
             const ignis__connection *connection = poller->connection[i];
             if (connection && (poller->is_ready[i] || ignis__atomic_load(&connection->unsent)))
                 ignis__job_read(job, i);
+        }
+        if (beat_ns && ignis__monotonic_ns() >= next_beat) {
+            ignis__job_beat_all(job);
+            next_beat = ignis__monotonic_ns() + beat_ns;
         }
     }
 }

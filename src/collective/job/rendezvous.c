@@ -13,7 +13,7 @@
 typedef struct ignis__answer {
     int32_t refused; /* a diagnostic, or 0 */
     int32_t unused;
-    uint64_t key;
+    uint64_t key, origin;
     unsigned char secret[IGNIS__SECRET];
     char why[256];
 } ignis__answer;
@@ -85,8 +85,11 @@ static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__peer_e
                                      (int)job->ranks[rank.rank].pid);
     if (!ignis__connection_welcome(error, connection, IGNIS__HANDSHAKE_BYTES))
         return false;
-    if (*rank.failed)
+    if (*rank.failed) { /* those that come soon are told, too */
+        const int64_t soon = ignis__monotonic_ns() + 2000 * IGNIS__MILLISECOND;
         rendezvous->failed = rank.rank;
+        rendezvous->deadline = soon < rendezvous->deadline ? soon : rendezvous->deadline;
+    }
     job->ranks[rank.rank] = rank;
     rendezvous->connections[rank.rank] = connection;
     rendezvous->came++;
@@ -133,6 +136,16 @@ static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *w
                      transports[ranks[i].transport & 3]);
             return false;
         }
+        if (ranks[i].heartbeat_ms != ranks[0].heartbeat_ms) {
+            snprintf(why, size, "rank 0 has a heartbeat of %g s and rank %d of %g s; expected one on all ranks",
+                     ranks[0].heartbeat_ms / 1e3, i, ranks[i].heartbeat_ms / 1e3);
+            return false;
+        }
+        if (ranks[i].origin && rendezvous->job->origin && ranks[i].origin != rendezvous->job->origin) {
+            snprintf(why, size, "rank %d comes from another job than the ranks before it; expected ranks of one job", i);
+            return false;
+        }
+        rendezvous->job->origin = ranks[i].origin ? ranks[i].origin : rendezvous->job->origin;
         for (k = 0; k < i; k++)
             if (ranks[i].host == ranks[k].host && memcmp(ranks[i].uuid, ranks[k].uuid, sizeof ranks[i].uuid) == 0 &&
                 ranks[0].transport != IGNIS_COMM_STAGED) {
@@ -170,8 +183,7 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
                               ignis__place_secret(rendezvous->place)))
         return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s",
                                  rendezvous->address.path, error.why);
-    while (rendezvous->came < job->size - 1 && rendezvous->failed <= 0 &&
-           ignis__monotonic_ns() < rendezvous->deadline) {
+    while (rendezvous->came < job->size - 1 && ignis__monotonic_ns() < rendezvous->deadline) {
         ignis__deadline until = ignis__deadline_in(50 * IGNIS__MILLISECOND);
         ignis__connection *connection = ignis__listener_next(rendezvous->call, &error, rendezvous->listener, &until);
         if (!connection && error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
@@ -198,6 +210,7 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     } else if (!ignis__rendezvous_check(rendezvous, answer.why, sizeof answer.why)) {
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
     }
+    job->origin = answer.origin = job->origin ? job->origin : job->key;
     for (i = 1; i < job->size; i++) {
         bool sent =
             rendezvous->connections[i] && ignis__rendezvous_send(&error, rendezvous->connections[i], IGNIS__JOB_ANSWER,
@@ -257,6 +270,7 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
         return false;
     }
     job->key = answer.key;
+    job->origin = answer.origin;
     memcpy(job->secret, answer.secret, sizeof job->secret);
     for (k = 0; k < job->size; k++) {
         if (!ignis__rendezvous_receive(&error, rendezvous->connections[0], IGNIS__JOB_TABLE, &job->ranks[k],
@@ -268,44 +282,80 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
     return true;
 }
 
+/*  Finds a rank that was lost while the ranks of a host connect: one that has connected, or on rank 0 has not yet done
+    so after the table was sent. A rank that gives up ends its connections, so all others give up, too. -1 if there is
+    none. */
+static int ignis__mesh_lost(const ignis__rendezvous *rendezvous)
+{
+    int i;
+    for (i = 0; i < rendezvous->job->size; i++) {
+        ignis__connection *connection = rendezvous->job->links[i].connection;
+        connection = connection ? connection : rendezvous->connections[i];
+        if (connection && !connection->kind->alive(connection))
+            return i;
+    }
+    return -1;
+}
+
+/*  Connects to a rank of this host with a lower number. */
+static bool ignis__mesh_connect(ignis__rendezvous *rendezvous, ignis__client *client, int to)
+{
+    ignis__job *job = rendezvous->job;
+    ignis__connection *connection;
+    ignis__peer_error error;
+    ignis__mesh_claim claim;
+    char path[IGNIS__PATH_MAX];
+    int64_t slice;
+    claim.from = job->rank;
+    claim.to = to;
+    client->claim = &claim;
+    client->path = path;
+    ignis__local_path(job->ranks[to].path, path);
+    do {
+        ignis__deadline until;
+        slice = ignis__monotonic_ns() + 500 * IGNIS__MILLISECOND;
+        until = ignis__deadline_at(slice < rendezvous->deadline ? slice : rendezvous->deadline);
+        connection = ignis__connection_open(&error, client, &until);
+    } while (!connection && error.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT && slice < rendezvous->deadline &&
+             ignis__mesh_lost(rendezvous) < 0);
+    job->links[to].connection = connection;
+    return connection || ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                                           "rank %d cannot reach rank %d of its host: %s", job->rank, to, error.why);
+}
+
 /*  Connects the ranks of a host: this rank connects to the lower ones and accepts the higher ones. */
 static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
     const ignis__job_rank *ranks = job->ranks;
-    const ignis__deadline until = ignis__deadline_at(rendezvous->deadline);
     ignis__mesh_claim claim;
     ignis__client client;
     ignis__peer_error error;
     ignis__connection *connection;
-    char path[IGNIS__PATH_MAX];
-    int i, expected = 0;
+    int i, lost = -1, expected = 0;
     memcpy(rendezvous->local->secret, job->secret, sizeof job->secret);
     client.kind = ignis__connection_kinds[IGNIS_CHANNEL_DEFAULT];
-    client.path = path;
     client.name_path = NULL;
     client.secret = job->secret;
-    client.claim = &claim;
     client.claim_size = sizeof claim;
     client.capacity = IGNIS__HANDSHAKE_BYTES;
     for (i = 0; i < job->size; i++) {
         if (i == job->rank || ranks[i].host != ranks[job->rank].host)
             continue;
-        if (i > job->rank) {
+        if (i > job->rank)
             expected++;
-            continue;
-        }
-        claim.from = job->rank;
-        claim.to = i;
-        ignis__local_path(ranks[i].path, path);
-        job->links[i].connection = ignis__connection_open(&error, &client, &until);
-        if (!job->links[i].connection)
-            return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                                     "rank %d cannot reach rank %d of its host: %s", job->rank, i, error.why);
+        else if (!ignis__mesh_connect(rendezvous, &client, i))
+            return false;
     }
-    while (expected > 0 &&
-           (connection = ignis__listener_next(rendezvous->call, &error, rendezvous->local, &until)) != NULL) {
-        if (ignis__claim_read(&error, connection, &claim, sizeof claim) && claim.to == job->rank &&
+    memset(&error, 0, sizeof error);
+    while (expected > 0 && lost < 0 && ignis__monotonic_ns() < rendezvous->deadline) {
+        const ignis__deadline until = ignis__deadline_in(50 * IGNIS__MILLISECOND);
+        connection = ignis__listener_next(rendezvous->call, &error, rendezvous->local, &until);
+        if (!connection) {
+            lost = ignis__mesh_lost(rendezvous);
+            if (error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
+                ignis__sleep_us(10000); /* a shortage of memory or descriptors may pass */
+        } else if (ignis__claim_read(&error, connection, &claim, sizeof claim) && claim.to == job->rank &&
             claim.from > job->rank && claim.from < job->size && ranks[claim.from].host == ranks[job->rank].host &&
             !job->links[claim.from].connection &&
             ignis__connection_welcome(&error, connection, IGNIS__HANDSHAKE_BYTES)) {
@@ -315,6 +365,9 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
             ignis__listener_refuse(rendezvous->call, rendezvous->local, connection, true, "the rank is not expected");
         }
     }
+    if (lost >= 0)
+        return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                                 "rank %d was lost before all ranks of its host were connected", lost);
     return expected == 0 ||
            ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
                              "%d ranks did not connect to rank %d of their host: %s", expected, job->rank, error.why);
@@ -437,6 +490,8 @@ IGNIS__COLD IGNIS__PRIVATE ignis__job *ignis__job_meet(const char *call, const i
           ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system returned no random bytes"));
     if (ok) {
         job->ranks[job->rank] = *self;
+        job->place = *place;
+        job->origin = job->size > 1 ? 0 : self->origin ? self->origin : job->key;
         ok = job->size == 1 || ignis__job_connect(call, job, place);
     }
     if (ok)

@@ -39,7 +39,9 @@ typedef struct ignis__job_rank {
     int32_t rank, size;
     int32_t pid, uid;
     int32_t driver;
-    int32_t transport; /* requested transport */
+    int32_t transport;    /* requested transport */
+    int32_t heartbeat_ms; /* requested limit of silence; 0: none */
+    uint64_t origin;      /* of the job that it comes from; 0: it joins now */
     char path[104];    /* of the socket where it waits for ranks of its host */
     char failed[128];  /* why it cannot take part, so that all fail; "": it can */
 } ignis__job_rank;
@@ -121,10 +123,14 @@ typedef enum ignis__job_kind {
     IGNIS__JOB_BYE,        /* the sender has destroyed all, and will close its sockets */
     IGNIS__JOB_LOST,       /* from rank 0: the rank in the data, of another host, has died */
     IGNIS__JOB_ANSWER,     /* of a rendezvous, as the next one */
-    IGNIS__JOB_TABLE
+    IGNIS__JOB_TABLE,
+    IGNIS__JOB_BEAT /* the sender lives */
 } ignis__job_kind;
 
-enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record */
+enum {
+    IGNIS__JOB_DATA = 512, /* bytes of a record */
+    IGNIS__JOB_BEATS = 5   /* in the limit of silence */
+};
 
 #define IGNIS__MILLISECOND ((int64_t)1000000)
 
@@ -186,11 +192,15 @@ typedef struct ignis__job_link {
     ignis__job_state state;
     ignis__job_message *first;
     int queued;
+    uint64_t heard; /* a message has come since the last heartbeat */
+    int silent;     /* heartbeats without a message; the watcher alone has it */
 } ignis__job_link;
 
 struct ignis__job {
     uint64_t users; /* communicators that use the job */
     uint64_t key;   /* of the job, chosen by rank 0 */
+    uint64_t origin; /* the key of the first job of a training that has grown since */
+    ignis__place place; /* where the ranks met */
     int rank, size;
     int64_t timeout_ns;
     unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, chosen by rank 0 */

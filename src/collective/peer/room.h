@@ -86,7 +86,7 @@ enum { IGNIS__SECRET = 32 }; /* bytes; a shorter secret is padded with zeros, wh
 
 enum {
     IGNIS__MESSAGE_MAGIC = 0x52494749, /* "IGIR" */
-    IGNIS__PROTOCOL_VERSION = 2,
+    IGNIS__PROTOCOL_VERSION = 3,
     IGNIS__HANDSHAKE_BYTES = 1024, /* the longest message before authentication */
     IGNIS__NONCE = 16              /* random bytes that are never used twice */
 };
