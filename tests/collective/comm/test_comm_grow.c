@@ -199,9 +199,9 @@ TEST(ranks_of_two_jobs_do_not_grow_together)
 static void left_behind_remove(void)
 {
 #ifndef _WIN32
-    char command[128];
-    snprintf(command, sizeof command, "rm -f %s/rank1-*", folder);
-    CHECK_INT(system(command), 0);
+    char remove[128];
+    snprintf(remove, sizeof remove, "rm -f %s/rank1-*", folder);
+    CHECK_INT(system(remove), 0);
 #endif
 }
 
