@@ -5165,6 +5165,8 @@ typedef struct ignis_ranks {
     uint64_t group; /* passed to the function */
     /* array = its sum over the ranks, queued on the current stream */
     ignis_status (*sum_fn)(uint64_t group, ignis_array array);
+    /* array = that of one rank, queued on the current stream; ignis_training_regroup alone uses it */
+    ignis_status (*broadcast_fn)(uint64_t group, ignis_array array, int from);
 } ignis_ranks;
 
 /*  The tensors and optimizers that make up a training. */
@@ -5227,6 +5229,32 @@ IGNIS_API ignis_status ignis_training_wait(ignis_training training);
     Ownership: unchanged.
     Threads: any. Streams: writes on the current stream, and waits for the device. */
 IGNIS_API ignis_status ignis_training_load(ignis_training training, const char *folder);
+
+/*  ignis_training_mark - note that a step is complete
+    With it, the calling thread's place in its random numbers is noted. A step of -1 says instead that the training of
+    this rank is not complete, so that no other rank continues from it. ignis_training_create marks step 0, and
+    ignis_training_regroup the step that it continues from.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (a step below -1), UNSUPPORTED (this thread captures a graph).
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_training_mark(ignis_training training, int64_t step);
+
+/*  ignis_training_regroup - continue a training with other ranks, from the memory of one of them
+    All ranks of `ranks` call it: those that trained so far, with the ranks of a new communicator, and those that join,
+    with a training that they have made with the same names, shapes, dtypes and optimizers, alone (desc.ranks zero).
+    The rank with the most complete steps (see ignis_training_mark) sends its tensors and the state of its optimizers to
+    all. *step is the number of its steps. Every rank keeps the seed of its random numbers and continues at the place of
+    that rank. Gradients and their sums become zero. A save that has begun is ended on this rank alone, so the folder
+    may keep the training before. See RANKS THAT COME BACK in the manual of ignis_collective.h.
+    Returns: IGNIS_OK, or the reason. After a failure the ranks that were complete still are: call it with the ranks of
+    another communicator.
+    Errors: FREED, ARGUMENT (null, ranks, averages in the place of parameters), UNSUPPORTED (ranks share the state of an
+    optimizer; this thread captures a graph), MISMATCH (other names, shapes, dtypes or optimizers), PEER (a rank has
+    failed or died; no rank is complete), TIMEOUT, IO (the save that had begun), CONTRACT, MEMORY, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: works on the current stream, and waits for it. */
+IGNIS_API ignis_status ignis_training_regroup(ignis_training training, ignis_ranks ranks, int64_t *step);
 
 /*  ignis_training_free - forget a training; a save that has begun is written first
     With several ranks, call ignis_training_wait before: this call does not wait for the other ranks.
@@ -27592,6 +27620,8 @@ typedef struct ignis__training {
     ignis__array *votes; /* i64 [ranks + 1], claimed; NULL with one rank */
     int64_t *all;        /* the same on the host */
     uint64_t id, saves;  /* equal on all ranks */
+    int64_t step;        /* complete steps; -1: the training is not complete */
+    ignis_random_state random; /* of the thread after that step */
     ignis__pinned *pinned;
     ignis__training_save save;
 } ignis__training;
@@ -50388,7 +50418,8 @@ IGNIS__PRIVATE ignis_status ignis__training_leave(const char *call, ignis__train
 }
 
 /*  Exchanges a number of each rank, and one of rank 0: training->all has them. All ranks call it. */
-static bool ignis__training_exchange(const char *call, ignis__training *training, int64_t mine, int64_t of_first)
+IGNIS__PRIVATE bool ignis__training_exchange(const char *call, ignis__training *training, int64_t mine,
+                                             int64_t of_first)
 {
     const ignis_ranks *ranks = &training->ranks;
     const int size = ranks->size;
@@ -50424,9 +50455,19 @@ IGNIS__PRIVATE bool ignis__training_agree(const char *call, ignis__training *tra
 
 /* --- creating --- */
 
+IGNIS__PRIVATE bool ignis__training_check_ranks(const char *call, const char *name, const ignis_ranks *ranks)
+{
+    if (ranks->size == 0 && ranks->rank == 0)
+        return true;
+    if (ranks->size < 1 || ranks->size > IGNIS__TRAINING_RANKS || ranks->rank < 0 || ranks->rank >= ranks->size)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "%s has rank %d of %d; expected a rank below 1 to %d",
+                                 name, ranks->rank, ranks->size, IGNIS__TRAINING_RANKS);
+    return ranks->size == 1 || ranks->sum_fn ||
+           ignis__fail_false(IGNIS_DIAG_NULL_ARGUMENT, call, "%s.sum_fn is null", name);
+}
+
 static bool ignis__training_check(const char *call, const ignis_training_desc *desc)
 {
-    const ignis_ranks *ranks = &desc->ranks;
     if (desc->count < 1 || desc->optimizer_count < 0 || desc->state_count < 0)
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
                                  "desc.count is %d, optimizer_count %d and state_count %d; expected 1 or more tensors, "
@@ -50438,13 +50479,7 @@ static bool ignis__training_check(const char *call, const ignis_training_desc *d
         (desc->state_count && (!ignis__check_not_null(call, "desc.state_names", desc->state_names) ||
                                !ignis__check_not_null(call, "desc.state", desc->state))))
         return false;
-    if (ranks->size == 0 && ranks->rank == 0)
-        return true;
-    if (ranks->size < 1 || ranks->size > IGNIS__TRAINING_RANKS || ranks->rank < 0 || ranks->rank >= ranks->size)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "desc.ranks has rank %d of %d; expected a rank below 1 to %d", ranks->rank,
-                                 ranks->size, IGNIS__TRAINING_RANKS);
-    return ranks->size == 1 || ranks->sum_fn || ignis__check_not_null(call, "desc.ranks.sum_fn", NULL);
+    return ignis__training_check_ranks(call, "desc.ranks", &desc->ranks);
 }
 
 /*  Holds a tensor by its name. */
@@ -50519,7 +50554,7 @@ static int64_t ignis__training_hash(const char *call, ignis__training *training,
 }
 
 /*  Meets the other ranks: all have the same tensors, and rank 0 draws a number for the names of files. */
-static bool ignis__training_meet(const char *call, ignis__training *training)
+IGNIS__PRIVATE bool ignis__training_meet(const char *call, ignis__training *training)
 {
     ignis_array_desc desc = IGNIS__ZERO;
     int64_t drawn[2];
@@ -50565,6 +50600,7 @@ IGNIS__COLD IGNIS_API ignis_training ignis_training_create(const ignis_training_
     if (!training)
         return handle;
     ignis__mutex_init(&training->calls);
+    training->random = ignis_random_save();
     training->ranks = desc->ranks;
     training->ranks.size = desc->ranks.size ? desc->ranks.size : 1;
     handle.id = ignis__pool_publish(&ignis__trainings, training);
@@ -51240,6 +51276,167 @@ IGNIS__COLD IGNIS_API ignis_status ignis_training_load(ignis_training handle, co
              ignis__training_agree(call, training, ignis__training_read(&reader)) &&
              ignis__training_load_random(&reader, training);
         ignis__training_reader_close(&reader);
+    }
+    return ignis__training_leave(call, training, ok);
+}
+
+/*  >>training.regroup - continues a training with other ranks, from the memory of one of them
+
+    The rank with the most complete steps, of these the first, sends its tensors and the state of its optimizers. Ranks
+    that have as many steps receive into memory that is freed again, so that they can send if that rank dies meanwhile.
+    Uses: entries, how ranks agree. */
+
+/*  Checks that every rank has the whole state of all optimizers. */
+static bool ignis__regroup_check(const char *call, const ignis__training *training)
+{
+    int i;
+    for (i = 0; i < training->optimizer_count; i++)
+        if (training->optimizers[i]->sharer)
+            return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                     "ranks share the state of optimizers[%d], and what a dead rank had of it is lost; "
+                                     "make the training anew and load a saved one",
+                                     i);
+    return true;
+}
+
+/*  Makes a training that of other ranks. */
+static bool ignis__regroup_change(const char *call, ignis__training *training, const ignis_ranks *ranks)
+{
+    int64_t *all = (int64_t *)ignis__alloc_for(call, ((size_t)ranks->size + 1) * sizeof *all);
+    if (!all)
+        return false;
+    ignis__free(training->all);
+    training->all = all;
+    ignis__optimizer_unclaim(call, &training->votes);
+    training->ranks = *ranks;
+    training->saves = 0;
+    return ignis__training_meet(call, training);
+}
+
+/*  Sends an array from a rank to all others. Those that keep what they have receive into other memory. */
+static bool ignis__regroup_array(const char *call, const ignis__training *training, ignis__array *array, int from,
+                                 bool keeps)
+{
+    const ignis_ranks *ranks = &training->ranks;
+    const ignis_shape shape = IGNIS_SHAPE(array->numel);
+    ignis_array_desc desc = IGNIS__ZERO;
+    ignis_array view;
+    bool ok;
+    if (array->numel == 0)
+        return true;
+    desc.shape = shape;
+    desc.dtype = array->dtype;
+    desc.device = ignis__device_in_desc(training->device);
+    desc.tag = "training";
+    view = keeps && ranks->rank != from ? ignis__array_create(call, &desc)
+                                        : ignis__array_view(call, array, &shape, array->numel, 0);
+    ok = view.id && ranks->broadcast_fn(ranks->group, view, from) == IGNIS_OK;
+    if (view.id)
+        ignis__array_discard(call, &view);
+    return ok;
+}
+
+/*  Sends all tensors and the state of all optimizers. */
+static bool ignis__regroup_send(const char *call, ignis__training *training, int from, bool keeps)
+{
+    ignis__training_entries entries;
+    bool ok;
+    int i;
+    memset(&entries, 0, sizeof entries);
+    ok = ignis__training_entries_make(call, training, &entries) && ignis__training_entries_sort(call, &entries);
+    for (i = 0; ok && i < entries.count; i++)
+        ok = !entries.list[i].array || ignis__regroup_array(call, training, entries.list[i].array, from, keeps);
+    ignis__training_entries_free(call, &entries);
+    return ok;
+}
+
+/*  Sets the gradients, and their sums, to zero: a step that was not completed may have left some. */
+static bool ignis__regroup_zero(const char *call, const ignis__training *training)
+{
+    bool ok = true;
+    int i, k;
+    for (i = 0; ok && i < training->optimizer_count; i++) {
+        ignis__optimizer *optimizer = training->optimizers[i];
+        ignis_optimizer handle;
+        handle.id = optimizer->slot.handle;
+        ok = ignis_optimizer_zero_grad(handle) == IGNIS_OK;
+        for (k = 0; ok && k < optimizer->count; k++) {
+            const ignis__array *sum = optimizer->parameters[k].sum;
+            ignis_array array = IGNIS__ZERO;
+            array.id = sum ? sum->slot.handle : 0;
+            ok = !sum || ignis__array_set_zero(call, array) == IGNIS_OK;
+        }
+    }
+    return ok;
+}
+
+/*  Continues the random numbers of this rank at a place. */
+static bool ignis__regroup_random(ignis__training *training, int64_t position)
+{
+    training->random.position = (uint64_t)position;
+    return ignis_random_restore(training->random) == IGNIS_OK;
+}
+
+static bool ignis__regroup(const char *call, ignis__training *training, const ignis_ranks *ranks)
+{
+    int64_t most = -1, position;
+    int i, from = 0;
+    bool keeps, saved, ok;
+    if (!ignis__regroup_check(call, training))
+        return false;
+    saved = ignis__training_save_end(call, training);
+    if (!ignis__regroup_change(call, training, ranks) ||
+        !ignis__training_exchange(call, training, training->step, 0))
+        return false;
+    for (i = 0; i < training->ranks.size; i++) {
+        if (training->all[i] > most) {
+            most = training->all[i];
+            from = i;
+        }
+    }
+    if (most < 0)
+        return ignis__fail_false(IGNIS_DIAG_TRAINING_RANK, call,
+                                 "no rank has a complete training; load a saved one on all ranks");
+    keeps = training->step == most && most > 0;
+    training->step = keeps || training->ranks.rank == from ? training->step : -1; /* until all of it has come */
+    ok = ignis__training_exchange(call, training, (int64_t)training->random.position, 0);
+    position = training->all[from];
+    ok = ok && saved && (training->ranks.size == 1 || ignis__regroup_send(call, training, from, keeps)) &&
+         ignis__regroup_zero(call, training);
+    if (!ignis__training_agree(call, training, ok) || !ignis__regroup_random(training, position))
+        return false;
+    training->step = most;
+    return true;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_training_regroup(ignis_training handle, ignis_ranks ranks, int64_t *step)
+{
+    static const char call[] = "ignis_training_regroup";
+    ignis__training *training = ignis__training_enter(call, handle);
+    bool ok;
+    if (!training)
+        return ignis__failed();
+    ranks.size = ranks.size || ranks.rank ? ranks.size : 1;
+    ok = ignis__check_not_null(call, "step", step) && ignis__training_check_ranks(call, "ranks", &ranks) &&
+         (ranks.size == 1 || ranks.broadcast_fn || ignis__check_not_null(call, "ranks.broadcast_fn", NULL)) &&
+         ignis__regroup(call, training, &ranks);
+    if (ok)
+        *step = training->step;
+    return ignis__training_leave(call, training, ok);
+}
+
+IGNIS_API ignis_status ignis_training_mark(ignis_training handle, int64_t step)
+{
+    static const char call[] = "ignis_training_mark";
+    ignis__training *training = ignis__training_enter(call, handle);
+    bool ok;
+    if (!training)
+        return ignis__failed();
+    ok = step >= -1 ||
+         ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "step is %lld; expected -1 or more", (long long)step);
+    if (ok) {
+        training->step = step;
+        training->random = ignis_random_save();
     }
     return ignis__training_leave(call, training, ok);
 }
@@ -54985,6 +55182,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_training_save(...) IGNIS__AT(ignis_training_save(__VA_ARGS__))
 #define ignis_training_wait(...) IGNIS__AT(ignis_training_wait(__VA_ARGS__))
 #define ignis_training_load(...) IGNIS__AT(ignis_training_load(__VA_ARGS__))
+#define ignis_training_regroup(...) IGNIS__AT(ignis_training_regroup(__VA_ARGS__))
 #endif
 #define ignis_array_to_dlpack(...) IGNIS__AT(ignis_array_to_dlpack(__VA_ARGS__))
 #define ignis_array_from_dlpack(...) IGNIS__AT(ignis_array_from_dlpack(__VA_ARGS__))

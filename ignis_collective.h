@@ -14267,6 +14267,13 @@ static ignis_status ignis__comm_group_sum(uint64_t group, ignis_array array)
     return ignis_comm_all_reduce(comm, array, array, IGNIS_OP_SUM);
 }
 
+static ignis_status ignis__comm_group_broadcast(uint64_t group, ignis_array array, int from)
+{
+    ignis_comm comm = IGNIS__ZERO;
+    comm.id = group;
+    return ignis_comm_broadcast(comm, array, from);
+}
+
 static ignis_status ignis__comm_group_check(uint64_t group)
 {
     ignis_comm comm = IGNIS__ZERO;
@@ -14301,6 +14308,7 @@ IGNIS_API ignis_ranks ignis_comm_ranks(ignis_comm handle)
     ranks.size = info.size;
     ranks.group = handle.id;
     ranks.sum_fn = ignis__comm_group_sum;
+    ranks.broadcast_fn = ignis__comm_group_broadcast;
     return ranks;
 }
 #endif

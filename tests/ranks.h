@@ -269,7 +269,7 @@ static void tell(process *rank, int what, int on, int into, int color, int key)
     CHECK(process_send(rank->socket, &todo, sizeof todo, -1));
 }
 
-static outcome hear(process *rank)
+static inline outcome hear(process *rank)
 {
     outcome result;
     memset(&result, 0, sizeof result);
@@ -281,7 +281,7 @@ static outcome hear(process *rank)
     return result;
 }
 
-static outcome ask(process *rank, int what, int on)
+static inline outcome ask(process *rank, int what, int on)
 {
     tell(rank, what, on, on, 0, 0);
     return hear(rank);
@@ -292,7 +292,7 @@ static outcome ask(process *rank, int what, int on)
     (CHECK_INT((result).status, its_status), CHECK_INT((result).diagnostic, its_diagnostic))
 
 /*  A puppet that begins in this environment. */
-static process puppet_new(const char *text)
+static inline process puppet_new(const char *text)
 {
     static const char *const others[] = {"CUDA_VISIBLE_DEVICES", "IGNIS_SIM_PEER", "IGNIS_SIM_STREAMS",
                                          "IGNIS_SIM_NCCL_FAIL", "IGNIS_NCCL_LIBRARY"};
@@ -314,7 +314,7 @@ static process puppet_new(const char *text)
     return rank;
 }
 
-static void die(process *rank)
+static inline void die(process *rank)
 {
     process_kill(rank);
     rank->pid = -1;
@@ -345,7 +345,7 @@ static void all_do(process *ranks, int count, int what, int on, int into, int co
     all_well(ranks, count);
 }
 
-static void all(process *ranks, int count, int what, int on, int into) { all_do(ranks, count, what, on, into, 0, 0); }
+static inline void all(process *ranks, int count, int what, int on, int into) { all_do(ranks, count, what, on, into, 0, 0); }
 
 /*  All sum `numbers` numbers `times` times. */
 static inline void all_reduce(process *ranks, int count, int on, int numbers, int times)
@@ -354,7 +354,7 @@ static inline void all_reduce(process *ranks, int count, int on, int numbers, in
 }
 
 /*  They shut Ignis down, and exit. */
-static void end(process *ranks, int count)
+static inline void end(process *ranks, int count)
 {
     int i;
     for (i = 0; i < count; i++)
@@ -363,7 +363,7 @@ static void end(process *ranks, int count)
 }
 
 /*  Returns the number of GPUs. A child asks the driver, as this process must not open it before it forks. */
-static int devices(void)
+static inline int devices(void)
 {
     static int count = -1;
     if (count < 0) {

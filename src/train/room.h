@@ -131,6 +131,8 @@ typedef struct ignis__training {
     ignis__array *votes; /* i64 [ranks + 1], claimed; NULL with one rank */
     int64_t *all;        /* the same on the host */
     uint64_t id, saves;  /* equal on all ranks */
+    int64_t step;        /* complete steps; -1: the training is not complete */
+    ignis_random_state random; /* of the thread after that step */
     ignis__pinned *pinned;
     ignis__training_save save;
 } ignis__training;
@@ -227,6 +229,10 @@ IGNIS__PRIVATE bool ignis__lbfgs_search(const char *call, ignis__optimizer *opti
                                         void *user_data, ignis__lbfgs_point *point, double t, int *losses);
 
 /* training.c */
+IGNIS__PRIVATE bool ignis__training_exchange(const char *call, ignis__training *training, int64_t mine,
+                                             int64_t of_first);
+IGNIS__PRIVATE bool ignis__training_check_ranks(const char *call, const char *name, const ignis_ranks *ranks);
+IGNIS__PRIVATE bool ignis__training_meet(const char *call, ignis__training *training);
 IGNIS__PRIVATE bool ignis__training_agree(const char *call, ignis__training *training, bool ok);
 IGNIS__PRIVATE ignis__training *ignis__training_enter(const char *call, ignis_training handle);
 IGNIS__PRIVATE ignis_status ignis__training_leave(const char *call, ignis__training *training, bool ok);

@@ -60,7 +60,8 @@ IGNIS__PRIVATE ignis_status ignis__training_leave(const char *call, ignis__train
 }
 
 /*  Exchanges a number of each rank, and one of rank 0: training->all has them. All ranks call it. */
-static bool ignis__training_exchange(const char *call, ignis__training *training, int64_t mine, int64_t of_first)
+IGNIS__PRIVATE bool ignis__training_exchange(const char *call, ignis__training *training, int64_t mine,
+                                             int64_t of_first)
 {
     const ignis_ranks *ranks = &training->ranks;
     const int size = ranks->size;
@@ -96,9 +97,19 @@ IGNIS__PRIVATE bool ignis__training_agree(const char *call, ignis__training *tra
 
 /* --- creating --- */
 
+IGNIS__PRIVATE bool ignis__training_check_ranks(const char *call, const char *name, const ignis_ranks *ranks)
+{
+    if (ranks->size == 0 && ranks->rank == 0)
+        return true;
+    if (ranks->size < 1 || ranks->size > IGNIS__TRAINING_RANKS || ranks->rank < 0 || ranks->rank >= ranks->size)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "%s has rank %d of %d; expected a rank below 1 to %d",
+                                 name, ranks->rank, ranks->size, IGNIS__TRAINING_RANKS);
+    return ranks->size == 1 || ranks->sum_fn ||
+           ignis__fail_false(IGNIS_DIAG_NULL_ARGUMENT, call, "%s.sum_fn is null", name);
+}
+
 static bool ignis__training_check(const char *call, const ignis_training_desc *desc)
 {
-    const ignis_ranks *ranks = &desc->ranks;
     if (desc->count < 1 || desc->optimizer_count < 0 || desc->state_count < 0)
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
                                  "desc.count is %d, optimizer_count %d and state_count %d; expected 1 or more tensors, "
@@ -110,13 +121,7 @@ static bool ignis__training_check(const char *call, const ignis_training_desc *d
         (desc->state_count && (!ignis__check_not_null(call, "desc.state_names", desc->state_names) ||
                                !ignis__check_not_null(call, "desc.state", desc->state))))
         return false;
-    if (ranks->size == 0 && ranks->rank == 0)
-        return true;
-    if (ranks->size < 1 || ranks->size > IGNIS__TRAINING_RANKS || ranks->rank < 0 || ranks->rank >= ranks->size)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "desc.ranks has rank %d of %d; expected a rank below 1 to %d", ranks->rank,
-                                 ranks->size, IGNIS__TRAINING_RANKS);
-    return ranks->size == 1 || ranks->sum_fn || ignis__check_not_null(call, "desc.ranks.sum_fn", NULL);
+    return ignis__training_check_ranks(call, "desc.ranks", &desc->ranks);
 }
 
 /*  Holds a tensor by its name. */
@@ -191,7 +196,7 @@ static int64_t ignis__training_hash(const char *call, ignis__training *training,
 }
 
 /*  Meets the other ranks: all have the same tensors, and rank 0 draws a number for the names of files. */
-static bool ignis__training_meet(const char *call, ignis__training *training)
+IGNIS__PRIVATE bool ignis__training_meet(const char *call, ignis__training *training)
 {
     ignis_array_desc desc = IGNIS__ZERO;
     int64_t drawn[2];
@@ -237,6 +242,7 @@ IGNIS__COLD IGNIS_API ignis_training ignis_training_create(const ignis_training_
     if (!training)
         return handle;
     ignis__mutex_init(&training->calls);
+    training->random = ignis_random_save();
     training->ranks = desc->ranks;
     training->ranks.size = desc->ranks.size ? desc->ranks.size : 1;
     handle.id = ignis__pool_publish(&ignis__trainings, training);

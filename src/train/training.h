@@ -14,6 +14,8 @@ typedef struct ignis_ranks {
     uint64_t group; /* passed to the function */
     /* array = its sum over the ranks, queued on the current stream */
     ignis_status (*sum_fn)(uint64_t group, ignis_array array);
+    /* array = that of one rank, queued on the current stream; ignis_training_regroup alone uses it */
+    ignis_status (*broadcast_fn)(uint64_t group, ignis_array array, int from);
 } ignis_ranks;
 
 /*  The tensors and optimizers that make up a training. */
@@ -76,6 +78,32 @@ IGNIS_API ignis_status ignis_training_wait(ignis_training training);
     Ownership: unchanged.
     Threads: any. Streams: writes on the current stream, and waits for the device. */
 IGNIS_API ignis_status ignis_training_load(ignis_training training, const char *folder);
+
+/*  ignis_training_mark - note that a step is complete
+    With it, the calling thread's place in its random numbers is noted. A step of -1 says instead that the training of
+    this rank is not complete, so that no other rank continues from it. ignis_training_create marks step 0, and
+    ignis_training_regroup the step that it continues from.
+    Returns: IGNIS_OK, or the reason.
+    Errors: FREED, ARGUMENT (a step below -1), UNSUPPORTED (this thread captures a graph).
+    Ownership: nothing to free.
+    Threads: any. */
+IGNIS_API ignis_status ignis_training_mark(ignis_training training, int64_t step);
+
+/*  ignis_training_regroup - continue a training with other ranks, from the memory of one of them
+    All ranks of `ranks` call it: those that trained so far, with the ranks of a new communicator, and those that join,
+    with a training that they have made with the same names, shapes, dtypes and optimizers, alone (desc.ranks zero).
+    The rank with the most complete steps (see ignis_training_mark) sends its tensors and the state of its optimizers to
+    all. *step is the number of its steps. Every rank keeps the seed of its random numbers and continues at the place of
+    that rank. Gradients and their sums become zero. A save that has begun is ended on this rank alone, so the folder
+    may keep the training before. See RANKS THAT COME BACK in the manual of ignis_collective.h.
+    Returns: IGNIS_OK, or the reason. After a failure the ranks that were complete still are: call it with the ranks of
+    another communicator.
+    Errors: FREED, ARGUMENT (null, ranks, averages in the place of parameters), UNSUPPORTED (ranks share the state of an
+    optimizer; this thread captures a graph), MISMATCH (other names, shapes, dtypes or optimizers), PEER (a rank has
+    failed or died; no rank is complete), TIMEOUT, IO (the save that had begun), CONTRACT, MEMORY, CUDA.
+    Ownership: unchanged.
+    Threads: any. Streams: works on the current stream, and waits for it. */
+IGNIS_API ignis_status ignis_training_regroup(ignis_training training, ignis_ranks ranks, int64_t *step);
 
 /*  ignis_training_free - forget a training; a save that has begun is written first
     With several ranks, call ignis_training_wait before: this call does not wait for the other ranks.
