@@ -27617,10 +27617,10 @@ typedef struct ignis__training {
     int count, model_count;
     ignis__optimizer **optimizers; /* held */
     int optimizer_count;
-    ignis__array *votes; /* i64 [ranks + 1], claimed; NULL with one rank */
-    int64_t *all;        /* the same on the host */
-    uint64_t id, saves;  /* equal on all ranks */
-    int64_t step;        /* complete steps; -1: the training is not complete */
+    ignis__array *votes;       /* i64 [ranks + 1], claimed; NULL with one rank */
+    int64_t *all;              /* the same on the host */
+    uint64_t id, saves;        /* equal on all ranks */
+    int64_t step;              /* complete steps; -1: the training is not complete */
     ignis_random_state random; /* of the thread after that step */
     ignis__pinned *pinned;
     ignis__training_save save;
@@ -51313,7 +51313,8 @@ static bool ignis__regroup_change(const char *call, ignis__training *training, c
     return ignis__training_meet(call, training);
 }
 
-/*  Sends an array from a rank to all others. Those that keep what they have receive into other memory. */
+/*  Sends an array from a rank to all others. A rank that keeps its own receives into other
+    memory. */
 static bool ignis__regroup_array(const char *call, const ignis__training *training, ignis__array *array, int from,
                                  bool keeps)
 {
@@ -51385,8 +51386,7 @@ static bool ignis__regroup(const char *call, ignis__training *training, const ig
     if (!ignis__regroup_check(call, training))
         return false;
     saved = ignis__training_save_end(call, training);
-    if (!ignis__regroup_change(call, training, ranks) ||
-        !ignis__training_exchange(call, training, training->step, 0))
+    if (!ignis__regroup_change(call, training, ranks) || !ignis__training_exchange(call, training, training->step, 0))
         return false;
     for (i = 0; i < training->ranks.size; i++) {
         if (training->all[i] > most) {

@@ -9,8 +9,8 @@
         >>channel       messages between two processes                  ON CHANNELS
         >>transport     copies between devices and processes, by VMM, legacy IPC, peer copy or host memory
         >>share         arrays that two processes use                   ON SHARING
-        >>comm          communicators and collective operations         ON COMMUNICATORS, ON MODELS OF SEVERAL GPUS
-        >>parallel      data-parallel training: >>parallel.tensor       ON DATA-PARALLEL TRAINING, ON SHARDS
+        >>comm          communicators and collective operations         ON COMMUNICATORS, ON RANKS THAT COME BACK, ON MODELS OF SEVERAL GPUS
+        >>parallel      data-parallel training: >>parallel.tensor       ON RANKS THAT COME BACK, ON DATA-PARALLEL TRAINING, ON SHARDS
 
     HOW TO USE
 
@@ -189,6 +189,7 @@
                                     openssl rand -hex 16. All ranks prove that they know it; it is never sent
             IGNIS_COMM_TRANSPORT    peer, staged or nccl: fail if it does not work
             IGNIS_COMM_HOST         a name for the host, if boot id and namespaces do not tell hosts apart
+            IGNIS_COMM_HEARTBEAT    seconds of silence after which a rank counts as dead; equal on all ranks
 
         Ranks authenticate by a secret. With IGNIS_COMM_TOKEN they meet at host and port. Without it no rank
         listens at a port: all are on one host, and meet in the private folder of their user (see ON CHANNELS).
@@ -249,6 +250,15 @@
         for it. ignis_comm_shrink_without excludes it, if all remaining ranks name it. Several hosts communicate
         through rank 0: if it dies, the other hosts lose each other. A host without power or network is noticed
         within 15 s, as its system no longer answers; the system of stopped processes does answer.
+
+        Heartbeats find those, too, and hosts in whose place a network still answers. With
+        ignis_comm_desc.heartbeat_s, or IGNIS_COMM_HEARTBEAT, a thread of each rank sends to the others it is
+        connected with five times in that limit. A rank from which nothing came for the limit counts as dead:
+        its connections are closed, the others get PEER, and if it goes on, it gets PEER, too. A rank that
+        computes, compiles or waits on the host still sends, so the limit can be a few seconds. The time in
+        which this process itself was stopped does not count. There are no heartbeats by default: a program in
+        a debugger is silent.
+
         ignis_comm_destroy is not a failure for the others; an operation that they begin later ends with
         TIMEOUT.
 
@@ -264,6 +274,102 @@
         has some), even with a thread for each rank: CUDA then waits for all GPUs of the process.
         ignis_comm_split_all creates smaller communicators, ignis_comm_shrink_all new ones after a failure, each
         in one call for all ranks.
+
+    ON RANKS THAT COME BACK (>>comm, >>training, >>parallel)
+
+        A rank that was killed can be started again, and a training then goes on as if it had not died: at the
+        step that was not complete, with the same losses, to the bit. Nothing is read from a disk. The program
+        has one part that meets the other ranks, at the start and after each death:
+
+    ---- begin example elastic
+    #define IGNIS_IMPLEMENTATION
+    #include "ignis_collective.h"
+    #include <stdio.h>
+
+    static bool meet(ignis_comm *comm, ignis_parallel *parallel, ignis_training training, ignis_tensor weights,
+                     int64_t *step)
+    {
+        for (int attempt = 0; attempt < 10; attempt++) { // a rank may die meanwhile
+            ignis_status_clear();
+            ignis_comm met = comm->id ? ignis_comm_grow(*comm, NULL) : ignis_comm_init(NULL);
+            if (!met.id)
+                continue;
+            ignis_parallel_free(*parallel);
+            ignis_comm_destroy(*comm);
+            *comm = met;
+            *parallel = ignis_parallel_create(met, &weights, 1, &(ignis_parallel_desc){.no_broadcast = true});
+            if (parallel->id && ignis_training_regroup(training, ignis_comm_ranks(met), step) == IGNIS_OK)
+                return true;
+        }
+        return false;
+    }
+
+    int main(void)
+    {
+        ignis_setup(NULL);
+        ignis_tensor weights = ignis_tensor_randn(IGNIS_SHAPE(64, 8), &(ignis_tensor_desc){.requires_grad = true});
+        ignis_optimizer optimizer = ignis_adamw(&(ignis_adamw_desc){.zero_grad = true});
+        ignis_optimizer_add(optimizer, weights, true);
+        const char *names[] = {"weights"};
+        ignis_training training = ignis_training_create(&(ignis_training_desc){
+            .names = names, .tensors = &weights, .count = 1, .optimizers = &optimizer, .optimizer_count = 1});
+        ignis_comm comm = {0};
+        ignis_parallel parallel = {0};
+        int64_t step = 0;
+        bool ok = meet(&comm, &parallel, training, weights, &step);
+        while (ok && step < 10) {
+            ignis_scope scope = ignis_scope_begin();
+            ignis_tensor loss = ignis_map_mean("weights*weights", IGNIS_INPUTS(weights));
+            bool complete = ignis_backward(loss, IGNIS_NO_ARRAY) == IGNIS_OK;
+            complete = complete && ignis_comm_synchronize(comm) == IGNIS_OK;
+            ignis_scope_end(scope);
+            if (complete) { // the gradients are those of all ranks
+                ignis_optimizer_step(optimizer);
+                ignis_training_mark(training, ++step);
+            } else {
+                ok = meet(&comm, &parallel, training, weights, &step);
+            }
+        }
+        printf("%lld steps\n", (long long)step);
+        ignis_training_free(training);
+        ignis_parallel_free(parallel);
+        ignis_optimizer_free(optimizer);
+        ignis_tensor_release(weights);
+        ignis_comm_destroy(comm);
+        return ignis_shutdown() != IGNIS_OK || !ok;
+    }
+    ---- end example
+
+        ignis_comm_grow is called by all living ranks, on the communicator that has failed, or on one that
+        ignis_comm_shrink has made of it. They meet at the place of their ignis_comm_init, and wait there for
+        the ranks that are missing, until the deadline; ranks keep their numbers, and their GPUs. The processes
+        that were started again call ignis_comm_init as any rank, rank 0 too. The result has its own connections
+        and memory, which late writes of the dead cannot reach. If it fails, the old communicator is as it was:
+        call it again, or go on with fewer ranks. A process of another job, with another secret, number of ranks
+        or heartbeat, and a second process for one rank are refused, and told why. desc.size makes the group
+        larger than it was.
+
+        ignis_comm_synchronize before ignis_optimizer_step is what makes a death cost one step at most: no rank
+        updates weights with gradients that are not those of all. The host waits there for the backward pass,
+        once a step. When a rank dies, some ranks may have completed a step that others have not.
+        ignis_training_regroup finds the rank with the most complete steps, as ignis_training_mark has noted
+        them, and sends its tensors, the state of its optimizers with learning rate and loss scale, and its place
+        in the random numbers to all. So losses that are to survive are a tensor of ignis_training_desc.state,
+        averaged over the ranks before that call. Each rank keeps its own seed. Free graphs, and capture new
+        ones; a graph has the backward pass, without the step. Random numbers of graphs begin anew with each
+        graph, so that dropout in graphs has other masks after a death.
+
+        The bits are those of an unbroken run while kernels of Ignis compute the collective operations: the order
+        of sums depends on the number of ranks alone. NCCL may add in another order.
+
+        With shards a dead rank had the only copy of its part of the state, so ignis_training_regroup refuses:
+        make parameters, optimizers and the training anew on all ranks, and continue from the folder that
+        ignis_training_save has written last. A program that does not want to wait for ranks continues with those
+        of ignis_comm_shrink in the same way; its losses are then those of fewer ranks.
+
+        The launcher has to start a process again that was killed, and leave the others alone:
+        RESTARTS=3 examples/launch.sh 4 ./program does, on one host. torchrun and srun end all ranks of a host,
+        or of the job, when one has failed.
 
     ON DATA-PARALLEL TRAINING (>>parallel)
 
@@ -8737,8 +8843,8 @@ typedef struct ignis__job_rank {
     int32_t transport;    /* requested transport */
     int32_t heartbeat_ms; /* requested limit of silence; 0: none */
     uint64_t origin;      /* of the job that it comes from; 0: it joins now */
-    char path[104];    /* of the socket where it waits for ranks of its host */
-    char failed[128];  /* why it cannot take part, so that all fail; "": it can */
+    char path[104];       /* of the socket where it waits for ranks of its host */
+    char failed[128];     /* why it cannot take part, so that all fail; "": it can */
 } ignis__job_rank;
 
 /*  Events that a communicator is told, on the watcher's thread, with the job locked. */
@@ -8892,9 +8998,9 @@ typedef struct ignis__job_link {
 } ignis__job_link;
 
 struct ignis__job {
-    uint64_t users; /* communicators that use the job */
-    uint64_t key;   /* of the job, chosen by rank 0 */
-    uint64_t origin; /* the key of the first job of a training that has grown since */
+    uint64_t users;     /* communicators that use the job */
+    uint64_t key;       /* of the job, chosen by rank 0 */
+    uint64_t origin;    /* the key of the first job of a training that has grown since */
     ignis__place place; /* where the ranks met */
     int rank, size;
     int64_t timeout_ns;
@@ -10548,8 +10654,9 @@ static void ignis__job_beat(ignis__job *job, int rank)
 static void ignis__job_end_silent(ignis__job *job, int rank)
 {
     ignis__connection *connection = job->links[rank].connection;
-    ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_COMM_PEER, "rank %d: nothing came from rank %d for %g s, it counts as dead",
-               job->rank, rank, (double)job->ranks[job->rank].heartbeat_ms / 1e3);
+    ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_COMM_PEER,
+               "rank %d: nothing came from rank %d for %g s, it counts as dead", job->rank, rank,
+               (double)job->ranks[job->rank].heartbeat_ms / 1e3);
     ignis__mutex_lock(&connection->receive_lock);
     ignis__mutex_lock(&job->lock);
     job->links[rank].ended = true;
@@ -11060,7 +11167,7 @@ static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *w
             return false;
         }
         if (ranks[i].origin && rendezvous->job->origin && ranks[i].origin != rendezvous->job->origin) {
-            snprintf(why, size, "rank %d comes from another job than the ranks before it; expected ranks of one job", i);
+            snprintf(why, size, "rank %d comes from another job than lower ranks; expected ranks of one job", i);
             return false;
         }
         rendezvous->job->origin = ranks[i].origin ? ranks[i].origin : rendezvous->job->origin;
@@ -11274,9 +11381,9 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
             if (error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
                 ignis__sleep_us(10000); /* a shortage of memory or descriptors may pass */
         } else if (ignis__claim_read(&error, connection, &claim, sizeof claim) && claim.to == job->rank &&
-            claim.from > job->rank && claim.from < job->size && ranks[claim.from].host == ranks[job->rank].host &&
-            !job->links[claim.from].connection &&
-            ignis__connection_welcome(&error, connection, IGNIS__HANDSHAKE_BYTES)) {
+                   claim.from > job->rank && claim.from < job->size &&
+                   ranks[claim.from].host == ranks[job->rank].host && !job->links[claim.from].connection &&
+                   ignis__connection_welcome(&error, connection, IGNIS__HANDSHAKE_BYTES)) {
             job->links[claim.from].connection = connection;
             expected--;
         } else {

@@ -345,7 +345,10 @@ static void all_do(process *ranks, int count, int what, int on, int into, int co
     all_well(ranks, count);
 }
 
-static inline void all(process *ranks, int count, int what, int on, int into) { all_do(ranks, count, what, on, into, 0, 0); }
+static inline void all(process *ranks, int count, int what, int on, int into)
+{
+    all_do(ranks, count, what, on, into, 0, 0);
+}
 
 /*  All sum `numbers` numbers `times` times. */
 static inline void all_reduce(process *ranks, int count, int on, int numbers, int times)

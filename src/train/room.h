@@ -128,10 +128,10 @@ typedef struct ignis__training {
     int count, model_count;
     ignis__optimizer **optimizers; /* held */
     int optimizer_count;
-    ignis__array *votes; /* i64 [ranks + 1], claimed; NULL with one rank */
-    int64_t *all;        /* the same on the host */
-    uint64_t id, saves;  /* equal on all ranks */
-    int64_t step;        /* complete steps; -1: the training is not complete */
+    ignis__array *votes;       /* i64 [ranks + 1], claimed; NULL with one rank */
+    int64_t *all;              /* the same on the host */
+    uint64_t id, saves;        /* equal on all ranks */
+    int64_t step;              /* complete steps; -1: the training is not complete */
     ignis_random_state random; /* of the thread after that step */
     ignis__pinned *pinned;
     ignis__training_save save;

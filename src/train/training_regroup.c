@@ -33,7 +33,8 @@ static bool ignis__regroup_change(const char *call, ignis__training *training, c
     return ignis__training_meet(call, training);
 }
 
-/*  Sends an array from a rank to all others. Those that keep what they have receive into other memory. */
+/*  Sends an array from a rank to all others. A rank that keeps its own receives into other
+    memory. */
 static bool ignis__regroup_array(const char *call, const ignis__training *training, ignis__array *array, int from,
                                  bool keeps)
 {
@@ -105,8 +106,7 @@ static bool ignis__regroup(const char *call, ignis__training *training, const ig
     if (!ignis__regroup_check(call, training))
         return false;
     saved = ignis__training_save_end(call, training);
-    if (!ignis__regroup_change(call, training, ranks) ||
-        !ignis__training_exchange(call, training, training->step, 0))
+    if (!ignis__regroup_change(call, training, ranks) || !ignis__training_exchange(call, training, training->step, 0))
         return false;
     for (i = 0; i < training->ranks.size; i++) {
         if (training->all[i] > most) {

@@ -236,8 +236,9 @@ static void ignis__job_beat(ignis__job *job, int rank)
 static void ignis__job_end_silent(ignis__job *job, int rank)
 {
     ignis__connection *connection = job->links[rank].connection;
-    ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_COMM_PEER, "rank %d: nothing came from rank %d for %g s, it counts as dead",
-               job->rank, rank, (double)job->ranks[job->rank].heartbeat_ms / 1e3);
+    ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_COMM_PEER,
+               "rank %d: nothing came from rank %d for %g s, it counts as dead", job->rank, rank,
+               (double)job->ranks[job->rank].heartbeat_ms / 1e3);
     ignis__mutex_lock(&connection->receive_lock);
     ignis__mutex_lock(&job->lock);
     job->links[rank].ended = true;

@@ -142,7 +142,7 @@ static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *w
             return false;
         }
         if (ranks[i].origin && rendezvous->job->origin && ranks[i].origin != rendezvous->job->origin) {
-            snprintf(why, size, "rank %d comes from another job than the ranks before it; expected ranks of one job", i);
+            snprintf(why, size, "rank %d comes from another job than lower ranks; expected ranks of one job", i);
             return false;
         }
         rendezvous->job->origin = ranks[i].origin ? ranks[i].origin : rendezvous->job->origin;
@@ -356,9 +356,9 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
             if (error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
                 ignis__sleep_us(10000); /* a shortage of memory or descriptors may pass */
         } else if (ignis__claim_read(&error, connection, &claim, sizeof claim) && claim.to == job->rank &&
-            claim.from > job->rank && claim.from < job->size && ranks[claim.from].host == ranks[job->rank].host &&
-            !job->links[claim.from].connection &&
-            ignis__connection_welcome(&error, connection, IGNIS__HANDSHAKE_BYTES)) {
+                   claim.from > job->rank && claim.from < job->size &&
+                   ranks[claim.from].host == ranks[job->rank].host && !job->links[claim.from].connection &&
+                   ignis__connection_welcome(&error, connection, IGNIS__HANDSHAKE_BYTES)) {
             job->links[claim.from].connection = connection;
             expected--;
         } else {

@@ -42,8 +42,8 @@ typedef struct ignis__job_rank {
     int32_t transport;    /* requested transport */
     int32_t heartbeat_ms; /* requested limit of silence; 0: none */
     uint64_t origin;      /* of the job that it comes from; 0: it joins now */
-    char path[104];    /* of the socket where it waits for ranks of its host */
-    char failed[128];  /* why it cannot take part, so that all fail; "": it can */
+    char path[104];       /* of the socket where it waits for ranks of its host */
+    char failed[128];     /* why it cannot take part, so that all fail; "": it can */
 } ignis__job_rank;
 
 /*  Events that a communicator is told, on the watcher's thread, with the job locked. */
@@ -197,9 +197,9 @@ typedef struct ignis__job_link {
 } ignis__job_link;
 
 struct ignis__job {
-    uint64_t users; /* communicators that use the job */
-    uint64_t key;   /* of the job, chosen by rank 0 */
-    uint64_t origin; /* the key of the first job of a training that has grown since */
+    uint64_t users;     /* communicators that use the job */
+    uint64_t key;       /* of the job, chosen by rank 0 */
+    uint64_t origin;    /* the key of the first job of a training that has grown since */
     ignis__place place; /* where the ranks met */
     int rank, size;
     int64_t timeout_ns;

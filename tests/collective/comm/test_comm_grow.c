@@ -235,8 +235,8 @@ TEST(a_rank_dies_while_all_grow)
 
 #ifndef _WIN32
 
-/*  A rank that is stopped says nothing. It is named long before the deadline of the operation; when it goes on it learns
-    that the others have given it up. Ranks that were all stopped do not take each other for dead. */
+/*  A rank that is stopped says nothing. It is named long before the deadline of the operation. When it goes on, it
+    learns that the others do without it. Ranks that were all stopped do not take each other for dead. */
 TEST(a_silent_rank_is_found)
 {
     process ranks[3];

@@ -299,8 +299,9 @@ static process member_start(int of_plan, int rank, const char *path)
 {
     char extra[256];
     process child;
-    snprintf(extra, sizeof extra, "TEST_PLAN=%d TEST_RESULTS=%s %s", of_plan, path,
-             "IGNIS_COMM_TUNE=ll_blocks=3,ll_threads=64,blocks=3,threads=64,chunk=3K,lanes=2"); /* fast when simulated */
+    snprintf(
+        extra, sizeof extra, "TEST_PLAN=%d TEST_RESULTS=%s %s", of_plan, path,
+        "IGNIS_COMM_TUNE=ll_blocks=3,ll_threads=64,blocks=3,threads=64,chunk=3K,lanes=2"); /* fast when simulated */
     environment(rank_in_folder(rank, plans[of_plan].ranks, rank, extra));
     child = process_start("member");
     environment_clear();
