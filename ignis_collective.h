@@ -291,14 +291,16 @@
     {
         for (int attempt = 0; attempt < 10; attempt++) { // a rank may die meanwhile
             ignis_status_clear();
-            ignis_comm met = comm->id ? ignis_comm_grow(*comm, NULL) : ignis_comm_init(NULL);
-            if (!met.id)
-                continue;
-            ignis_parallel_free(*parallel);
-            ignis_comm_destroy(*comm);
-            *comm = met;
-            *parallel = ignis_parallel_create(met, &weights, 1, &(ignis_parallel_desc){.no_broadcast = true});
-            if (parallel->id && ignis_training_regroup(training, ignis_comm_ranks(met), step) == IGNIS_OK)
+            if (parallel->id) { // it is not the start
+                ignis_comm grown = ignis_comm_grow(*comm, NULL);
+                if (!grown.id)
+                    continue;
+                ignis_parallel_free(*parallel);
+                ignis_comm_destroy(*comm);
+                *comm = grown;
+            }
+            *parallel = ignis_parallel_create(*comm, &weights, 1, &(ignis_parallel_desc){.no_broadcast = true});
+            if (ignis_training_regroup(training, ignis_comm_ranks(*comm), step) == IGNIS_OK)
                 return true;
         }
         return false;
@@ -307,16 +309,19 @@
     int main(void)
     {
         ignis_setup(NULL);
+        ignis_comm comm = ignis_comm_init(NULL);
+        ignis_comm_info info = {0};
+        ignis_comm_query(comm, &info);
+        ignis_device_use(info.device);
         ignis_tensor weights = ignis_tensor_randn(IGNIS_SHAPE(64, 8), &(ignis_tensor_desc){.requires_grad = true});
         ignis_optimizer optimizer = ignis_adamw(&(ignis_adamw_desc){.zero_grad = true});
         ignis_optimizer_add(optimizer, weights, true);
         const char *names[] = {"weights"};
         ignis_training training = ignis_training_create(&(ignis_training_desc){
             .names = names, .tensors = &weights, .count = 1, .optimizers = &optimizer, .optimizer_count = 1});
-        ignis_comm comm = {0};
         ignis_parallel parallel = {0};
         int64_t step = 0;
-        bool ok = meet(&comm, &parallel, training, weights, &step);
+        bool ok = info.size > 0 && meet(&comm, &parallel, training, weights, &step);
         while (ok && step < 10) {
             ignis_scope scope = ignis_scope_begin();
             ignis_tensor loss = ignis_map_mean("weights*weights", IGNIS_INPUTS(weights));
