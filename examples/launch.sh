@@ -7,6 +7,8 @@
 # Each rank gets IGNIS_RANK, IGNIS_WORLD_SIZE, IGNIS_LOCAL_RANK and IGNIS_COMM_DIR, a private folder
 # where they meet. The folder is removed at the end. If a rank fails, the others have GRACE seconds (5) to end by
 # themselves; then they are killed. The exit status is that of the first rank that failed. Signals go to all ranks.
+# With RESTARTS=n a rank that fails or is killed starts again, n times each, and the others go on: for programs whose
+# ranks come back (ignis_comm_grow), such as train_gpt --restarts 1.
 
 ranks=$1
 case $ranks in '' | 0* | *[!0-9]*)
@@ -30,15 +32,20 @@ pids=
 rank=0
 while [ "$rank" -lt "$ranks" ]; do
     IGNIS_RANK=$rank IGNIS_LOCAL_RANK=$rank sh -c '
-        "$@" &
-        child=$!
-        echo $child >"$IGNIS_COMM_DIR/pid.$IGNIS_RANK"
-        trap "kill -TERM $child 2>/dev/null" TERM
-        trap "kill -INT $child 2>/dev/null" INT
-        trap "kill -HUP $child 2>/dev/null" HUP
-        wait $child
-        code=$?
-        while kill -0 $child 2>/dev/null; do wait $child; code=$?; done
+        left=${RESTARTS:-0}
+        ends=
+        while :; do
+            "$@" &
+            child=$!
+            echo $child >"$IGNIS_COMM_DIR/pid.$IGNIS_RANK"
+            for signal in TERM INT HUP; do trap "ends=1; kill -$signal $child 2>/dev/null" $signal; done
+            wait $child
+            code=$?
+            while kill -0 $child 2>/dev/null; do wait $child; code=$?; done
+            if [ $code -eq 0 ] || [ -n "$ends" ] || [ "$left" -le 0 ]; then break; fi
+            left=$((left - 1))
+            echo "$0 $IGNIS_RANK has ended with status $code, and starts again" >&2
+        done
         echo $code >"$IGNIS_COMM_DIR/status.$IGNIS_RANK.part"
         mv "$IGNIS_COMM_DIR/status.$IGNIS_RANK.part" "$IGNIS_COMM_DIR/status.$IGNIS_RANK"' rank "$@" </dev/null &
     pids="$pids $!"

@@ -22,6 +22,10 @@
     them, so that larger models fit; --shard optimizer or gradients divide less. Under torchrun, mpirun or srun the
     program takes its part among theirs, on several machines too; --gpus is not needed then.
 
+    With --restarts 3 a process that is killed is started again, up to three times, and takes the training from the
+    memory of another one. The others wait for it, and do the step again that was not complete. The losses are those of
+    a run without deaths.
+
     How it is written:
         Tensors that are made between ignis_scope_begin and ignis_scope_end are gone afterwards, so a step leaves
         nothing behind.
@@ -34,6 +38,7 @@
 #include "ignis_collective.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -102,7 +107,7 @@ typedef struct settings {
     int64_t seed;
     int64_t done; /* steps, when it was saved */
     double lr;
-    int64_t graph, sample, gpus;
+    int64_t graph, sample, gpus, restarts;
     ignis_shard shard; /* what the GPUs divide among them */
     const char *text, *save, *resume, *out;
     const char *folder; /* of --export; null: none */
@@ -119,7 +124,7 @@ static const char help[] =
     "  --batch n       stretches of text per step    --sample n      bytes that are shown (0: none)\n"
     "  --dtype f32|bf16                              --graph 0|1     steps as a CUDA graph\n"
     "  --gpus n        that share the work           --prompt text   what samples go on from\n"
-    "  --export folder the model for others, too\n"
+    "  --export folder the model for others, too     --restarts n    of processes that were killed (0)\n"
     "  --shard none|optimizer|gradients|parameters   what they divide; then nothing can be resumed\n";
 
 static settings settings_default(int is_simulator)
@@ -156,6 +161,8 @@ static void settings_check(const settings *s, int ranks)
         give_up("--batch has to be a multiple of the number of GPUs", "");
     if (s->shard != IGNIS_SHARD_NONE && s->resume)
         give_up("--resume needs what the optimizer remembers of all parameters, which --shard divides", "");
+    if (s->shard != IGNIS_SHARD_NONE && s->restarts > 0)
+        give_up("--restarts needs a rank that remembers all, and --shard divides it", "");
     if (s->done > s->steps)
         give_up("the model has had more than --steps already", "");
 }
@@ -182,10 +189,10 @@ static void settings_read(settings *s, int argc, char **argv)
             const char *name;
             int64_t *number;
             int64_t least;
-        } numbers[] = {{"--steps", &s->steps, 1}, {"--layers", &s->layers, 1},   {"--width", &s->width, 1},
-                       {"--heads", &s->heads, 1}, {"--context", &s->context, 2}, {"--batch", &s->batch, 1},
-                       {"--seed", &s->seed, 0},   {"--graph", &s->graph, 0},     {"--sample", &s->sample, 0},
-                       {"--gpus", &s->gpus, 1}};
+        } numbers[] = {{"--steps", &s->steps, 1}, {"--layers", &s->layers, 1},    {"--width", &s->width, 1},
+                       {"--heads", &s->heads, 1}, {"--context", &s->context, 2},  {"--batch", &s->batch, 1},
+                       {"--seed", &s->seed, 0},   {"--graph", &s->graph, 0},      {"--sample", &s->sample, 0},
+                       {"--gpus", &s->gpus, 1},   {"--restarts", &s->restarts, 0}};
         size_t k, count = sizeof numbers / sizeof *numbers;
         if (strncmp(name, "--", 2) != 0) {
             s->text = name;
@@ -404,16 +411,18 @@ typedef struct run {
     model *model;
     ignis_parallel parallel; /* makes backward average the gradients over the ranks */
     ignis_optimizer optimizer;
-    int64_t part; /* = batch / ranks: stretches of text for each rank */
+    ignis_training training; /* what ranks that come back take from the others; none without --restarts */
+    int64_t part;            /* = batch / ranks: stretches of text for each rank */
     ignis_tensor tokens,
         targets; /* [part, context], filled anew for each step, always the same memory: a graph reads from there */
     int32_t *host_tokens, *host_targets;
-    size_t *starts;        /* [part]: where in the text they come from */
-    ignis_tensor loss;     /* [1]: of the step that ran last */
-    ignis_tensor losses;   /* [steps]: collected on the device, so that no step has to wait for its loss to come out */
-    float *host_losses;    /* those that were fetched */
-    float *validation;     /* [steps + 1]: of the held-out text before that step; 0: not measured there */
-    int64_t step, fetched; /* steps that are done, losses that were fetched */
+    size_t *starts;      /* [part]: where in the text they come from */
+    ignis_tensor loss;   /* [1]: of the step that ran last */
+    ignis_tensor losses; /* [steps]: collected on the device, so that no step has to wait for its loss to come out */
+    float *host_losses;  /* those that were fetched */
+    float *validation;   /* [steps + 1]: of the held-out text before that step; 0: not measured there */
+    ignis_tensor validations; /* these once more */
+    int64_t step, fetched;    /* steps that are done, losses that were fetched */
     ignis_graph graph;
     ignis_tensor stop; /* [1] */
     bool stopped;      /* somebody pressed Ctrl-C */
@@ -439,22 +448,38 @@ static void average(run *r, ignis_array array) { ignis_comm_all_reduce(r->comm, 
 
 static ignis_tensor batch_loss(run *r) { return model_loss(r->model, r->tokens, r->targets); }
 
+static void update_on_device(run *r)
+{
+    ignis_clip_grad_norm(r->optimizer, 1.0);
+    ignis_optimizer_step(r->optimizer);
+}
+
 /*  Everything that a step does on the device, and nothing else: this is what a graph captures. After backward the
-    gradients are those of the whole batch, on every rank. */
+    gradients are those of the whole batch, on every rank. With --restarts the update comes later. */
 static void step_on_device(run *r)
 {
     ignis_scope scope = ignis_scope_begin();
     ignis_tensor loss = batch_loss(r);
     ignis_backward(loss, IGNIS_NO_ARRAY);
-    ignis_clip_grad_norm(r->optimizer, 1.0);
-    ignis_optimizer_step(r->optimizer);
     ignis_array_copy(ignis_tensor_data(r->loss), ignis_tensor_data(loss));
     average(r, ignis_tensor_data(r->loss));
+    if (!r->set.restarts)
+        update_on_device(r);
     ignis_scope_end(scope);
 }
 
+/*  As check, except that with --restarts it returns true if another rank was lost: what was done last does not count. */
+static bool is_rank_lost(const run *r)
+{
+    ignis_status status = ignis_status_last();
+    if (r->set.restarts > 0 && (status == IGNIS_ERROR_PEER || status == IGNIS_ERROR_TIMEOUT))
+        return true;
+    check();
+    return false;
+}
+
 /*  steps_before: since the program began. The first steps compile kernels and fill caches; a graph is captured after
-    them. */
+    them. With --restarts no rank updates the model before the gradients of all have come. */
 static void train_step(run *r, int64_t steps_before)
 {
     int64_t first = r->rank * r->part, i;
@@ -470,9 +495,17 @@ static void train_step(run *r, int64_t steps_before)
         ignis_graph_launch(r->graph);
     else
         step_on_device(r);
+    if (r->set.restarts > 0) {
+        ignis_comm_synchronize(r->comm);
+        if (is_rank_lost(r))
+            return;
+        update_on_device(r);
+    }
     ignis_array_write_rows(ignis_tensor_data(r->losses), ignis_tensor_data(r->loss), r->step);
     check();
     r->step++;
+    if (r->set.restarts > 0)
+        ignis_training_mark(r->training, r->step);
 }
 
 /*  Fetches the losses of the steps since the last time. This waits until the device has done them all. */
@@ -506,7 +539,10 @@ static float validate(run *r)
         ignis_scope_end(scope);
     }
     ignis_no_grad_end();
-    check();
+    if (!is_rank_lost(r)) {
+        r->validation[r->step] = (float)sum;
+        ignis_array_from_host(ignis_tensor_data(r->validations), r->validation, IGNIS_F32, r->set.steps + 1);
+    }
     return (float)sum;
 }
 
@@ -909,10 +945,30 @@ static void run_load(run *r)
 /* --- several GPUs --------------------------------------------------------------------------------------------------
    */
 
-/*  Runs this program once for each GPU, as processes that meet in a folder of their own. Returns the exit code. */
-static int run_on_gpus(int gpus, char **argv)
+/*  Starts this program as a rank. */
+static pid_t rank_start(int rank, char **argv)
 {
-    char folder[] = "/tmp/train_gpt_XXXXXX", text[16];
+    char text[16];
+    pid_t child;
+    snprintf(text, sizeof text, "%d", rank);
+    setenv("IGNIS_RANK", text, 1);
+    setenv("IGNIS_LOCAL_RANK", text, 1);
+    child = fork();
+    if (child == 0) {
+        execvp(argv[0], argv);
+        give_up("cannot start ", argv[0]);
+    }
+    if (child < 0)
+        give_up("cannot start another process", "");
+    return child;
+}
+
+/*  Runs this program once for each GPU, as processes that meet in a folder of their own. One that fails is started
+    again, `restarts` times in all; then the others are ended, too. Returns the exit code. */
+static int run_on_gpus(int gpus, int64_t restarts, char **argv)
+{
+    char folder[] = "/tmp/train_gpt_XXXXXX", text[64];
+    pid_t *ranks = (pid_t *)allocate((size_t)gpus, sizeof *ranks), ended;
     int i, status, result = 0;
     if (!mkdtemp(folder))
         give_up("cannot make the folder ", folder);
@@ -920,36 +976,78 @@ static int run_on_gpus(int gpus, char **argv)
     setenv("IGNIS_COMM_DIR", folder, 1);
     snprintf(text, sizeof text, "%d", gpus);
     setenv("IGNIS_WORLD_SIZE", text, 1);
-    for (i = 0; i < gpus; i++) {
-        snprintf(text, sizeof text, "%d", i);
-        setenv("IGNIS_RANK", text, 1);
-        setenv("IGNIS_LOCAL_RANK", text, 1);
-        pid_t child = fork();
-        if (child == 0) {
-            execvp(argv[0], argv);
-            give_up("cannot start ", argv[0]);
+    for (i = 0; i < gpus; i++)
+        ranks[i] = rank_start(i, argv);
+    while ((ended = wait(&status)) > 0 || errno == EINTR) {
+        for (i = 0; i < gpus && ranks[i] != ended; i++)
+            continue;
+        if (i == gpus)
+            continue;
+        ranks[i] = 0;
+        if (status == 0)
+            continue;
+        if (restarts-- > 0) {
+            fprintf(stderr, "train_gpt: rank %d was lost and starts again\n", i);
+            ranks[i] = rank_start(i, argv);
+            continue;
         }
-        if (child < 0)
-            give_up("cannot start another process", "");
+        if (!result)
+            sleep(2); /* the others have heard of it, and say so */
+        result = 1;
+        for (i = 0; i < gpus; i++)
+            if (ranks[i] > 0)
+                kill(ranks[i], SIGTERM);
     }
-    signal(SIGINT, SIG_IGN); /* Ctrl-C is for the ranks, which end together and save */
-    while (wait(&status) > 0)
-        if (status != 0)
-            result = 1;
-    rmdir(folder);
+    if (rmdir(folder) != 0) { /* a process that was killed has left the sockets where it was met */
+        snprintf(text, sizeof text, "rm -r %s", folder);
+        result |= system(text) != 0;
+    }
+    free(ranks);
     return result;
 }
 
 /*  Meets the other ranks, and takes the GPU that is this one's. */
 static void run_meet(run *r)
 {
-    ignis_comm_desc desc = {.timeout_s = 300}; /* they wait for each other, as while the first one writes */
+    /* they wait for each other, as while the first one writes; with --restarts also for one that says nothing */
+    ignis_comm_desc desc = {.timeout_s = 300, .heartbeat_s = r->set.restarts > 0 ? 30 : 0};
     ignis_comm_info info = {.size = 1};
     r->comm = ignis_comm_init(&desc);
     ignis_comm_query(r->comm, &info);
     ignis_device_use(info.device);
     check();
     r->rank = info.rank, r->ranks = info.size;
+}
+
+/*  Meets the ranks that are left, and those that take the place of the others, when one was lost. Takes the training
+    from the rank with the most steps. False if the others do not come. */
+static bool run_join(run *r, bool is_lost)
+{
+    ignis_parallel_desc parallel = {.no_broadcast = true};
+    int attempt;
+    for (attempt = 0; attempt < 3; attempt++, is_lost = true) {
+        ignis_status_clear();
+        if (is_lost) {
+            ignis_comm grown = ignis_comm_grow(r->comm, NULL);
+            if (!grown.id)
+                continue;
+            if (r->graph.id)
+                ignis_graph_free(r->graph);
+            r->graph = (ignis_graph){0};
+            ignis_parallel_free(r->parallel);
+            ignis_comm_destroy(r->comm);
+            r->comm = grown;
+            r->parallel = ignis_parallel_create(grown, r->model->parameters, r->model->count, &parallel);
+        }
+        if (ignis_training_regroup(r->training, ignis_comm_ranks(r->comm), &r->step) == IGNIS_OK) {
+            r->fetched = 0;
+            ignis_tensor_to_host(r->validations, r->validation, IGNIS_F32, r->set.steps + 1);
+            check();
+            return true;
+        }
+    }
+    ignis_status_clear();
+    return false;
 }
 
 /*  Whether somebody has pressed Ctrl-C. All ranks have to stop after the same step, so they ask each other. */
@@ -960,11 +1058,26 @@ static bool stop_wanted(run *r)
     ignis_array_from_host(stop, &flag, IGNIS_F32, 1);
     ignis_comm_all_reduce(r->comm, stop, stop, IGNIS_OP_MAX);
     ignis_array_to_host(stop, &flag, IGNIS_F32, 1);
-    check();
-    return flag > 0;
+    return !is_rank_lost(r) && flag > 0;
 }
 
 /* --- all together ------------------------------------------------------------------------------------------------ */
+
+/*  Names what a rank that comes back takes from the others. */
+static void training_make(run *r)
+{
+    static const char *const state_names[] = {"losses", "validations"};
+    const char *names[MAX_PARAMETERS];
+    ignis_tensor state[2];
+    ignis_training_desc desc = {.tensors = r->model->parameters, .count = r->model->count, .optimizer_count = 1};
+    int i;
+    for (i = 0; i < r->model->count; i++)
+        names[i] = r->model->names[i];
+    state[0] = r->losses, state[1] = r->validations;
+    desc.names = names, desc.optimizers = &r->optimizer;
+    desc.state_names = state_names, desc.state = state, desc.state_count = 2;
+    r->training = ignis_training_create(&desc);
+}
 
 static void run_begin(run *r)
 {
@@ -973,7 +1086,7 @@ static void run_begin(run *r)
     ignis_schedule_desc schedule = {
         .kind = IGNIS_SCHEDULE_COSINE, .warmup = s->steps / 20, .total = s->steps, .floor = 0.1};
     ignis_adamw_desc adamw = {.lr = s->lr, .beta2 = 0.99, .weight_decay = 0.1, .schedule = schedule, .drop_grad = true};
-    ignis_parallel_desc parallel = {.shard = s->shard};
+    ignis_parallel_desc parallel = {.shard = s->shard, .no_broadcast = s->restarts > 0};
     size_t numbers;
     int i;
     r->part = s->batch / r->ranks;
@@ -994,6 +1107,9 @@ static void run_begin(run *r)
     r->starts = (size_t *)allocate((size_t)r->part, sizeof(size_t));
     r->host_losses = (float *)allocate((size_t)s->steps, sizeof(float));
     r->validation = (float *)allocate((size_t)s->steps + 1, sizeof(float));
+    r->validations = ignis_tensor_zeros(IGNIS_SHAPE(s->steps + 1), NULL);
+    if (s->restarts > 0)
+        training_make(r);
     check();
 }
 
@@ -1002,6 +1118,7 @@ static void run_end(run *r)
     int i;
     if (r->graph.id)
         ignis_graph_free(r->graph);
+    ignis_training_free(r->training);
     ignis_optimizer_free(r->optimizer);
     ignis_parallel_free(r->parallel);
     ignis_comm_destroy(r->comm);
@@ -1012,6 +1129,7 @@ static void run_end(run *r)
     ignis_tensor_release(r->loss);
     ignis_tensor_release(r->stop);
     ignis_tensor_release(r->losses);
+    ignis_tensor_release(r->validations);
     free(r->model);
     free(r->text.bytes);
     free(r->host_tokens);
@@ -1030,9 +1148,19 @@ static void train(run *r, int64_t look_every)
     float validation = 0;
     double since = seconds(), pace;
     for (;;) {
+        if (is_rank_lost(r)) {
+            bool is_joined = run_join(r, true);
+            if (!is_joined && r->step < steps)
+                give_up("the other ranks did not come", "");
+            if (!is_joined) /* they have finished */
+                break;
+            steps_before = 0, looked_at = r->step; /* as those that have just come */
+        }
         bool is_last = r->stopped || r->step >= steps, is_first_rank = r->rank == 0;
         if (r->step % validate_every == 0 || is_last || steps_before == 0)
-            r->validation[r->step] = validation = validate(r);
+            validation = validate(r);
+        if (is_rank_lost(r))
+            continue;
         if ((is_first_rank || is_divided(r)) && r->set.sample > 0 && !r->stopped &&
             (r->step % sample_every == 0 || is_last || steps_before == 0))
             sample_print(r);
@@ -1041,6 +1169,8 @@ static void train(run *r, int64_t look_every)
         if (r->step == looked_at)
             since = seconds();
         train_step(r, steps_before++);
+        if (is_rank_lost(r))
+            continue;
         if (r->step % look_every == 0 || r->step == steps) {
             losses_fetch(r);
             r->stopped = stop_wanted(r);
@@ -1070,8 +1200,9 @@ int main(int argc, char **argv)
     }
     settings_read(&asked, argc, argv);
     if (asked.gpus > 1 && !getenv("IGNIS_RANK"))
-        return run_on_gpus((int)asked.gpus, argv);
+        return run_on_gpus((int)asked.gpus, asked.restarts, argv);
     ignis_setup(NULL);
+    r.set.restarts = asked.restarts;
     run_meet(&r);
     ignis_device_query(ignis_device_current(), &device);
     check();
@@ -1088,6 +1219,11 @@ int main(int argc, char **argv)
     run_begin(&r);
     if (r.set.resume)
         run_load(&r);
+    if (r.set.restarts > 0) {
+        ignis_training_mark(r.training, r.step);
+        if (!run_join(&r, false))
+            give_up("the other ranks did not come", "");
+    }
     for (i = 0; i < r.model->count; i++)
         parameters += ignis_array_numel(ignis_tensor_data(r.model->parameters[i]));
     if (r.rank == 0)

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Training on two and on four GPUs goes as on one: the same losses, as far as they are printed.
+# Training on two and on four GPUs goes as on one: the same losses, as far as they are printed. With a rank that is killed
+# and starts again, two GPUs give the same model, to the bit.
 #
 #   tests/gpus.sh train_gpt [folder for what the runs write]
 
@@ -20,13 +21,40 @@ run() { # name [option ...]
         >"$out/$name.log" 2>&1 && grep -ao 'The loss fell .* The picture' "$out/$name.log" >"$out/$name.losses"
 }
 
-export IGNIS_SIM_DEVICES=4
+export IGNIS_SIM_DEVICES="${IGNIS_SIM_DEVICES:-4}"
 run 1 || fail 'one GPU'
+
+# kill_one LAUNCHER LOG: after the first line of progress, the last process that the launcher has started.
+kill_one() {
+    while kill -0 "$1" 2>/dev/null; do
+        if grep -aq '/4  loss' "$2" 2>/dev/null; then
+            kill -KILL "$(ps -o pid= --ppid "$1" | tail -n 1 | tr -d ' ')"
+            return
+        fi
+        sleep 0.1
+    done
+}
+
 for count in 2 4; do
     if ! run $count --gpus $count; then
-        if grep -aq 'both use GPU' "$out/$count.log"; then echo "skip: gpus: there are fewer than $count devices" && exit 0; fi
+        if grep -aq 'both use GPU\|would use device' "$out/$count.log"; then
+            echo "skip: gpus: there are fewer than $count devices"
+            continue
+        fi
         fail "$count GPUs"
     fi
     cmp -s "$out/1.losses" "$out/$count.losses" || fail "the losses of $count differ"
     echo "ok   gpus: $count: $(sed 's/ The picture//' "$out/$count.losses")"
 done
+
+if [ -f "$out/2.losses" ]; then
+    rm -f "$out/killed.log"
+    run killed --gpus 2 --restarts 1 &
+    launched=$!
+    sleep 0.1
+    kill_one "$(ps -o pid= --ppid $launched | head -n 1 | tr -d ' ')" "$out/killed.log"
+    wait $launched || fail 'a rank that is killed'
+    grep -aq 'was lost and starts again' "$out/killed.log" || fail 'no rank was killed'
+    cmp -s "$out/2.safetensors" "$out/killed.safetensors" || fail 'the model with a rank that was killed differs'
+    echo 'ok   gpus: 2, one of which is killed: the same model'
+fi
