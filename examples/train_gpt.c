@@ -468,7 +468,7 @@ static void step_on_device(run *r)
     ignis_scope_end(scope);
 }
 
-/*  As check, except that with --restarts it returns true if another rank was lost: what was done last does not count. */
+/*  As check; but with --restarts it returns true if another rank was lost, and what was done last does not count. */
 static bool is_rank_lost(const run *r)
 {
     ignis_status status = ignis_status_last();
