@@ -19440,10 +19440,12 @@ typedef struct ignis__node {
     bool drawn;             /* during ignis_tape_dot */
     bool counted;           /* during a pass: its inputs are counted as uses of groups */
     bool running;           /* its backward function runs */
-    bool nests;             /* backward_fn runs a pass of its own */
+    bool nests;             /* backward_fn runs a pass of its own, which reaches the inputs and `uses` alone */
     bool knows_one;         /* backward_fn takes no grad_output for a gradient of 1, as a pass starts with */
     ignis__tensor **inputs; /* each held */
-    ignis__array **saved;   /* each claimed */
+    ignis__tensor **uses;   /* each held: older tensors that require a gradient, of a checkpoint's function; or NULL */
+    int use_count;
+    ignis__array **saved; /* each claimed */
     uint64_t
         *versions; /* of saved arrays, when it was recorded; IGNIS__UNWRITTEN for arrays that may be written later */
     void *params;
@@ -19498,6 +19500,8 @@ typedef struct ignis__checkpoint_inputs {
     ignis_array *arrays; /* there is always room for one more */
     uint64_t *versions;  /* at the first read; in the same block */
     int count, capacity;
+    ignis__tensor **uses; /* older tensors that require a gradient, each held */
+    int use_count, use_capacity;
 } ignis__checkpoint_inputs;
 
 /*  Results of products in the order of a checkpoint's function: the first run fills the list, the second reads it. */
@@ -19566,7 +19570,6 @@ typedef struct ignis__backward_pass {
     /* the offer of ignis__backward_pass_offer_column_sums: a gradient (NULL after its sums were taken) and
        its column sums, both claimed */
     ignis__array *offered, *sums;
-    int64_t nests; /* nodes not run yet that start a pass of their own */
     ignis__group_state *groups;
     ignis__leaf_state *leaves; /* leaves without a group */
     ignis__leaf_state **table; /* a hash table of all by their leaf, of a power of two */
@@ -23504,6 +23507,13 @@ IGNIS__PRIVATE void ignis__node_destroy(const char *call, ignis__node *node, ign
             *dead = node->inputs[i];
         }
     }
+    for (i = 0; i < node->use_count; i++) {
+        if (ignis__pool_drop(node->uses[i])) {
+            node->uses[i]->next = *dead;
+            *dead = node->uses[i];
+        }
+    }
+    ignis__free(node->uses);
     ignis__free(node);
 }
 
@@ -24382,6 +24392,34 @@ IGNIS__INLINE IGNIS__PRIVATE bool ignis__checkpoint_inputs_read(const char *call
     return ignis__checkpoint_inputs_add(call, reads, array);
 }
 
+/*  Notes that an operation has an input that requires a gradient. */
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__checkpoint_inputs_use(const char *call, ignis__tensor *tensor,
+                                                               const ignis__array *array)
+{
+    ignis__checkpoint_inputs *reads = ignis__tensor_thread_now()->checkpoint_inputs;
+    ignis__tensor **grown;
+    int i;
+    if (!reads || array->id > reads->newest)
+        return true;
+    for (i = 0; i < reads->use_count; i++)
+        if (reads->uses[i] == tensor)
+            return true;
+    if (reads->use_count == reads->use_capacity) {
+        int capacity = reads->use_capacity ? 2 * reads->use_capacity : 16;
+        grown = (ignis__tensor **)ignis__alloc_for(call, sizeof(ignis__tensor *) * (size_t)capacity);
+        if (!grown)
+            return false;
+        if (reads->use_count)
+            memcpy(grown, reads->uses, sizeof *grown * (size_t)reads->use_count);
+        ignis__free(reads->uses);
+        reads->uses = grown;
+        reads->use_capacity = capacity;
+    }
+    ignis__tensor_hold_again(tensor);
+    reads->uses[reads->use_count++] = tensor;
+    return true;
+}
+
 IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis_tensor *handles, int count,
                                          const ignis_rule *rule)
 {
@@ -24415,7 +24453,8 @@ IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis
     }
     for (i = 0; ok && i < held; i++) {
         ignis__array *array = ignis__tensor_array(call, inputs[i]);
-        ok = array && ignis__checkpoint_inputs_read(call, array);
+        ok = array && ignis__checkpoint_inputs_read(call, array) &&
+             (!ignis__tensor_requires_grad(inputs[i]) || ignis__checkpoint_inputs_use(call, inputs[i], array));
         if (array)
             ignis__array_drop(call, array);
     }
@@ -24861,6 +24900,21 @@ IGNIS__INLINE IGNIS__PRIVATE ignis__node *ignis__node_before(ignis__tape *tape, 
     return before && before->serial > end ? before : NULL;
 }
 
+/*  Counts a use of a tensor by a node: the node that has made the tensor is counted, too. */
+static bool ignis__groups_count_use(ignis__backward_pass *pass, ignis__tensor *tensor, bool needed)
+{
+    ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
+    ignis__leaf_state *reached;
+    if (tape_state.node && tape_state.tape == pass->tape)
+        tape_state.node->counted = true;
+    if (tape_state.node || !tape_state.leaf || !needed)
+        return true;
+    reached = ignis__backward_pass_reach_leaf(pass, tensor);
+    if (reached && reached->group)
+        reached->group->uses++;
+    return reached != NULL;
+}
+
 /*  Counts how often the nodes that lead to a root use leaves of groups. The latest comes first, so users of a
     node come before it. */
 IGNIS__PRIVATE bool ignis__groups_count(ignis__backward_pass *pass, ignis__node *root)
@@ -24871,44 +24925,36 @@ IGNIS__PRIVATE bool ignis__groups_count(ignis__backward_pass *pass, ignis__node 
     ignis__tensor_hold_again(root->output);
     root->counted = true;
     for (; node; node = before) {
-        for (i = 0; ok && node->counted && i < node->input_count; i++) {
-            ignis__tape_state tape_state = ignis__tensor_tape_state(node->inputs[i]);
-            ignis__leaf_state *reached;
-            if (tape_state.node && tape_state.tape == pass->tape) {
-                tape_state.node->counted = true;
-            } else if (tape_state.leaf && node->needed[i]) {
-                reached = ignis__backward_pass_reach_leaf(pass, node->inputs[i]);
-                ok = reached != NULL;
-                if (ok && reached->group)
-                    reached->group->uses++;
-            }
-        }
-        pass->nests += node->counted && node->nests;
+        for (i = 0; ok && node->counted && i < node->input_count; i++)
+            ok = ignis__groups_count_use(pass, node->inputs[i], node->needed[i]);
+        for (i = 0; ok && node->counted && i < node->use_count; i++)
+            ok = ignis__groups_count_use(pass, node->uses[i], true);
         before = ignis__node_before(pass->tape, node, 0);
         ignis__tensor_drop(pass->call, node->output);
     }
     return ok;
 }
 
-/*  Counts a node as passed. Groups whose last use it was are ready, unless a node that is yet to run may use
-    anything. */
+/*  Counts a use as passed. */
+static bool ignis__groups_pass_use(ignis__backward_pass *pass, const ignis__tensor *tensor, bool ok)
+{
+    ignis__leaf_state *reached = pass->count ? *ignis__backward_pass_find_leaf(pass, tensor) : NULL;
+    ignis__group_state *state = reached ? reached->group : NULL;
+    if (state && --state->uses == 0 && !state->done)
+        ok = ok && ignis__group_ready(pass->call, state);
+    return ok;
+}
+
+/*  Counts a node as passed. Groups whose last use it was are ready. */
 IGNIS__PRIVATE bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bool ok)
 {
-    ignis__group_state *state;
-    bool was_last = node->nests && pass->nests == 1;
     int i;
     node->counted = false;
-    pass->nests -= node->nests;
-    for (i = 0; i < node->input_count; i++) {
-        ignis__leaf_state *reached =
-            pass->count && node->needed[i] ? *ignis__backward_pass_find_leaf(pass, node->inputs[i]) : NULL;
-        state = reached ? reached->group : NULL;
-        if (state && --state->uses == 0 && !pass->nests && !state->done)
-            ok = ok && ignis__group_ready(pass->call, state);
-    }
-    for (state = was_last ? pass->groups : NULL; state; state = state->next)
-        if (state->joins && state->uses == 0 && !state->done)
-            ok = ok && ignis__group_ready(pass->call, state);
+    for (i = 0; i < node->input_count; i++)
+        if (node->needed[i])
+            ok = ignis__groups_pass_use(pass, node->inputs[i], ok);
+    for (i = 0; i < node->use_count; i++)
+        ok = ignis__groups_pass_use(pass, node->uses[i], ok);
     return ok;
 }
 
@@ -26469,6 +26515,10 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
     node = ignis__tape_add(call, made, count, inputs, &rule);
     if (node) {
         node->nests = true;
+        node->uses = reads->uses;
+        node->use_count = reads->use_count;
+        reads->uses = NULL;
+        reads->use_count = 0;
         if (alive)
             memcpy(node->versions, reads->versions, sizeof *reads->versions * (size_t)alive);
     } else {
@@ -26543,6 +26593,9 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
         result.id = 0;
     ignis__products_free(call, &products);
     ignis__free(reads.arrays);
+    while (reads.use_count > 0)
+        ignis__tensor_drop(call, reads.uses[--reads.use_count]);
+    ignis__free(reads.uses);
     while (i > 0)
         ignis__tensor_drop(call, held[--i]);
     return result;
@@ -28038,7 +28091,8 @@ IGNIS__PRIVATE bool ignis__op_begin(ignis__op *op, const char *call, int count, 
     for (; op->count < count; op->count++) {
         ignis__tensor *tensor = ignis__tensor_hold(call, handles[op->count]);
         ignis__array *array = tensor ? ignis__tensor_enter(call, tensor, &op->tape_state[op->count]) : NULL;
-        if (!array || !ignis__checkpoint_inputs_read(call, array)) {
+        if (!array || !ignis__checkpoint_inputs_read(call, array) ||
+            (op->tape_state[op->count].requires_grad && !ignis__checkpoint_inputs_use(call, tensor, array))) {
             if (array)
                 ignis__array_drop(call, array);
             if (tensor)

@@ -8,10 +8,11 @@
         cc -O2 -I. bench/bench_shards.c -o bench_shards -lm -ldl -lpthread
         torchrun --no-python --nproc-per-node 4 ./bench_shards llama-8b parameters
 
-    Any launcher that ignis_comm_init knows works; without one it uses one GPU. Arguments: llama-1b, llama-3b or
-    llama-8b; none, optimizer, gradients or parameters; the size of a bucket in MiB (a layer with parameters, else 25);
-    a file for what each kernel of rank 0 takes in a step. Instead of a kind of shard, tensor divides the matrices
-    (tensor-parallel layers): all ranks train on all sequences.
+    Any launcher that ignis_comm_init knows works; without one it uses one GPU. Arguments: llama-1b, -3b, -8b, -13b,
+    -34b or -70b; none, optimizer, gradients or parameters; the size of a bucket in MiB (0: a layer with parameters,
+    else 25); a file for what each kernel of rank 0 takes in a step (-: none); activations that backward computes
+    again: none, all, or with keep-products all but results of products. Instead of a kind of shard, tensor divides the
+    matrices (tensor-parallel layers): all ranks train on all sequences.
     For PyTorch: python3 bench/peer_shards.py
 */
 #define _GNU_SOURCE
@@ -111,7 +112,8 @@ static void measure(const job *j, const char *name)
     qsort(times, (size_t)repeats, sizeof times[0], compare);
     tokens = (double)(j->ranks.size / llama_parts * j->llama.sequences * j->llama.context) / times[repeats / 2];
     if (j->ranks.rank == 0)
-        printf("%s on %d, %-10s %-18s %9.0f tokens/s  peak %6.2f GiB\n", j->model, j->ranks.size, j->kind, name, tokens,
+        printf("%s on %d, %-10s recompute %-13s %-18s %9.0f tokens/s  peak %6.2f GiB\n", j->model, j->ranks.size,
+               j->kind, llama_recomputes[j->llama.recompute], name, tokens,
                (double)memory.live_peak / (double)(1 << 30));
     fflush(stdout);
 }
@@ -126,37 +128,22 @@ static void profile(const job *j, const char *path)
     REQUIRE(ignis_profile_end(NULL, j->ranks.rank == 0 ? path : NULL));
 }
 
-static int find(const char *name, const char *const *names, int count)
-{
-    int i = 0;
-    while (i < count && strcmp(name, names[i]) != 0)
-        i++;
-    require(i < count, name);
-    return i;
-}
-
-/*  Returns the bytes of the parameters of a layer. */
-static int64_t layer_bytes(const llama *l)
-{
-    int64_t bytes = 0;
-    int i;
-    for (i = 2; i < 9; i++)
-        bytes += ignis_array_size_bytes(ignis_tensor_data(l->all[i]));
-    return bytes;
-}
-
 int main(int argc, char **argv)
 {
-    static const char *const models[] = {"llama-1b", "llama-3b", "llama-8b"};
-    static const char *const kinds[] = {"none", "optimizer", "gradients", "parameters", "tensor"};
+    const char *models[LLAMA_SHAPES];
     static job j;
-    const int model = argc > 1 ? find(argv[1], models, 3) : 0, kind = argc > 2 ? find(argv[2], kinds, TENSOR + 1) : 0;
+    int model, kind = 0, i;
     ignis_parallel_desc desc;
     ignis_parallel parallel;
     ignis_device_info device;
+    for (i = 0; i < LLAMA_SHAPES; i++)
+        models[i] = llama_shapes[i].name;
+    model = argc > 1 ? find_name(argv[1], models, LLAMA_SHAPES) : 0;
+    if (argc > 2)
+        kind = strcmp(argv[2], "tensor") == 0 ? TENSOR : find_name(argv[2], shard_names, IGNIS_SHARD_COUNT);
     REQUIRE(ignis_setup(NULL));
     j.model = models[model];
-    j.kind = kinds[kind];
+    j.kind = kind == TENSOR ? "tensor" : shard_names[kind];
     j.comm = ignis_comm_init(NULL);
     REQUIRE(ignis_comm_query(j.comm, &j.ranks));
     REQUIRE(ignis_device_use(j.ranks.device));
@@ -166,12 +153,14 @@ int main(int argc, char **argv)
         printf("THIS IS THE SIMULATOR: the sizes are tiny, and the figures mean nothing.\n");
     llama_parts = kind == TENSOR ? j.ranks.size : 1;
     llama_open(&j.llama, &llama_shapes[model]);
+    if (argc > 5)
+        j.llama.recompute = (llama_recompute)find_name(argv[5], llama_recomputes, LLAMA_RECOMPUTES);
     memset(&desc, 0, sizeof desc);
     desc.shard = kind == TENSOR ? IGNIS_SHARD_NONE : (ignis_shard)kind;
     if (argc > 3 && atoll(argv[3]) > 0)
         desc.bucket_bytes = atoll(argv[3]) << 20;
     else if (desc.shard == IGNIS_SHARD_PARAMETERS)
-        desc.bucket_bytes = desc.first_bucket_bytes = layer_bytes(&j.llama);
+        desc.bucket_bytes = desc.first_bucket_bytes = llama_layer_bytes(&j.llama);
     memset(&parallel, 0, sizeof parallel);
     if (kind != TENSOR) {
         parallel = ignis_parallel_create(j.comm, j.llama.all, j.llama.count, &desc);
@@ -179,7 +168,7 @@ int main(int argc, char **argv)
     }
     llama_optimize(&j.llama);
     measure(&j, "called one by one");
-    if (argc > 4)
+    if (argc > 4 && strcmp(argv[4], "-") != 0)
         profile(&j, argv[4]);
     wait_for_all(&j);
     require(ignis_memory_trim(j.ranks.device) >= 0, "ignis_memory_trim"); /* a graph has memory of its own */

@@ -191,22 +191,30 @@ static void gpt_step(const gpt *g)
 
 /* --- Llama -------------------------------------------------------------------------------------------------------- */
 
-enum { LLAMA_LAYERS = 32, LLAMA_PARAMETERS = 2 + 7 * LLAMA_LAYERS };
+enum { LLAMA_LAYERS = 80, LLAMA_PARAMETERS = 2 + 7 * LLAMA_LAYERS, LLAMA_SHAPES = 6 };
 
 typedef struct llama_shape {
     const char *name;
-    int64_t layers, width, hidden, heads, kv_heads, sequences;
+    int64_t layers, width, hidden, heads, kv_heads, sequences, vocab;
 } llama_shape;
 
-/*  The shapes of Llama 3.2 1B and 3B and Llama 3.1 8B: gated layers, one matrix for embedding and head. */
-static const llama_shape llama_shapes[] = {{"llama-1b", 16, 2048, 8192, 32, 8, 4},
-                                           {"llama-3b", 28, 3072, 8192, 24, 8, 4},
-                                           {"llama-8b", 32, 4096, 14336, 32, 8, 2}};
+/*  The shapes of Llama 3.2 1B and 3B, Llama 3.1 8B, Llama 2 13B, Code Llama 34B and Llama 3.1 70B: gated layers; one
+    matrix for embedding and head, which from 8B on the published models have two of. */
+static const llama_shape llama_shapes[LLAMA_SHAPES] = {
+    {"llama-1b", 16, 2048, 8192, 32, 8, 4, 128256},  {"llama-3b", 28, 3072, 8192, 24, 8, 4, 128256},
+    {"llama-8b", 32, 4096, 14336, 32, 8, 2, 128256}, {"llama-13b", 40, 5120, 13824, 40, 40, 1, 32000},
+    {"llama-34b", 48, 8192, 22016, 64, 8, 1, 32000}, {"llama-70b", 80, 8192, 28672, 64, 8, 1, 128256}};
+
+/*  Activations of a layer that are not there between its forward and its backward. */
+typedef enum llama_recompute { LLAMA_NONE, LLAMA_ALL, LLAMA_KEEP_PRODUCTS, LLAMA_RECOMPUTES } llama_recompute;
+
+static const char *const llama_recomputes[LLAMA_RECOMPUTES] = {"none", "all", "keep-products"};
 
 typedef struct llama {
     int64_t layers, width, hidden, heads, kv_heads, context, sequences, vocab;
+    llama_recompute recompute;
     ignis_tensor tokens, targets, table, norm_weight;
-    struct {
+    struct llama_layer {
         ignis_tensor norm1_weight, qkv_weight, out_weight, norm2_weight, gate_weight, up_weight, down_weight;
     } layer[LLAMA_LAYERS];
     ignis_tensor all[LLAMA_PARAMETERS];
@@ -225,15 +233,16 @@ static ignis_tensor llama_parameter(llama *l, ignis_shape shape)
     return tensor;
 }
 
-static void llama_open(llama *l, const llama_shape *shape)
+/*  context: the tokens of a sequence. */
+static void llama_open_with(llama *l, const llama_shape *shape, int64_t context)
 {
     int64_t c, i, head;
     memset(l, 0, sizeof *l);
     l->layers = simulated ? 2 : shape->layers, l->width = c = simulated ? 64 : shape->width;
     l->hidden = simulated ? 4 * c : shape->hidden;
     l->heads = simulated ? 4 : shape->heads, l->kv_heads = simulated ? 2 : shape->kv_heads;
-    l->context = simulated ? 16 : 2048, l->sequences = simulated ? 2 : shape->sequences;
-    l->vocab = simulated ? 64 : 128256;
+    l->context = simulated ? 16 : context, l->sequences = simulated ? 2 : shape->sequences;
+    l->vocab = simulated ? 64 : shape->vocab;
     head = c / l->heads;
     l->heads /= llama_parts, l->kv_heads /= llama_parts, l->hidden /= llama_parts, l->sequences *= llama_parts;
     l->tokens = random_ids(IGNIS_SHAPE(l->sequences, l->context), l->vocab);
@@ -250,6 +259,8 @@ static void llama_open(llama *l, const llama_shape *shape)
         l->layer[i].down_weight = llama_parameter(l, IGNIS_SHAPE(c, l->hidden));
     }
 }
+
+static inline void llama_open(llama *l, const llama_shape *shape) { llama_open_with(l, shape, 2048); }
 
 /*  Makes the optimizer; with shards after ignis_parallel_create. */
 static inline void llama_optimize(llama *l)
@@ -286,13 +297,17 @@ static ignis_tensor llama_add_norm(ignis_tensor *x, ignis_tensor h, ignis_tensor
     return norm;
 }
 
-static void llama_step(const llama *l)
+typedef struct llama_section {
+    const llama *model;
+    const struct llama_layer *layer;
+} llama_section;
+
+static ignis_tensor llama_attention(const llama *l, const struct llama_layer *layer, ignis_tensor h)
 {
-    ignis_scope scope = ignis_scope_begin(), inside;
+    ignis_scope inside = ignis_scope_begin();
     ignis_sdpa_desc attention;
     ignis_rope_desc rope;
-    ignis_tensor x, h, out, none;
-    int64_t i;
+    ignis_tensor none;
     memset(&attention, 0, sizeof attention);
     memset(&rope, 0, sizeof rope);
     memset(&none, 0, sizeof none);
@@ -300,13 +315,47 @@ static void llama_step(const llama *l)
     attention.num_kv_heads = (int)l->kv_heads;
     rope.num_heads = (int)(l->heads + l->kv_heads); /* of q and k */
     rope.base = 500000;
-    x = ignis_embedding(l->table, l->tokens);
-    h = ignis_rms_norm(x, l->layer[0].norm1_weight, 1e-5);
+    h = ignis_sdpa_packed(ignis_linear(h, layer->qkv_weight, none), &attention, &rope);
+    return ignis_scope_return(inside, ignis_linear(h, layer->out_weight, none));
+}
+
+/*  A layer as a function of one tensor, for ignis_checkpoint. */
+static ignis_tensor llama_layer_run(const ignis_tensor *inputs, int count, void *user_data)
+{
+    const llama_section *section = (const llama_section *)user_data;
+    const struct llama_layer *layer = section->layer;
+    ignis_tensor x = inputs[0], h;
+    (void)count;
+    h = llama_attention(section->model, layer, ignis_rms_norm(x, layer->norm1_weight, 1e-5));
+    h = ignis_add_rms_norm(x, h, layer->norm2_weight, 1e-5, &x);
+    return ignis_add(x, ignis_mlp_gated(h, layer->gate_weight, layer->up_weight, layer->down_weight));
+}
+
+/*  Runs the layers as checkpoints. Returns the last one's result after the norm. */
+static ignis_tensor llama_run_checkpoints(const llama *l, ignis_tensor x)
+{
+    static llama_section sections[LLAMA_LAYERS]; /* alive until backward */
+    ignis_checkpoint_desc desc;
+    int64_t i;
+    memset(&desc, 0, sizeof desc);
+    desc.recompute = l->recompute == LLAMA_KEEP_PRODUCTS ? IGNIS_RECOMPUTE_KEEP_PRODUCTS : IGNIS_RECOMPUTE_ALL;
     for (i = 0; i < l->layers; i++) {
-        inside = ignis_scope_begin();
-        out = ignis_sdpa_packed(ignis_linear(h, l->layer[i].qkv_weight, none), &attention, &rope);
-        out = ignis_scope_return(inside, ignis_linear(out, l->layer[i].out_weight, none));
-        h = llama_add_norm(&x, h, out, l->layer[i].norm2_weight);
+        sections[i].model = l;
+        sections[i].layer = &l->layer[i];
+        x = ignis_checkpoint(llama_layer_run, &sections[i], &x, 1, &desc);
+    }
+    return ignis_rms_norm(x, l->norm_weight, 1e-5);
+}
+
+static void llama_step(const llama *l)
+{
+    ignis_scope scope = ignis_scope_begin();
+    ignis_tensor x, h, out;
+    int64_t i;
+    x = ignis_embedding(l->table, l->tokens);
+    h = l->recompute ? llama_run_checkpoints(l, x) : ignis_rms_norm(x, l->layer[0].norm1_weight, 1e-5);
+    for (i = 0; !l->recompute && i < l->layers; i++) {
+        h = llama_add_norm(&x, h, llama_attention(l, &l->layer[i], h), l->layer[i].norm2_weight);
         out = ignis_mlp_gated(h, l->layer[i].gate_weight, l->layer[i].up_weight, l->layer[i].down_weight);
         h = llama_add_norm(&x, h, out, i + 1 < l->layers ? l->layer[i + 1].norm1_weight : l->norm_weight);
     }
@@ -315,5 +364,27 @@ static void llama_step(const llama *l)
     ignis_optimizer_step(l->optimizer);
     ignis_scope_end(scope);
 }
+
+/*  Returns the bytes of the parameters of a layer: buckets of that size for IGNIS_SHARD_PARAMETERS. */
+static inline int64_t llama_layer_bytes(const llama *l)
+{
+    int64_t bytes = 0;
+    int i;
+    for (i = 2; i < 9; i++)
+        bytes += ignis_array_size_bytes(ignis_tensor_data(l->all[i]));
+    return bytes;
+}
+
+/*  Returns the place of a name in a list. */
+static inline int find_name(const char *name, const char *const *names, int count)
+{
+    int i = 0;
+    while (i < count && strcmp(name, names[i]) != 0)
+        i++;
+    require(i < count, name);
+    return i;
+}
+
+static const char *const shard_names[] = {"none", "optimizer", "gradients", "parameters"};
 
 #endif /* MODELS_H */

@@ -62,7 +62,8 @@ IGNIS__PRIVATE bool ignis__op_begin(ignis__op *op, const char *call, int count, 
     for (; op->count < count; op->count++) {
         ignis__tensor *tensor = ignis__tensor_hold(call, handles[op->count]);
         ignis__array *array = tensor ? ignis__tensor_enter(call, tensor, &op->tape_state[op->count]) : NULL;
-        if (!array || !ignis__checkpoint_inputs_read(call, array)) {
+        if (!array || !ignis__checkpoint_inputs_read(call, array) ||
+            (op->tape_state[op->count].requires_grad && !ignis__checkpoint_inputs_use(call, tensor, array))) {
             if (array)
                 ignis__array_drop(call, array);
             if (tensor)

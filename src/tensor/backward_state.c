@@ -130,6 +130,21 @@ IGNIS__INLINE IGNIS__PRIVATE ignis__node *ignis__node_before(ignis__tape *tape, 
     return before && before->serial > end ? before : NULL;
 }
 
+/*  Counts a use of a tensor by a node: the node that has made the tensor is counted, too. */
+static bool ignis__groups_count_use(ignis__backward_pass *pass, ignis__tensor *tensor, bool needed)
+{
+    ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
+    ignis__leaf_state *reached;
+    if (tape_state.node && tape_state.tape == pass->tape)
+        tape_state.node->counted = true;
+    if (tape_state.node || !tape_state.leaf || !needed)
+        return true;
+    reached = ignis__backward_pass_reach_leaf(pass, tensor);
+    if (reached && reached->group)
+        reached->group->uses++;
+    return reached != NULL;
+}
+
 /*  Counts how often the nodes that lead to a root use leaves of groups. The latest comes first, so users of a
     node come before it. */
 IGNIS__PRIVATE bool ignis__groups_count(ignis__backward_pass *pass, ignis__node *root)
@@ -140,44 +155,36 @@ IGNIS__PRIVATE bool ignis__groups_count(ignis__backward_pass *pass, ignis__node 
     ignis__tensor_hold_again(root->output);
     root->counted = true;
     for (; node; node = before) {
-        for (i = 0; ok && node->counted && i < node->input_count; i++) {
-            ignis__tape_state tape_state = ignis__tensor_tape_state(node->inputs[i]);
-            ignis__leaf_state *reached;
-            if (tape_state.node && tape_state.tape == pass->tape) {
-                tape_state.node->counted = true;
-            } else if (tape_state.leaf && node->needed[i]) {
-                reached = ignis__backward_pass_reach_leaf(pass, node->inputs[i]);
-                ok = reached != NULL;
-                if (ok && reached->group)
-                    reached->group->uses++;
-            }
-        }
-        pass->nests += node->counted && node->nests;
+        for (i = 0; ok && node->counted && i < node->input_count; i++)
+            ok = ignis__groups_count_use(pass, node->inputs[i], node->needed[i]);
+        for (i = 0; ok && node->counted && i < node->use_count; i++)
+            ok = ignis__groups_count_use(pass, node->uses[i], true);
         before = ignis__node_before(pass->tape, node, 0);
         ignis__tensor_drop(pass->call, node->output);
     }
     return ok;
 }
 
-/*  Counts a node as passed. Groups whose last use it was are ready, unless a node that is yet to run may use
-    anything. */
+/*  Counts a use as passed. */
+static bool ignis__groups_pass_use(ignis__backward_pass *pass, const ignis__tensor *tensor, bool ok)
+{
+    ignis__leaf_state *reached = pass->count ? *ignis__backward_pass_find_leaf(pass, tensor) : NULL;
+    ignis__group_state *state = reached ? reached->group : NULL;
+    if (state && --state->uses == 0 && !state->done)
+        ok = ok && ignis__group_ready(pass->call, state);
+    return ok;
+}
+
+/*  Counts a node as passed. Groups whose last use it was are ready. */
 IGNIS__PRIVATE bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bool ok)
 {
-    ignis__group_state *state;
-    bool was_last = node->nests && pass->nests == 1;
     int i;
     node->counted = false;
-    pass->nests -= node->nests;
-    for (i = 0; i < node->input_count; i++) {
-        ignis__leaf_state *reached =
-            pass->count && node->needed[i] ? *ignis__backward_pass_find_leaf(pass, node->inputs[i]) : NULL;
-        state = reached ? reached->group : NULL;
-        if (state && --state->uses == 0 && !pass->nests && !state->done)
-            ok = ok && ignis__group_ready(pass->call, state);
-    }
-    for (state = was_last ? pass->groups : NULL; state; state = state->next)
-        if (state->joins && state->uses == 0 && !state->done)
-            ok = ok && ignis__group_ready(pass->call, state);
+    for (i = 0; i < node->input_count; i++)
+        if (node->needed[i])
+            ok = ignis__groups_pass_use(pass, node->inputs[i], ok);
+    for (i = 0; i < node->use_count; i++)
+        ok = ignis__groups_pass_use(pass, node->uses[i], ok);
     return ok;
 }
 

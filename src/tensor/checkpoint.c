@@ -247,6 +247,10 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
     node = ignis__tape_add(call, made, count, inputs, &rule);
     if (node) {
         node->nests = true;
+        node->uses = reads->uses;
+        node->use_count = reads->use_count;
+        reads->uses = NULL;
+        reads->use_count = 0;
         if (alive)
             memcpy(node->versions, reads->versions, sizeof *reads->versions * (size_t)alive);
     } else {
@@ -321,6 +325,9 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
         result.id = 0;
     ignis__products_free(call, &products);
     ignis__free(reads.arrays);
+    while (reads.use_count > 0)
+        ignis__tensor_drop(call, reads.uses[--reads.use_count]);
+    ignis__free(reads.uses);
     while (i > 0)
         ignis__tensor_drop(call, held[--i]);
     return result;

@@ -93,6 +93,13 @@ IGNIS__PRIVATE void ignis__node_destroy(const char *call, ignis__node *node, ign
             *dead = node->inputs[i];
         }
     }
+    for (i = 0; i < node->use_count; i++) {
+        if (ignis__pool_drop(node->uses[i])) {
+            node->uses[i]->next = *dead;
+            *dead = node->uses[i];
+        }
+    }
+    ignis__free(node->uses);
     ignis__free(node);
 }
 

@@ -121,10 +121,12 @@ typedef struct ignis__node {
     bool drawn;             /* during ignis_tape_dot */
     bool counted;           /* during a pass: its inputs are counted as uses of groups */
     bool running;           /* its backward function runs */
-    bool nests;             /* backward_fn runs a pass of its own */
+    bool nests;             /* backward_fn runs a pass of its own, which reaches the inputs and `uses` alone */
     bool knows_one;         /* backward_fn takes no grad_output for a gradient of 1, as a pass starts with */
     ignis__tensor **inputs; /* each held */
-    ignis__array **saved;   /* each claimed */
+    ignis__tensor **uses;   /* each held: older tensors that require a gradient, of a checkpoint's function; or NULL */
+    int use_count;
+    ignis__array **saved; /* each claimed */
     uint64_t
         *versions; /* of saved arrays, when it was recorded; IGNIS__UNWRITTEN for arrays that may be written later */
     void *params;
@@ -179,6 +181,8 @@ typedef struct ignis__checkpoint_inputs {
     ignis_array *arrays; /* there is always room for one more */
     uint64_t *versions;  /* at the first read; in the same block */
     int count, capacity;
+    ignis__tensor **uses; /* older tensors that require a gradient, each held */
+    int use_count, use_capacity;
 } ignis__checkpoint_inputs;
 
 /*  Results of products in the order of a checkpoint's function: the first run fills the list, the second reads it. */
@@ -247,7 +251,6 @@ typedef struct ignis__backward_pass {
     /* the offer of ignis__backward_pass_offer_column_sums: a gradient (NULL after its sums were taken) and
        its column sums, both claimed */
     ignis__array *offered, *sums;
-    int64_t nests; /* nodes not run yet that start a pass of their own */
     ignis__group_state *groups;
     ignis__leaf_state *leaves; /* leaves without a group */
     ignis__leaf_state **table; /* a hash table of all by their leaf, of a power of two */
@@ -335,6 +338,7 @@ IGNIS__PRIVATE ignis__node *ignis__tape_add(const char *call, ignis__tensor *out
 IGNIS__PRIVATE bool ignis__checkpoint_inputs_add(const char *call, ignis__checkpoint_inputs *reads,
                                                  const ignis__array *array);
 IGNIS__PRIVATE bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *array);
+IGNIS__PRIVATE bool ignis__checkpoint_inputs_use(const char *call, ignis__tensor *tensor, const ignis__array *array);
 IGNIS__COLD IGNIS__PRIVATE int ignis__tape_list_claims(ignis__string_writer *text, const ignis__array *array);
 
 /* gradient.c */

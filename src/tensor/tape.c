@@ -230,6 +230,34 @@ IGNIS__INLINE IGNIS__PRIVATE bool ignis__checkpoint_inputs_read(const char *call
     return ignis__checkpoint_inputs_add(call, reads, array);
 }
 
+/*  Notes that an operation has an input that requires a gradient. */
+IGNIS__INLINE IGNIS__PRIVATE bool ignis__checkpoint_inputs_use(const char *call, ignis__tensor *tensor,
+                                                               const ignis__array *array)
+{
+    ignis__checkpoint_inputs *reads = ignis__tensor_thread_now()->checkpoint_inputs;
+    ignis__tensor **grown;
+    int i;
+    if (!reads || array->id > reads->newest)
+        return true;
+    for (i = 0; i < reads->use_count; i++)
+        if (reads->uses[i] == tensor)
+            return true;
+    if (reads->use_count == reads->use_capacity) {
+        int capacity = reads->use_capacity ? 2 * reads->use_capacity : 16;
+        grown = (ignis__tensor **)ignis__alloc_for(call, sizeof(ignis__tensor *) * (size_t)capacity);
+        if (!grown)
+            return false;
+        if (reads->use_count)
+            memcpy(grown, reads->uses, sizeof *grown * (size_t)reads->use_count);
+        ignis__free(reads->uses);
+        reads->uses = grown;
+        reads->use_capacity = capacity;
+    }
+    ignis__tensor_hold_again(tensor);
+    reads->uses[reads->use_count++] = tensor;
+    return true;
+}
+
 IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis_tensor *handles, int count,
                                          const ignis_rule *rule)
 {
@@ -263,7 +291,8 @@ IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis
     }
     for (i = 0; ok && i < held; i++) {
         ignis__array *array = ignis__tensor_array(call, inputs[i]);
-        ok = array && ignis__checkpoint_inputs_read(call, array);
+        ok = array && ignis__checkpoint_inputs_read(call, array) &&
+             (!ignis__tensor_requires_grad(inputs[i]) || ignis__checkpoint_inputs_use(call, inputs[i], array));
         if (array)
             ignis__array_drop(call, array);
     }
