@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  plan_memory.c - the memory that a rank needs to train a Llama of 1B to 70B, for each kind of shard, on 1 to 64 ranks
 
-    A dry run of two steps for each number: nothing is allocated, and no GPU is needed. bf16 with AdamW, sequences of 2048
-    tokens, one for each rank. docs/scaling.md has the tables.
+    A dry run of two steps for each number: nothing is allocated, and no GPU is needed. bf16 with AdamW, sequences of
+    2048 tokens, one for each rank. docs/scaling.md has the tables.
 
         cc -O2 -I. bench/plan_memory.c -o plan_memory -lm -ldl -lpthread
         ./plan_memory [all | keep-products | none] [SEQUENCES [LENGTH]]     each kind of shard, on 1 to 64 ranks
