@@ -53,7 +53,8 @@ static bool ignis__comm_has_windows(const ignis__comm *comm)
 
 /* --- ranks that are threads of one process --- */
 
-/*  Waits until all ranks have offered their part, and holds the parts. A rank without one has failed. */
+/*  Waits until all ranks have offered their part, and holds the parts. A rank without a window has failed; it tells the
+    others, and does not wait. */
 static bool ignis__window_exchange(const char *call, ignis__comm *comm, ignis__window *window)
 {
     ignis__comm_regions *regions = comm->memory->regions;
@@ -64,7 +65,7 @@ static bool ignis__window_exchange(const char *call, ignis__comm *comm, ignis__w
     ignis__mutex_lock(&regions->lock);
     offers[comm->rank].part = window ? window->part[comm->rank] : NULL;
     offers[comm->rank].serial = serial;
-    for (;;) {
+    while (window) {
         for (i = 0; i < comm->size && offers[i].serial == serial; i++)
             ;
         missing = i;
@@ -78,22 +79,23 @@ static bool ignis__window_exchange(const char *call, ignis__comm *comm, ignis__w
     }
     for (i = 0; missing == comm->size && i < comm->size; i++) {
         failed = offers[i].part || failed >= 0 ? failed : i;
-        if (!window || window->part[i] || !offers[i].part)
+        if (window->part[i] || !offers[i].part)
             continue;
         window->part[i] = offers[i].part;
         ignis__atomic_add(&offers[i].part->users, 1);
     }
     ignis__mutex_unlock(&regions->lock);
+    if (!window)
+        return true;
     if (missing < comm->size)
         return ignis__fail_false(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not share its memory within %.3g s",
                                  missing, (double)comm->options.timeout_ns * 1e-9);
-    return failed < 0 || (failed == comm->rank && !window) ||
-           ignis__fail_false(IGNIS_DIAG_COMM_PEER, call, "rank %d could not share its memory", failed);
+    return failed < 0 || ignis__fail_false(IGNIS_DIAG_COMM_PEER, call, "rank %d could not share its memory", failed);
 }
 
 static bool ignis__window_share_in_process(const char *call, ignis__comm *comm, int64_t bytes, ignis__window *window)
 {
-    const ignis__comm_regions *regions = comm->memory->regions;
+    ignis__comm_regions *regions = comm->memory->regions;
     int devices[IGNIS_COMM_MAX_RANKS], i;
     bool made;
     for (i = 0; i < comm->size; i++)
@@ -106,7 +108,12 @@ static bool ignis__window_share_in_process(const char *call, ignis__comm *comm, 
         return false;
     }
     /* the second time after all ranks hold all parts: each may free its own from then on */
-    return ignis__window_exchange(call, comm, window) && ignis__window_exchange(call, comm, window);
+    if (ignis__window_exchange(call, comm, window) && ignis__window_exchange(call, comm, window))
+        return true;
+    ignis__mutex_lock(&regions->lock); /* ranks that come late find no part, which is about to be freed */
+    regions->offers[0][comm->rank].part = regions->offers[1][comm->rank].part = NULL;
+    ignis__mutex_unlock(&regions->lock);
+    return false;
 }
 
 /* --- ranks that are processes --- */
