@@ -79,7 +79,8 @@
 
         ignis_memory_info.vmm_bytes counts what this process has allocated in this way and still holds on a
         device: for arrays of ignis_vmm_array, for ignis_vmm_create, and for communicators. Imported memory is
-        counted by the process that allocated it. ignis_desc.memory_limit does not limit it.
+        counted by the process that allocated it. ignis_desc.memory_limit does not limit it. Parameters of which
+        a rank keeps a slice are counted in live_bytes and reserved_bytes instead.
 
     ON CHANNELS (>>channel)
 
@@ -13173,8 +13174,8 @@ static bool ignis__comm_has_windows(const ignis__comm *comm)
 
 /* --- ranks that are threads of one process --- */
 
-/*  Waits until all ranks have offered their part, and holds the parts. A rank without a window has failed; it tells the
-    others, and does not wait. */
+/*  Waits until all ranks have offered their part, and holds the parts. A rank without a window has failed: it tells
+    the others, and does not wait. */
 static bool ignis__window_exchange(const char *call, ignis__comm *comm, ignis__window *window)
 {
     ignis__comm_regions *regions = comm->memory->regions;

@@ -53,8 +53,8 @@ static bool ignis__comm_has_windows(const ignis__comm *comm)
 
 /* --- ranks that are threads of one process --- */
 
-/*  Waits until all ranks have offered their part, and holds the parts. A rank without a window has failed; it tells the
-    others, and does not wait. */
+/*  Waits until all ranks have offered their part, and holds the parts. A rank without a window has failed: it tells
+    the others, and does not wait. */
 static bool ignis__window_exchange(const char *call, ignis__comm *comm, ignis__window *window)
 {
     ignis__comm_regions *regions = comm->memory->regions;
