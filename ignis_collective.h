@@ -565,7 +565,8 @@
         one that does not come TIMEOUT, and ranks whose shapes do not fit MISMATCH, each with the rank's name.
         The ranks of a table of ignis_vocab_parallel_embedding must have equal rows, which is not detected. A
         rank that fails alone calls ignis_comm_abort, or the others wait until the deadline. Graphs contain the
-        exchanges, and ignis_checkpoint repeats those of its function in backward, on all ranks.
+        exchanges, and ignis_checkpoint repeats those of its function in backward, on all ranks. A dry run of a
+        rank (ON SHARDS) tells its memory.
 
         To save a model, each rank writes its parts, or gathers them: ignis_comm_all_gather concatenates rows.
         Trainings with .ranks = ignis_comm_ranks(copies) need a folder for each rank of `parts`.
@@ -15853,17 +15854,18 @@ IGNIS_API ignis_tensor ignis_comm_slice_rows(ignis_comm comm, ignis_tensor x)
 IGNIS_API ignis_tensor ignis_comm_all_gather_columns(ignis_comm comm, ignis_tensor x)
 {
     const char *call = ignis__all_gather_columns.call;
+    ignis__tensor *tensor = ignis__tensor_hold(call, x);
     ignis__outer_call outer;
     ignis_tensor parts, gathered, columns, result;
     ignis_shape shape;
     int64_t n;
-    if (!ignis__enter(call))
+    if (!tensor)
         return ignis__no_tensor();
+    shape = tensor->shape;
+    ignis__tensor_drop(call, tensor);
     ignis__outer_call_begin(&outer, call, NULL);
-    shape = ignis_tensor_shape(x);
-    n = shape.ndim ? shape.dim[shape.ndim - 1] : 1;
-    parts = shape.ndim ? ignis_reshape(x, IGNIS_SHAPE(1, ignis__shape_product(&shape, 0, shape.ndim - 1), n))
-                       : ignis__no_tensor();
+    n = shape.dim[shape.ndim - 1];
+    parts = ignis_reshape(x, IGNIS_SHAPE(1, ignis__shape_product(&shape, 0, shape.ndim - 1), n));
     gathered = parts.id ? ignis__rank_exchange_run(&ignis__all_gather_columns, comm, parts) : parts;
     columns = gathered.id ? ignis_transpose(gathered, 0, 1) : gathered;
     if (columns.id)
@@ -15947,25 +15949,26 @@ IGNIS_API ignis_status ignis_comm_clip_grad_norms(ignis_comm comm, const ignis_o
 
 #define IGNIS__VOCAB_LIMIT ((int64_t)1 << 24) /* formulas compute classes in f32 */
 
-/*  Checks how many classes the ranks have together. `columns`: of each rank; 0 if a shape is wrong, which is found
-    later. */
-static bool ignis__vocab_check(const char *call, ignis_comm comm, int64_t columns, ignis_comm_info *ranks)
+/*  Finds how many classes this rank has: elements of dimension `dim` of a tensor; 0 if it has other dimensions, which is
+    found later. Checks how many all ranks have together. False, and reported, on failure. */
+static bool ignis__vocab_begin(const char *call, ignis_comm comm, ignis_tensor handle, bool is_table, int64_t *classes,
+                               ignis_comm_info *ranks)
 {
-    if (ignis__comm_query(call, comm, ranks) != IGNIS_OK)
+    ignis__tensor *tensor;
+    if (!ignis__enter(call) || ignis__comm_query(call, comm, ranks) != IGNIS_OK)
         return false;
-    return columns <= (IGNIS__VOCAB_LIMIT - 1) / ranks->size ||
+    tensor = ignis__tensor_hold(call, handle);
+    if (!tensor)
+        return false;
+    if (is_table)
+        *classes = tensor->shape.ndim == 2 ? tensor->shape.dim[0] : 0;
+    else
+        *classes = tensor->shape.dim[tensor->shape.ndim - 1];
+    ignis__tensor_drop(call, tensor);
+    return *classes <= (IGNIS__VOCAB_LIMIT - 1) / ranks->size ||
            ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                              "%d ranks have %lld classes each; 2^24 or more together are not supported", ranks->size,
-                             (long long)columns);
-}
-
-/*  Returns the number of a dimension's elements; 0 if there is no such dimension, or no such tensor. */
-static int64_t ignis__vocab_size(ignis_tensor tensor, int dims, int dim)
-{
-    const ignis_shape shape = ignis_tensor_shape(tensor);
-    if (dims ? shape.ndim != dims : shape.ndim == 0)
-        return 0;
-    return shape.dim[dim < 0 ? dim + shape.ndim : dim];
+                             (long long)*classes);
 }
 
 /*  Makes an array on the device of another one; no handle, and reported, on failure. */
@@ -16012,18 +16015,18 @@ static ignis_tensor ignis__vocab_places(const char *call, ignis_tensor classes, 
 IGNIS_API ignis_tensor ignis_vocab_parallel_embedding(ignis_comm comm, ignis_tensor table, ignis_tensor ids)
 {
     static const char call[] = "ignis_vocab_parallel_embedding";
-    const int64_t rows = ignis__enter(call) ? ignis__vocab_size(table, 2, 0) : 0;
+    int64_t rows;
     ignis_tensor places, looked_up, column, part, result = ignis__no_tensor();
     ignis_comm_info ranks;
     ignis__outer_call outer;
     ignis_shape shape;
-    if (!ignis__vocab_check(call, comm, rows, &ranks))
+    if (!ignis__vocab_begin(call, comm, table, true, &rows, &ranks))
         return result;
     ignis__outer_call_begin(&outer, call, NULL);
     places = ignis__vocab_places(call, ids, ranks.rank * rows);
     looked_up = places.id ? ignis_embedding(table, places) : places;
-    shape = looked_up.id ? ignis_tensor_shape(looked_up) : ignis_tensor_shape(ids);
-    shape.dim[shape.ndim ? shape.ndim - 1 : 0] = 1;
+    shape = looked_up.id ? ignis_tensor_shape(looked_up) : IGNIS_SHAPE(1);
+    shape.dim[shape.ndim - 1] = 1;
     column = looked_up.id ? ignis_reshape(places, shape) : looked_up;
     part = column.id
                ? ignis_map("i >= 0 && i < n ? x : i + first >= 0 && i + first < all ? 0 : nan",
@@ -16211,7 +16214,7 @@ IGNIS_API ignis_tensor ignis_vocab_parallel_cross_entropy(ignis_comm comm, ignis
                                                           const ignis_cross_entropy_desc *desc)
 {
     static const char call[] = "ignis_vocab_parallel_cross_entropy";
-    const int64_t columns = ignis__enter(call) ? ignis__vocab_size(logits, 0, -1) : 0;
+    int64_t columns;
     ignis_cross_entropy_desc options = IGNIS__ZERO;
     ignis__vocab_rows rows = IGNIS__ZERO;
     ignis__cross_entropy entropy;
@@ -16221,7 +16224,7 @@ IGNIS_API ignis_tensor ignis_vocab_parallel_cross_entropy(ignis_comm comm, ignis
     if (desc)
         options = *desc;
     options.classes = 0; /* those of all ranks; checked here */
-    if (!ignis__vocab_check(call, comm, columns, &ranks) ||
+    if (!ignis__vocab_begin(call, comm, logits, false, &columns, &ranks) ||
         !ignis__rows_begin(call, logits, targets, &options, &entropy, &column))
         return result;
     if (desc && (desc->classes < 0 || desc->classes > ranks.size * columns)) {

@@ -144,17 +144,18 @@ IGNIS_API ignis_tensor ignis_comm_slice_rows(ignis_comm comm, ignis_tensor x)
 IGNIS_API ignis_tensor ignis_comm_all_gather_columns(ignis_comm comm, ignis_tensor x)
 {
     const char *call = ignis__all_gather_columns.call;
+    ignis__tensor *tensor = ignis__tensor_hold(call, x);
     ignis__outer_call outer;
     ignis_tensor parts, gathered, columns, result;
     ignis_shape shape;
     int64_t n;
-    if (!ignis__enter(call))
+    if (!tensor)
         return ignis__no_tensor();
+    shape = tensor->shape;
+    ignis__tensor_drop(call, tensor);
     ignis__outer_call_begin(&outer, call, NULL);
-    shape = ignis_tensor_shape(x);
-    n = shape.ndim ? shape.dim[shape.ndim - 1] : 1;
-    parts = shape.ndim ? ignis_reshape(x, IGNIS_SHAPE(1, ignis__shape_product(&shape, 0, shape.ndim - 1), n))
-                       : ignis__no_tensor();
+    n = shape.dim[shape.ndim - 1];
+    parts = ignis_reshape(x, IGNIS_SHAPE(1, ignis__shape_product(&shape, 0, shape.ndim - 1), n));
     gathered = parts.id ? ignis__rank_exchange_run(&ignis__all_gather_columns, comm, parts) : parts;
     columns = gathered.id ? ignis_transpose(gathered, 0, 1) : gathered;
     if (columns.id)

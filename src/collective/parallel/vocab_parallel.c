@@ -11,25 +11,26 @@
 
 #define IGNIS__VOCAB_LIMIT ((int64_t)1 << 24) /* formulas compute classes in f32 */
 
-/*  Checks how many classes the ranks have together. `columns`: of each rank; 0 if a shape is wrong, which is found
-    later. */
-static bool ignis__vocab_check(const char *call, ignis_comm comm, int64_t columns, ignis_comm_info *ranks)
+/*  Finds how many classes this rank has: elements of dimension `dim` of a tensor; 0 if it has other dimensions, which is
+    found later. Checks how many all ranks have together. False, and reported, on failure. */
+static bool ignis__vocab_begin(const char *call, ignis_comm comm, ignis_tensor handle, bool is_table, int64_t *classes,
+                               ignis_comm_info *ranks)
 {
-    if (ignis__comm_query(call, comm, ranks) != IGNIS_OK)
+    ignis__tensor *tensor;
+    if (!ignis__enter(call) || ignis__comm_query(call, comm, ranks) != IGNIS_OK)
         return false;
-    return columns <= (IGNIS__VOCAB_LIMIT - 1) / ranks->size ||
+    tensor = ignis__tensor_hold(call, handle);
+    if (!tensor)
+        return false;
+    if (is_table)
+        *classes = tensor->shape.ndim == 2 ? tensor->shape.dim[0] : 0;
+    else
+        *classes = tensor->shape.dim[tensor->shape.ndim - 1];
+    ignis__tensor_drop(call, tensor);
+    return *classes <= (IGNIS__VOCAB_LIMIT - 1) / ranks->size ||
            ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                              "%d ranks have %lld classes each; 2^24 or more together are not supported", ranks->size,
-                             (long long)columns);
-}
-
-/*  Returns the number of a dimension's elements; 0 if there is no such dimension, or no such tensor. */
-static int64_t ignis__vocab_size(ignis_tensor tensor, int dims, int dim)
-{
-    const ignis_shape shape = ignis_tensor_shape(tensor);
-    if (dims ? shape.ndim != dims : shape.ndim == 0)
-        return 0;
-    return shape.dim[dim < 0 ? dim + shape.ndim : dim];
+                             (long long)*classes);
 }
 
 /*  Makes an array on the device of another one; no handle, and reported, on failure. */
@@ -76,18 +77,18 @@ static ignis_tensor ignis__vocab_places(const char *call, ignis_tensor classes, 
 IGNIS_API ignis_tensor ignis_vocab_parallel_embedding(ignis_comm comm, ignis_tensor table, ignis_tensor ids)
 {
     static const char call[] = "ignis_vocab_parallel_embedding";
-    const int64_t rows = ignis__enter(call) ? ignis__vocab_size(table, 2, 0) : 0;
+    int64_t rows;
     ignis_tensor places, looked_up, column, part, result = ignis__no_tensor();
     ignis_comm_info ranks;
     ignis__outer_call outer;
     ignis_shape shape;
-    if (!ignis__vocab_check(call, comm, rows, &ranks))
+    if (!ignis__vocab_begin(call, comm, table, true, &rows, &ranks))
         return result;
     ignis__outer_call_begin(&outer, call, NULL);
     places = ignis__vocab_places(call, ids, ranks.rank * rows);
     looked_up = places.id ? ignis_embedding(table, places) : places;
-    shape = looked_up.id ? ignis_tensor_shape(looked_up) : ignis_tensor_shape(ids);
-    shape.dim[shape.ndim ? shape.ndim - 1 : 0] = 1;
+    shape = looked_up.id ? ignis_tensor_shape(looked_up) : IGNIS_SHAPE(1);
+    shape.dim[shape.ndim - 1] = 1;
     column = looked_up.id ? ignis_reshape(places, shape) : looked_up;
     part = column.id
                ? ignis_map("i >= 0 && i < n ? x : i + first >= 0 && i + first < all ? 0 : nan",
@@ -275,7 +276,7 @@ IGNIS_API ignis_tensor ignis_vocab_parallel_cross_entropy(ignis_comm comm, ignis
                                                           const ignis_cross_entropy_desc *desc)
 {
     static const char call[] = "ignis_vocab_parallel_cross_entropy";
-    const int64_t columns = ignis__enter(call) ? ignis__vocab_size(logits, 0, -1) : 0;
+    int64_t columns;
     ignis_cross_entropy_desc options = IGNIS__ZERO;
     ignis__vocab_rows rows = IGNIS__ZERO;
     ignis__cross_entropy entropy;
@@ -285,7 +286,7 @@ IGNIS_API ignis_tensor ignis_vocab_parallel_cross_entropy(ignis_comm comm, ignis
     if (desc)
         options = *desc;
     options.classes = 0; /* those of all ranks; checked here */
-    if (!ignis__vocab_check(call, comm, columns, &ranks) ||
+    if (!ignis__vocab_begin(call, comm, logits, false, &columns, &ranks) ||
         !ignis__rows_begin(call, logits, targets, &options, &entropy, &column))
         return result;
     if (desc && (desc->classes < 0 || desc->classes > ranks.size * columns)) {

@@ -445,6 +445,63 @@ TEST(training_is_that_of_one_rank)
     }
 }
 
+/*  Returns the bytes at the peak of a step, without those of communicators. */
+static int64_t peak_of_step(rank *r)
+{
+    ignis_memory_info info, before;
+    memset(&info, 0, sizeof info);
+    memset(&before, 0, sizeof before);
+    CHECK_OK(ignis_device_use(r->device));
+    CHECK_OK(ignis_memory_query(r->device, &before));
+    rank_model(r);
+    rank_optimizers(r);
+    CHECK_OK(step(r));
+    CHECK_OK(ignis_comm_synchronize(r->comm));
+    CHECK_OK(ignis_memory_query(r->device, &info));
+    rank_end(r);
+    return info.live_peak - before.live_bytes;
+}
+
+static int64_t peaks[2];
+
+static void *rank_peaks(void *context)
+{
+    rank *r = (rank *)context;
+    peaks[r->rank] = peak_of_step(r);
+    return NULL;
+}
+
+/*  A dry run of one rank alone has the memory of a rank among others. */
+TEST(a_dry_run_tells_the_memory_of_a_rank)
+{
+    ignis_device_info facts;
+    ignis_comm_desc comm_desc;
+    ignis_desc desc;
+    rank alone;
+    int64_t dry;
+    memset(&desc, 0, sizeof desc);
+    desc.matmul = IGNIS_MATMUL_OWN; /* those of cuBLASLt ask for memory as they like */
+    SETUP(&desc);
+    NEEDS_DEVICES(2);
+    CHECK_OK(ignis_device_query(0, &facts));
+    ranks_run(begin(&several, 2, IGNIS_F32), 60, rank_peaks);
+    CHECK_OK(ignis_shutdown());
+    desc.dry_run = true;
+    desc.dry_device = &facts;
+    SETUP(&desc);
+    memset(&comm_desc, 0, sizeof comm_desc);
+    memset(&alone, 0, sizeof alone);
+    comm_desc.rank = 1, comm_desc.size = 2;
+    alone.run = &several;
+    alone.rank = 1;
+    alone.comm = ignis_comm_init(&comm_desc);
+    CHECK(alone.comm.id);
+    dry = peak_of_step(&alone);
+    CHECK(dry > 0);
+    CHECK_CLOSE((double)dry, (double)peaks[1], 0.02);
+    CHECK_OK(ignis_comm_destroy(alone.comm));
+}
+
 static void *rank_overflows(void *context)
 {
     const rank *r = (const rank *)context;
@@ -703,6 +760,11 @@ static void *rank_refuses(void *context)
     CHECK_FAILS(ignis_comm_all_reduce_forward(gone, x), IGNIS_ERROR_FREED, IGNIS_DIAG_COMM_FREED);
     CHECK_FAILS(ignis_comm_all_gather_columns(gone, x), IGNIS_ERROR_FREED, IGNIS_DIAG_COMM_FREED);
     CHECK_FAILS(ignis_comm_all_reduce_backward(r->comm, none), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+    CHECK_FAILS(ignis_comm_all_gather_columns(r->comm, none), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+    CHECK_FAILS(ignis_vocab_parallel_embedding(r->comm, none, ids), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+    CHECK_FAILS(ignis_vocab_parallel_embedding(r->comm, x, none), IGNIS_ERROR_FREED, IGNIS_DIAG_TENSOR_FREED);
+    CHECK_FAILS(ignis_vocab_parallel_cross_entropy(r->comm, none, ids, NULL), IGNIS_ERROR_FREED,
+                IGNIS_DIAG_TENSOR_FREED);
     CHECK_FAILS_IN(ignis_column_parallel_linear(r->comm, x, column, none), "ignis_linear", IGNIS_ERROR_SHAPE,
                    IGNIS_DIAG_MATMUL_SHAPE);
     CHECK_MESSAGE_HAS("inside ignis_column_parallel_linear");
