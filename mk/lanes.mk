@@ -24,7 +24,7 @@ OPS_TESTS := $(addprefix %/test_,comm_ops comm_ops_failures comm_model)
 HOST_TESTS := $(addprefix %/test_,channel channel_strangers chat comm_model comm_ops comm_ops_failures grammar picture \
     text)
 RANK_TESTS := $(addprefix %/test_,comm_job comm_job_deaths comm_nccl gather dry_ranks generate_parallel parallel \
-    saved shards)
+    saved shards tensor_parallel)
 # $(call lane,name,tests left out): the tests of a lane, in its own folder
 lane = $(patsubst $(OUT)/%,build/$1/%,$(filter-out $2,$(TESTS)))
 

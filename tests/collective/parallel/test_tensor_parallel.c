@@ -586,19 +586,19 @@ static void *rank_checks_gradients(void *context)
     const int ranks = r->run->ranks;
     layer l;
     ignis_tensor inputs[2];
-    int64_t i, shape[3] = {3, 2, 5};
+    int64_t i;
     ignis_tensor x, y;
     ignis_scope scope;
     CHECK_OK(ignis_device_use(r->device));
     scope = ignis_scope_begin();
     l.comm = r->comm;
-    l.up = tensor_noise(IGNIS_SHAPE(4, 5), IGNIS_F64, (uint64_t)(10 + r->rank), true);
+    l.up = tensor_noise(IGNIS_SHAPE(4, 3), IGNIS_F64, (uint64_t)(10 + r->rank), true);
     l.bias = tensor_noise(IGNIS_SHAPE(4), IGNIS_F64, (uint64_t)(20 + r->rank), true);
     l.down = tensor_noise(IGNIS_SHAPE(6, 4 * ranks), IGNIS_F64, (uint64_t)(30 + r->rank), true);
-    l.out = tensor_noise(IGNIS_SHAPE(7, 6), IGNIS_F64, (uint64_t)(40 + r->rank), true);
-    l.targets = ignis_cast(tensor_counting(IGNIS_SHAPE(3, 2), IGNIS_F64, 1, false), IGNIS_I64);
-    inputs[0] = tensor_noise(IGNIS_SHAPE(shape[0], shape[1], shape[2]), IGNIS_F64, 1, true);
-    inputs[1] = tensor_noise(IGNIS_SHAPE(7), IGNIS_F64, 2, true);
+    l.out = tensor_noise(IGNIS_SHAPE(5, 6), IGNIS_F64, (uint64_t)(40 + r->rank), true);
+    l.targets = ignis_cast(tensor_counting(IGNIS_SHAPE(2, 2), IGNIS_F64, 1, false), IGNIS_I64);
+    inputs[0] = tensor_noise(IGNIS_SHAPE(2, 2, 3), IGNIS_F64, 1, true);
+    inputs[1] = tensor_noise(IGNIS_SHAPE(5), IGNIS_F64, 2, true);
     CHECK(ignis_gradcheck(of_equal_input, &l, inputs, 2, NULL) < 1e-6);
     /* columns of all ranks, in their order; each keeps its own of the gradient */
     x = tensor_noise(IGNIS_SHAPE(2, 3), IGNIS_F64, (uint64_t)r->rank, true);
@@ -618,7 +618,7 @@ TEST(gradients_are_the_slopes)
     int ranks;
     SETUP(NULL);
     NEEDS_DEVICES(3);
-    for (ranks = 1; ranks <= 3; ranks++)
+    for (ranks = 1; ranks <= 3; ranks += 2)
         ranks_run(begin(&several, ranks, IGNIS_F64), 60, rank_checks_gradients);
 }
 
