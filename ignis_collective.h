@@ -15949,8 +15949,8 @@ IGNIS_API ignis_status ignis_comm_clip_grad_norms(ignis_comm comm, const ignis_o
 
 #define IGNIS__VOCAB_LIMIT ((int64_t)1 << 24) /* formulas compute classes in f32 */
 
-/*  Finds how many classes this rank has: elements of dimension `dim` of a tensor; 0 if it has other dimensions, which is
-    found later. Checks how many all ranks have together. False, and reported, on failure. */
+/*  Finds how many classes this rank has: rows of a table, or columns of logits; 0 if a table has other dimensions,
+    which is found later. Checks how many all ranks have together. False, and reported, on failure. */
 static bool ignis__vocab_begin(const char *call, ignis_comm comm, ignis_tensor handle, bool is_table, int64_t *classes,
                                ignis_comm_info *ranks)
 {

@@ -34,8 +34,9 @@ typedef struct run {
     ignis_dtype dtype;
     bool sequence; /* rows between matrices are divided, too */
     bool graph, checkpoint;
-    int replicas; /* that average their gradients, each of `ranks` ranks; 0: one */
-    int pieces;   /* batches of a rank in a step: as many as another run has replicas; 0: one */
+    ignis_shard shard; /* of what replicas have alike */
+    int replicas;      /* that average their gradients, each of `ranks` ranks; 0: one */
+    int pieces;        /* batches of a rank in a step: as many as another run has replicas; 0: one */
     double losses[RANKS_MAX][STEPS], norms[RANKS_MAX][STEPS];
     double gradients[PARAMETERS][LARGEST], weights[PARAMETERS][LARGEST];
 } run;
@@ -379,12 +380,15 @@ static void *rank_trains(void *context)
 {
     rank *r = (rank *)context;
     ignis_graph graph = {0};
+    ignis_parallel_desc desc;
     ignis_optimizer_info info;
     int i;
     CHECK_OK(ignis_device_use(r->device));
     rank_model(r);
+    memset(&desc, 0, sizeof desc);
+    desc.shard = r->run->shard;
     if (r->run->replicas > 1)
-        r->parallel = ignis_parallel_create(r->across, r->all, PARAMETERS, NULL);
+        r->parallel = ignis_parallel_create(r->across, r->all, PARAMETERS, &desc);
     rank_optimizers(r);
     for (i = 0; i < STEPS; i++) {
         if (r->run->graph && i == 1) {
@@ -413,7 +417,10 @@ TEST(training_is_that_of_one_rank)
     static const struct {
         int ranks, replicas;
         bool sequence, graph;
-    } forms[] = {{3, 1, false, true}, {2, 2, true, false}, {2, 2, false, true}};
+        ignis_shard shard;
+    } forms[] = {{3, 1, false, true, IGNIS_SHARD_NONE},
+                 {2, 2, true, false, IGNIS_SHARD_PARAMETERS},
+                 {2, 2, false, true, IGNIS_SHARD_NONE}};
     int k, i, p;
     SETUP(NULL);
     NEEDS_DEVICES(4);
@@ -424,6 +431,7 @@ TEST(training_is_that_of_one_rank)
         begin(&several, forms[k].ranks, IGNIS_F64)->replicas = forms[k].replicas;
         several.sequence = forms[k].sequence;
         several.graph = forms[k].graph;
+        several.shard = forms[k].shard;
         ranks_run(&several, 60, rank_trains);
         for (i = 0; i < STEPS; i++) {
             double loss = 0;
