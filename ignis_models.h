@@ -1375,12 +1375,14 @@ static inline ignis_status ignis_model_score(ignis_model model, const char *quer
     X(GEMV_GATED_4, gemv_cu, "ignis_gemv_gated_4", PLAIN)                              \
     X(GEMV_GATED_8, gemv_cu, "ignis_gemv_gated_8", PLAIN)                              \
     X(GEMV_MMA_NORM, gemv_mma_cu, "ignis_gemv_mma_norm", WAITS)                        \
+    X(GEMV_MMA_ORDER, gemv_mma_cu, "ignis_gemv_mma_order", WAITS)                      \
     X(GEMV_MMA_1, gemv_mma_cu, "ignis_gemv_mma_1", WAITS)                              \
     X(GEMV_MMA_8, gemv_mma_cu, "ignis_gemv_mma_8", WAITS)                              \
     X(GEMV_MMA_16, gemv_mma_cu, "ignis_gemv_mma_16", WAITS)                            \
     X(GEMV_MMA_32, gemv_mma_cu, "ignis_gemv_mma_32", WAITS)                            \
     X(GEMV_MMA_64, gemv_mma_cu, "ignis_gemv_mma_64", WAITS)                            \
     X(GEMV_CLUSTER, gemv_cluster_cu, "ignis_gemv_cluster", WAITS)                      \
+    X(GEMV_HOPPER, gemv_hopper_cu, "ignis_gemv_hopper", WAITS)                         \
     X(GEMV_CLUSTER_BLOCKS, gemv_cluster_blocks_cu, "ignis_gemv_cluster_blocks", WAITS) \
     X(GEMV_BLOCKS_ROWS, gemv_blocks_cu, "ignis_gemv_blocks_rows", WAITS)               \
     X(GEMV_BLOCKS_1, gemv_blocks_cu, "ignis_gemv_blocks_1", WAITS)                     \
@@ -1597,6 +1599,7 @@ enum {
     IGNIS__SOURCE_GEMV_CLUSTER_CU,
     IGNIS__SOURCE_GEMV_CLUSTER_CUH,
     IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU,
+    IGNIS__SOURCE_GEMV_HOPPER_CU,
     IGNIS__SOURCE_GEMV_MMA_CU,
     IGNIS__SOURCE_GENERATE_CU,
     IGNIS__SOURCE_GENERATE_CUH,
@@ -1625,7 +1628,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x076881288520aa2aULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xb57d2583b007122cULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -4863,6 +4866,10 @@ static const char ignis__text_gemv_cuh_0[] =
     "}\n"
     "}\n\n\n\n"
     "__device__ inline int row_of_lanes(int g) { return g / 2 + g % 2 * 4; }\n\n\n\n"
+    "__device__ inline int ordered_place(int i)\n"
+    "{\n"
+    "return i / 32 * 32 + i % 8 / 4 * 16 + i % 4 / 2 * 8 + i % 32 / 8 * 2 + i % 2;\n"
+    "}\n\n\n\n"
     "struct finish_line {\n"
     "float bias[2], sum[2], sine, cosine;\n"
     "T *to;\n\n\n"
@@ -4882,11 +4889,11 @@ static const char ignis__text_gemv_cuh_0[] =
     "const ignis__generate_row &place = p.places[c];\n"
     "const int head = low / p.head_dim, i = low - head * p.head_dim;\n"
     "if (place.position < 0)\n"
-    "return;\n"
+    "return;\n";
+static const char ignis__text_gemv_cuh_1[] =
     "if (p.frequencies && head < p.heads + p.kv_heads)\n"
     "sine_cosine((float)place.position, p.frequencies[i], sine, cosine);\n"
-    "to = p.out + c * p.result_row + low;\n";
-static const char ignis__text_gemv_cuh_1[] =
+    "to = p.out + c * p.result_row + low;\n"
     "if (head >= p.heads) {\n"
     "const generate_cache<T> cache = {head >= p.heads + p.kv_heads ? p.values : p.keys, p.kv_heads, p.head_dim};\n"
     "to = cache.at(place.pages + p.table, place.position, (head - p.heads) % p.kv_heads) + i;\n"
@@ -4912,17 +4919,22 @@ static const char ignis__text_gemv_cuh_1[] =
     "a += sum[0];\n"
     "b += sum[1];\n"
     "}\n"
+    "#ifdef IGNIS_GEMV_HOPPER\n"
+    "const int low_at = p.orders ? ordered_place(low) : low, high_at = p.orders ? ordered_place(high) : high;\n"
+    "#else\n"
+    "const int low_at = low, high_at = high;\n"
+    "#endif\n"
     "if (p.gated) {\n"
-    "p.out[row + low] = T((p.kind == IGNIS__GEMV_GELU ? gelu(a) : a * sigmoid(a)) * b);\n"
+    "p.out[row + low_at] = T((p.kind == IGNIS__GEMV_GELU ? gelu(a) : a * sigmoid(a)) * b);\n"
     "} else if (p.kind == IGNIS__GEMV_CACHE) {\n"
     "if (to) {\n"
     "to[0] = T(rotated(a, b, -sine, cosine));\n"
     "to[p.head_dim / 2] = T(rotated(b, a, sine, cosine));\n"
     "}\n"
     "} else if (p.kind == IGNIS__GEMV_OUT || p.kind == IGNIS__GEMV_GELU) {\n"
-    "p.out[row + low] = T(p.kind == IGNIS__GEMV_OUT ? a : gelu(a));\n"
+    "p.out[row + low_at] = T(p.kind == IGNIS__GEMV_OUT ? a : gelu(a));\n"
     "if (high < p.n)\n"
-    "p.out[row + high] = T(p.kind == IGNIS__GEMV_OUT ? b : gelu(b));\n"
+    "p.out[row + high_at] = T(p.kind == IGNIS__GEMV_OUT ? b : gelu(b));\n"
     "} else if (p.kind == IGNIS__GEMV_ADD) {\n"
     "p.sum[row + low] = sum[0] + a;\n"
     "if (high < p.n)\n"
@@ -5458,25 +5470,32 @@ static const char *const ignis__text_gemv_cluster_cu[] = {
 };
 
 static const char ignis__text_gemv_cluster_cuh_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_GEMV_CLUSTER_CUH\n"
     "#define IGNIS_GEMV_CLUSTER_CUH\n\n"
     "#include \"gemv.cuh\"\n"
     "#include \"hopper.cuh\"\n\n"
     "constexpr int COLUMNS = IGNIS_COLUMNS, CLUSTER = IGNIS_CLUSTER;\n"
-    "constexpr int TILES = 8;\n\n"
-    "constexpr int ACROSS = COLUMNS / 32 > 0 ? COLUMNS / 32 : 1, DOWN = SLICES / ACROSS;\n\n"
+    "constexpr int TILES = 8;\n"
+    "#ifdef IGNIS_GEMV_HOPPER\n"
+    "constexpr bool WGMMA = true;\n"
+    "#else\n"
+    "constexpr bool WGMMA = false;\n"
+    "#endif\n\n"
+    "constexpr int ACROSS = !WGMMA && COLUMNS / 32 > 0 ? COLUMNS / 32 : 1, DOWN = SLICES / ACROSS;\n\n"
     "constexpr int M = TILES / DOWN, N = COLUMNS / 8 / ACROSS;\n"
     "constexpr int OWN = SLICES / CLUSTER;\n\n"
     "constexpr int SHARE = TILES * COLUMNS / 8 / CLUSTER;\n\n\n"
     "#ifdef IGNIS_BLOCKS\n"
     "constexpr int MOST_NEAR = 1;\n"
     "#else\n"
-    "constexpr int MOST_NEAR = COLUMNS == 64 ? 2 : COLUMNS == 32 ? 4 : 8;\n"
+    "constexpr int MOST_NEAR = WGMMA ? 4 : COLUMNS == 64 ? 2 : COLUMNS == 32 ? 4 : 8;\n"
     "#endif\n"
     "constexpr int NEAR = OWN < MOST_NEAR ? OWN : MOST_NEAR, FAR = OWN / NEAR == 8 ? 3 : OWN / NEAR / 2;\n"
     "constexpr int PART_BYTES = 32 * 16, PARTS_BYTES = TILES * COLUMNS / 8 * PART_BYTES;\n\n"
-    "constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0, FOUND_BYTES = ARRIVES_BYTES + FAR * PARTS_BYTES;\n\n\n\n"
+    "constexpr int AT_ONCE = !WGMMA ? 1 : SHARE / SLICES < 4 ? SHARE / SLICES : 4;\n\n"
+    "constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0,\n"
+    "FOUND_BYTES = ARRIVES_BYTES + (WGMMA && CLUSTER == 1 && FAR == 0 ? 1 : FAR) * PARTS_BYTES;\n\n\n\n"
     "__device__ inline void group_rows(const ignis__gemv_mma &p, int first, int group, int i, int &low, int &high)\n"
     "{\n"
     "low = first + group * 16 * TILES + 8 * i;\n"
@@ -5484,6 +5503,31 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "if (p.gated || p.kind == IGNIS__GEMV_CACHE)\n"
     "tile_rows(p, first, group * TILES + i, low, high);\n"
     "}\n\n\n\n"
+    "struct part_finish {\n"
+    "int low, high, column;\n"
+    "finish_line lines[2];\n\n"
+    "__device__ void load(const ignis__gemv_mma &p, int first, int group, int first_column, int part)\n"
+    "{\n"
+    "const int row = row_of_lanes(threadIdx.x % 32 / 4);\n"
+    "group_rows(p, first, group, part / (COLUMNS / 8), low, high);\n"
+    "low += row, high += row;\n"
+    "column = first_column + part % (COLUMNS / 8) * 8 + (WGMMA ? 2 : 1) * (threadIdx.x % 4);\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < 2; j++)\n"
+    "if (at(j) < p.rows) {\n"
+    "lines[j].load(p, low, high, at(j));\n"
+    "lines[j].load_sum(p, low, high, at(j));\n"
+    "}\n"
+    "}\n"
+    "__device__ int at(int j) const { return column + (WGMMA ? 1 : 4) * j; }\n"
+    "__device__ void put(const ignis__gemv_mma &p, const float (&y)[4]) const\n"
+    "{\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < 2; j++)\n"
+    "if (at(j) < p.rows)\n"
+    "lines[j].put(p, low, high, at(j), y[j], y[2 + j]);\n"
+    "}\n"
+    "};\n\n\n"
     "__device__ inline void finish(const ignis__gemv_mma &p, int first, int group, int part, const float (&y)[4])\n"
     "{\n"
     "const int t = threadIdx.x % 4, row = row_of_lanes(threadIdx.x % 32 / 4);\n"
@@ -5518,15 +5562,18 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "extern __shared__ __align__(1024) char memory[];\n"
     "constexpr int STAGE_BYTES = Source::STAGE_BYTES;\n"
     "const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), found = at + p.found_at,\n"
-    "arrived = found + FOUND_BYTES, full = arrived + 8, empty = full + 8 * p.ring;\n"
-    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_group = (int)blockIdx.x / CLUSTER;\n\n"
-    "const int rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, stride = CLUSTER > 1 ? 1 << 24 : gridDim.x;\n"
+    "arrived = found + FOUND_BYTES, full = arrived + 8, empty = full + 8 * p.ring;\n\n"
+    "const int across = WGMMA ? p.across : 1;\n"
+    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_group = (int)blockIdx.x / CLUSTER / across,\n"
+    "column = (int)blockIdx.x / CLUSTER % across * COLUMNS;\n\n"
+    "const int rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, stride = CLUSTER > 1 ? 1 << 24 : gridDim.x / across;\n"
     "const int steps = (source.per_slice + source.advance - 1) / source.advance;\n"
     "const int tiles = (int)((p.n - first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)),\n"
     "groups = (tiles + TILES - 1) / TILES;\n"
     "const auto first_of = [&](int slice) { return (rank * OWN + slice) * source.per_slice; };\n\n"
     "if (threadIdx.x == 0) {\n"
-    "for (int i = 0; i < p.ring; i++) {\n"
+    "for (int i = 0; i < p.ring; i++) {\n";
+static const char ignis__text_gemv_cluster_cuh_1[] =
     "ignis_ptx_mbarrier_init(full + 8 * i, 1);\n"
     "ignis_ptx_mbarrier_init(empty + 8 * i, SLICES * IGNIS_WARP_ARRIVALS);\n"
     "}\n"
@@ -5539,8 +5586,16 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "ignis_ptx_cluster_arrive();\n"
     "ignis_grid_dependents_launch();\n"
     "__syncthreads();\n\n"
-    "if (warp == SLICES) {\n"
-    "const auto place = [&](const step_order &of) { return first_of(of.slice) + of.step * source.advance; };\n"
+    "if (warp >= SLICES) {\n"
+    "if (WGMMA)\n"
+    "ignis_ptx_setmaxnreg_dec<40>();\n"
+    "if (warp > SLICES) {\n"
+    "ignis_grid_dependency_wait();\n"
+    "if (CLUSTER > 1)\n"
+    "ignis_ptx_cluster_wait();\n"
+    "return;\n"
+    "}\n"
+    "const auto begin = [&](const step_order &of) { return first_of(of.slice) + of.step * source.advance; };\n"
     "const auto ask_weights = [&](int stage,\n"
     "const step_order &of) {\n"
     "if (lane == 0)\n"
@@ -5548,10 +5603,10 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "source.bytes());\n"
     "__syncwarp();\n"
     "source.ask_weights(at + stage * STAGE_BYTES,\n"
-    "full + 8 * stage, of.group, place(of));\n"
+    "full + 8 * stage, of.group, begin(of));\n"
     "};\n"
     "const auto ask_x = [&](int stage, const step_order &of) {\n"
-    "source.ask_x(at + stage * STAGE_BYTES, full + 8 * stage, place(of));\n"
+    "source.ask_x(at + stage * STAGE_BYTES, full + 8 * stage, begin(of));\n"
     "};\n"
     "step_order ahead = {own_group, 0, 0}, of = ahead;\n"
     "int asked = 0;\n"
@@ -5559,8 +5614,7 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "ask_weights(asked++, ahead);\n"
     "ignis_grid_dependency_wait();\n"
     "for (int i = 0; i < asked; i++, of.go_on(steps, stride))\n"
-    "ask_x(i, of);\n";
-static const char ignis__text_gemv_cluster_cuh_1[] =
+    "ask_x(i, of);\n"
     "for (uint32_t stage = 0, phase = 0; ahead.group < groups; ahead.go_on(steps, stride)) {\n"
     "ignis_mbarrier_wait(empty + 8 * stage, phase);\n"
     "ask_weights(stage, ahead);\n"
@@ -5572,6 +5626,8 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "ignis_ptx_cluster_wait();\n"
     "return;\n"
     "}\n\n"
+    "if (WGMMA)\n"
+    "ignis_ptx_setmaxnreg_inc<232>();\n"
     "ignis_grid_dependency_wait();\n"
     "int stage = 0;\n"
     "uint32_t phase = 0;\n"
@@ -5588,6 +5644,9 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "sum[m][n][0] = sum[m][n][1] = sum[m][n][2] = sum[m][n][3] = 0;\n"
     "for (int step = 0; step < steps; step++) {\n"
     "ignis_mbarrier_wait(full + 8 * stage, phase);\n"
+    "if constexpr (WGMMA)\n"
+    "source.multiply(sum[0], memory + stage * STAGE_BYTES);\n"
+    "else\n"
     "source.multiply(sum, memory + stage * STAGE_BYTES, group, begin + step * source.advance, end);\n"
     "ignis_warp_arrive(empty + 8 * stage);\n"
     "if (++stage == p.ring)\n"
@@ -5614,6 +5673,24 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "if (CLUSTER > 1)\n"
     "ignis_ptx_cluster_wait();\n"
     "const uint32_t to = found + rank * SHARE * PART_BYTES + lane * 8;\n"
+    "if constexpr (WGMMA && CLUSTER == 1) {\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < N; n++)\n"
+    "far[n * THREADS] = make_float4(sum[0][n][0], sum[0][n][1], sum[0][n][2], sum[0][n][3]);\n"
+    "#pragma unroll 1\n"
+    "for (int n = 0; n < N; n += AT_ONCE) {\n"
+    "part_finish parts[AT_ONCE];\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < AT_ONCE; i++)\n"
+    "parts[i].load(p, first, group, column, warp * N + n + i);\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < AT_ONCE; i++) {\n"
+    "const float4 x = far[(n + i) * THREADS];\n"
+    "const float y[4] = {x.x, x.y, x.z, x.w};\n"
+    "parts[i].put(p, y);\n"
+    "}\n"
+    "}\n"
+    "} else {\n"
     "#pragma unroll\n"
     "for (int m = 0; m < M; m++)\n"
     "#pragma unroll\n"
@@ -5622,7 +5699,8 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "if (CLUSTER > 1) {\n"
     "const uint32_t there = ignis_ptx_mapa(to + part / CLUSTER * PART_BYTES, part % CLUSTER);\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < 2; j++)\n"
+    "for (int j = 0; j < 2; j++)\n";
+static const char ignis__text_gemv_cluster_cuh_2[] =
     "ignis_ptx_st_async(there + 256 * j, make_float2(sum[m][n][2 * j], sum[m][n][2 * j + 1]),\n"
     "ignis_ptx_mapa(arrived, part % CLUSTER));\n"
     "} else {\n"
@@ -5630,9 +5708,8 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "}\n"
     "}\n"
     "}\n"
-    "if (CLUSTER > 1) {\n"
-    "ignis_mbarrier_wait(arrived, 0);\n"
-    "for (int i = warp; i < SHARE; i += SLICES) {\n"
+    "}\n"
+    "const auto sum_of_part = [&](int i, float(&y)[4]) {\n"
     "float2 of[CLUSTER][2];\n"
     "#pragma unroll\n"
     "for (int c = 0; c < CLUSTER; c++)\n"
@@ -5649,7 +5726,29 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "of[c][j].x += of[c + apart][j].x;\n"
     "of[c][j].y += of[c + apart][j].y;\n"
     "}\n"
-    "const float y[4] = {of[0][0].x, of[0][0].y, of[0][1].x, of[0][1].y};\n"
+    "y[0] = of[0][0].x, y[1] = of[0][0].y, y[2] = of[0][1].x, y[3] = of[0][1].y;\n"
+    "};\n"
+    "if constexpr (WGMMA && CLUSTER > 1) {\n"
+    "static_assert(!WGMMA || SHARE % (SLICES * AT_ONCE) == 0, \"all warps have the same number of parts\");\n"
+    "#pragma unroll 1\n"
+    "for (int from = warp; from < SHARE; from += SLICES * AT_ONCE) {\n"
+    "part_finish parts[AT_ONCE];\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < AT_ONCE; i++)\n"
+    "parts[i].load(p, first, own_group, column, (from + i * SLICES) * CLUSTER + rank);\n"
+    "ignis_mbarrier_wait(arrived, 0);\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < AT_ONCE; i++) {\n"
+    "float y[4];\n"
+    "sum_of_part(from + i * SLICES, y);\n"
+    "parts[i].put(p, y);\n"
+    "}\n"
+    "}\n"
+    "} else if (CLUSTER > 1) {\n"
+    "ignis_mbarrier_wait(arrived, 0);\n"
+    "for (int i = warp; i < SHARE; i += SLICES) {\n"
+    "float y[4];\n"
+    "sum_of_part(i, y);\n"
     "finish(p, first, own_group, i * CLUSTER + rank, y);\n"
     "}\n"
     "}\n"
@@ -5658,6 +5757,7 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
 static const char *const ignis__text_gemv_cluster_cuh[] = {
     ignis__text_gemv_cluster_cuh_0,
     ignis__text_gemv_cluster_cuh_1,
+    ignis__text_gemv_cluster_cuh_2,
 };
 
 static const char ignis__text_gemv_cluster_blocks_cu_0[] =
@@ -5768,6 +5868,80 @@ static const char *const ignis__text_gemv_cluster_blocks_cu[] = {
     ignis__text_gemv_cluster_blocks_cu_1,
 };
 
+static const char ignis__text_gemv_hopper_cu_0[] =
+    "\n\n\n\n\n\n\n\n\n\n\n"
+    "#define IGNIS_GEMV_HOPPER\n"
+    "#include \"gemv_cluster.cuh\"\n\n"
+    "constexpr int BLOCK_BYTES = 8 * 128;\n"
+    "constexpr int HALF_BYTES = TILES * BLOCK_BYTES, WEIGHT_BYTES = 2 * HALF_BYTES;\n\n"
+    "struct wgmma_source {\n"
+    "static constexpr int STAGE_BYTES = WEIGHT_BYTES + COLUMNS / 8 * BLOCK_BYTES;\n"
+    "const ignis__gemv_mma &p;\n"
+    "const ignis__tensor_map *of_weights, *of_x;\n"
+    "int length, per_slice, advance;\n"
+    "int region, eight;\n\n"
+    "__device__ wgmma_source(const ignis__gemv_mma &p, const ignis__tensor_map *of_weights,\n"
+    "const ignis__tensor_map *of_x)\n"
+    ": p(p), of_weights(of_weights), of_x(of_x), length((int)p.k / 32), per_slice(length / SLICES), advance(2)\n"
+    "{\n\n"
+    "const int half = p.kind == IGNIS__GEMV_CACHE ? p.head_dim / 2 : 64, box = min(64, half & -half);\n"
+    "region = threadIdx.x % 32 * box / 64;\n"
+    "eight = threadIdx.x % 32 * box % 64 / 8;\n"
+    "}\n"
+    "__device__ uint32_t bytes() const { return STAGE_BYTES; }\n"
+    "__device__ void ask_weights(uint32_t to, uint32_t barrier, int group, int at) const\n"
+    "{\n"
+    "int low, high;\n"
+    "if (region >= 2)\n"
+    "return;\n"
+    "group_rows(p, 0, group, eight, low, high);\n"
+    "ignis_ptx_tensor_load<2>(to + region * HALF_BYTES + eight * BLOCK_BYTES, of_weights, barrier, 32 * at,\n"
+    "region ? high : low);\n"
+    "}\n"
+    "__device__ void ask_x(uint32_t to, uint32_t barrier, int at) const\n"
+    "{\n"
+    "if (threadIdx.x % 32 == 0)\n"
+    "ignis_ptx_tensor_load<2>(to + WEIGHT_BYTES, of_x, barrier, 32 * at,\n"
+    "(int)blockIdx.x / CLUSTER % p.across * COLUMNS);\n"
+    "}\n\n"
+    "__device__ void multiply(float (&sum)[N][4], const char *stage) const\n"
+    "{\n"
+    "const int lane = threadIdx.x % 32, t = lane % 4, row = row_of_lanes(lane / 4);\n"
+    "const char *const from = stage + threadIdx.x / 32 * BLOCK_BYTES + row * 128;\n"
+    "const uint64_t x = ignis_wgmma_descriptor((uint32_t)__cvta_generic_to_shared(stage) + WEIGHT_BYTES, 0, 1024);\n"
+    "uint32_t words[4][4];\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 2; i++) {\n"
+    "const uint4 low = *(const uint4 *)(from + ((4 * i + t) ^ row) * 16),\n"
+    "high = *(const uint4 *)(from + HALF_BYTES + ((4 * i + t) ^ row) * 16);\n"
+    "words[2 * i][0] = low.x, words[2 * i][1] = high.x;\n"
+    "words[2 * i][2] = low.y, words[2 * i][3] = high.y;\n"
+    "words[2 * i + 1][0] = low.z, words[2 * i + 1][1] = high.z;\n"
+    "words[2 * i + 1][2] = low.w, words[2 * i + 1][3] = high.w;\n"
+    "}\n"
+    "ignis_wgmma_hold(sum);\n"
+    "ignis_wgmma_hold(words);\n"
+    "ignis_ptx_wgmma_fence();\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 4; i++)\n"
+    "ignis_ptx_wgmma<1, 0>(sum, words[i], ignis_wgmma_ahead(x, 32 * i));\n"
+    "ignis_ptx_wgmma_commit();\n"
+    "ignis_ptx_wgmma_wait<0>();\n"
+    "ignis_wgmma_hold(sum);\n"
+    "ignis_wgmma_hold(words);\n"
+    "}\n"
+    "};\n\n\n\n"
+    "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS + 128, 1)\n"
+    "ignis_gemv_hopper(const __grid_constant__ ignis__gemv_mma p, const __grid_constant__ ignis__tensor_map of_weights,\n"
+    "const __grid_constant__ ignis__tensor_map of_x)\n"
+    "{\n"
+    "wgmma_source source(p, &of_weights, &of_x);\n"
+    "cluster_product(p, 0, source);\n"
+    "}\n";
+static const char *const ignis__text_gemv_hopper_cu[] = {
+    ignis__text_gemv_hopper_cu_0,
+};
+
 static const char ignis__text_gemv_mma_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"gemv.cuh\"\n"
@@ -5781,7 +5955,26 @@ static const char ignis__text_gemv_mma_cu_0[] =
     "ignis_grid_dependents_launch();\n"
     "const row_norm norm(p);\n"
     "ignis_grid_dependency_wait();\n"
-    "norm.run(p.norm_of + blockIdx.x * p.k, [&](int i, const ignis_pack<T, 4> &four) { ignis_store(y + i, four); });\n"
+    "norm.run(p.norm_of + blockIdx.x * p.k, [&](int i, const ignis_pack<T, 4> &four) {\n"
+    "ignis_store(y + i, four);\n"
+    "if (p.ordered) {\n"
+    "const uint2 words = *(const uint2 *)&four;\n"
+    "uint32_t *const to = (uint32_t *)(p.ordered + blockIdx.x * p.k) + ordered_place(i) / 2;\n"
+    "to[0] = words.x, to[4] = words.y;\n"
+    "}\n"
+    "});\n"
+    "}\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_gemv_mma_order(const __grid_constant__ ignis__gemv_mma p)\n"
+    "{\n"
+    "const int i = (blockIdx.x * THREADS + threadIdx.x) * 8;\n"
+    "const long long row = blockIdx.y * p.k;\n"
+    "ignis_grid_dependents_launch();\n"
+    "ignis_grid_dependency_wait();\n"
+    "if (i < p.k) {\n"
+    "const uint4 words = *(const uint4 *)(p.x + row + i);\n"
+    "uint32_t *const to = (uint32_t *)(p.ordered + row) + ordered_place(i) / 2;\n"
+    "to[0] = words.x, to[4] = words.y, to[8] = words.z, to[12] = words.w;\n"
+    "}\n"
     "}\n\n\n\n"
     "constexpr int PIECE = 4;\n\n"
     "struct slice_of_k {\n"
@@ -5874,7 +6067,8 @@ static const char ignis__text_gemv_mma_cu_0[] =
     "return;\n"
     "if (piece == 0)\n"
     "tile_rows(p, 0, tile, low, high);\n"
-    "ignis_ptx_mbarrier_arrive_expect(barriers + 8 * to, 2 * boxes * BOX_BYTES);\n"
+    "ignis_ptx_mbarrier_arrive_expect(barriers + 8 * to, 2 * boxes * BOX_BYTES);\n";
+static const char ignis__text_gemv_mma_cu_1[] =
     "for (int i = 0; i < boxes; i++) {\n"
     "ignis_ptx_tensor_load<2>(ring + to * PIECE_BYTES + 2 * i * BOX_BYTES, map, barriers + 8 * to,\n"
     "32 * at + i * BOX, low);\n"
@@ -5891,8 +6085,7 @@ static const char ignis__text_gemv_mma_cu_0[] =
     "#pragma unroll\n"
     "for (int i = 0; i < PIECE; i++)\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < 2; j++)\n";
-static const char ignis__text_gemv_mma_cu_1[] =
+    "for (int j = 0; j < 2; j++)\n"
     "to[i].rows[j] = *(const uint4 *)(from + (2 * (32 * i / BOX) + j) * BOX_BYTES +\n"
     "((32 * i % BOX / 8 + lane % 4) ^ row) * 16);\n"
     "__syncwarp();\n"
@@ -5992,7 +6185,8 @@ static const char ignis__text_gemv_mma_cu_1[] =
     "}\n"
     "}\n"
     "#endif\n\n\n\n\n"
-    "#ifdef IGNIS_GROUPS\n"
+    "#ifdef IGNIS_GROUPS\n";
+static const char ignis__text_gemv_mma_cu_2[] =
     "constexpr int TILES = IGNIS_GROUPS, OWN_SLICES = IGNIS_GROUPS, TEAMS = SLICES / TILES;\n"
     "constexpr int STEP = 2, STAGES = 4;\n"
     "constexpr int X_ROW = 64 * STEP + 64;\n\n"
@@ -6003,8 +6197,7 @@ static const char ignis__text_gemv_mma_cu_1[] =
     "constexpr int AHEAD = N == 8 && __CUDA_ARCH__ >= 1000 ? 3 : 4;\n"
     "float *found = (float *)memory;\n"
     "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, team = warp / TILES, k = (int)p.k;\n"
-    "const int blocks = (k + 31) / 32, per_slice = (blocks + SLICES - 1) / SLICES, steps = (per_slice + STEP - 1) / STEP,\n";
-static const char ignis__text_gemv_mma_cu_2[] =
+    "const int blocks = (k + 31) / 32, per_slice = (blocks + SLICES - 1) / SLICES, steps = (per_slice + STEP - 1) / STEP,\n"
     "all = OWN_SLICES * steps;\n"
     "const int tiles = (int)((p.n + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)),\n"
     "behind = (int)(p.gated ? 2 * p.n : p.n) - 1;\n"
@@ -6099,7 +6292,8 @@ static const char ignis__text_gemv_mma_cu_2[] =
     "for (int part = 0; part < 2; part++) {\n"
     "float s[TEAMS];\n"
     "#pragma unroll\n"
-    "for (int t = 0; t < TEAMS; t++)\n"
+    "for (int t = 0; t < TEAMS; t++)\n";
+static const char ignis__text_gemv_mma_cu_3[] =
     "s[t] = found[((t * TILES + own) * columns + c) * COLUMN + g + 8 * part];\n"
     "if constexpr (TEAMS == 4)\n"
     "y[part] = (s[0] + s[1]) + (s[2] + s[3]);\n"
@@ -6125,8 +6319,7 @@ static const char ignis__text_gemv_mma_cu_2[] =
     "{\n"
     "product_of_many<8>(p);\n"
     "}\n"
-    "#else\n\n\n";
-static const char ignis__text_gemv_mma_cu_3[] =
+    "#else\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, __CUDA_ARCH__ == 900 ? 3 : 2)\n"
     "ignis_gemv_mma_1(const __grid_constant__ ignis__gemv_mma p, const __grid_constant__ ignis__tensor_map map)\n"
     "{\n"
@@ -8816,6 +9009,7 @@ static const char ignis__text_shared_models_gemv_h_0[] =
     "IGNIS__POINTER(const void) weights;\n"
     "IGNIS__POINTER(const T) bias;\n"
     "IGNIS__POINTER(T) out;\n"
+    "IGNIS__POINTER(T) ordered;\n"
     "IGNIS__POINTER(float) sum, logits;\n\n\n"
     "IGNIS__POINTER(const float) delta;\n"
     "IGNIS__POINTER(const float) norm_of;\n"
@@ -8828,8 +9022,10 @@ static const char ignis__text_shared_models_gemv_h_0[] =
     "int rows, kind, gated, rms, heads, kv_heads, head_dim;\n\n"
     "int ring, found_at;\n"
     "int table;\n"
+    "int across;\n"
+    "int orders;\n"
     "} ignis__gemv_mma;\n"
-    "IGNIS__ASSERT_SIZE(ignis__gemv_mma, 184);\n\n\n"
+    "IGNIS__ASSERT_SIZE(ignis__gemv_mma, 200);\n\n\n"
     "typedef struct ignis__gemv_blocks {\n"
     "ignis__gemv_mma product;\n"
     "IGNIS__POINTER(const uint8_t) scales_of;\n\n\n"
@@ -8837,7 +9033,7 @@ static const char ignis__text_shared_models_gemv_h_0[] =
     "IGNIS__POINTER(float) scales;\n\n"
     "int first;\n"
     "} ignis__gemv_blocks;\n"
-    "IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 216);\n";
+    "IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 232);\n";
 static const char *const ignis__text_shared_models_gemv_h[] = {
     ignis__text_shared_models_gemv_h_0,
 };
@@ -9511,18 +9707,18 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0x7381d8c4efd2299fULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 40};
+    "shared/models/generate.h", 0x7381d8c4efd2299fULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 41};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_generate_cuh = {
-    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 25};
+    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 26};
 
 static const ignis__source *const ignis__includes_shared_models_cache_types_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_cache_types_h = {
-    "shared/models/cache_types.h", 0x8d5c298f9f8587aeULL, IGNIS__PIECES(shared_models_cache_types_h), ignis__includes_shared_models_cache_types_h, 33};
+    "shared/models/cache_types.h", 0x8d5c298f9f8587aeULL, IGNIS__PIECES(shared_models_cache_types_h), ignis__includes_shared_models_cache_types_h, 34};
 
 static const ignis__source *const ignis__includes_cache_types_cuh[] = {
     &ignis__source_generate_cuh,
@@ -9535,7 +9731,7 @@ static const ignis__source ignis__source_cache_types_cuh = {
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0x6da56872450b242fULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 41};
+    "shared/models/kv_cache.h", 0x6da56872450b242fULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 42};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -9668,7 +9864,7 @@ static const ignis__source ignis__source_attention_paged_mma_cu = {
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_weights_h = {
-    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 45};
+    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 46};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
@@ -9690,7 +9886,7 @@ static const ignis__source ignis__source_blocks_cu = {
 static const ignis__source *const ignis__includes_shared_models_delta_net_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_delta_net_h = {
-    "shared/models/delta_net.h", 0x919af7c9d0c3aca6ULL, IGNIS__PIECES(shared_models_delta_net_h), ignis__includes_shared_models_delta_net_h, 34};
+    "shared/models/delta_net.h", 0x919af7c9d0c3aca6ULL, IGNIS__PIECES(shared_models_delta_net_h), ignis__includes_shared_models_delta_net_h, 35};
 
 static const ignis__source *const ignis__includes_delta_net_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9717,7 +9913,7 @@ static const ignis__source ignis__source_delta_net_rule_cu = {
 static const ignis__source *const ignis__includes_shared_models_expert_choice_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_expert_choice_h = {
-    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 35};
+    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 36};
 
 static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9736,7 +9932,7 @@ static const ignis__source ignis__source_experts_cuh = {
 static const ignis__source *const ignis__includes_shared_models_experts_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_h = {
-    "shared/models/experts.h", 0xa7dba28c15a700c1ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 36};
+    "shared/models/experts.h", 0xa7dba28c15a700c1ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 37};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -9744,7 +9940,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x9184dab3f073bad7ULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 47};
+    "weights_blocks.cuh", 0x9184dab3f073bad7ULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 48};
 
 static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9763,7 +9959,7 @@ static const ignis__source ignis__source_experts_product_cu = {
 static const ignis__source *const ignis__includes_shared_models_experts_sorted_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_sorted_h = {
-    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 37};
+    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 38};
 
 static const ignis__source *const ignis__includes_experts_sorted_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9778,7 +9974,7 @@ static const ignis__source ignis__source_experts_sorted_cu = {
 static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_gemv_h = {
-    "shared/models/gemv.h", 0xdfd86c37d120f017ULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 39};
+    "shared/models/gemv.h", 0xbaa034cce113496aULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 40};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9800,7 +9996,7 @@ static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cuh = {
-    "gemv.cuh", 0x99d5abdb93cebcbcULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 18};
+    "gemv.cuh", 0x87e273b404840da7ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 18};
 
 static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9836,13 +10032,13 @@ static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cuh = {
-    "gemv_cluster.cuh", 0x1b35210efa0f56a8ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 21};
+    "gemv_cluster.cuh", 0x95ab8789c4b5c648ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 21};
 
 static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
     NULL};
 static const ignis__source ignis__source_weights_cuh = {
-    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 46};
+    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 47};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9884,6 +10080,23 @@ static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
 static const ignis__source ignis__source_gemv_cluster_blocks_cu = {
     "gemv_cluster_blocks.cu", 0xfdf8981c5789b01bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 22};
 
+static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_rope_cuh,
+    &ignis__source_shared_rope_h,
+    &ignis__source_shared_tensor_map_h,
+    &ignis__source_gemv_cuh,
+    &ignis__source_gemv_cluster_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_shared_models_gemv_h,
+    &ignis__source_shared_models_generate_h,
+    NULL};
+static const ignis__source ignis__source_gemv_hopper_cu = {
+    "gemv_hopper.cu", 0x41cdfd62aedf9b61ULL, IGNIS__PIECES(gemv_hopper_cu), ignis__includes_gemv_hopper_cu, 23};
+
 static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_activation_cuh,
@@ -9900,7 +10113,7 @@ static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_mma_cu = {
-    "gemv_mma.cu", 0xc41d7eefe8bfa140ULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 23};
+    "gemv_mma.cu", 0x19a928be88a6f65fULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 24};
 
 static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9915,12 +10128,12 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0x12b341b3d4059b60ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 24};
+    "generate.cu", 0x12b341b3d4059b60ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 25};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_sampling_h = {
-    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 44};
+    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 45};
 
 static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9930,12 +10143,12 @@ static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_shared_models_sampling_h,
     NULL};
 static const ignis__source ignis__source_generate_draw_cu = {
-    "generate_draw.cu", 0x7b016c8ac8f93810ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 26};
+    "generate_draw.cu", 0x7b016c8ac8f93810ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 27};
 
 static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_fused_step_h = {
-    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 38};
+    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 39};
 
 static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -9953,7 +10166,7 @@ static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_generate_step_cuh = {
-    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 28};
+    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 29};
 
 static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -9975,7 +10188,7 @@ static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_blocks_cuh = {
-    "generate_step_blocks.cuh", 0x466e1c374174af38ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 29};
+    "generate_step_blocks.cuh", 0x466e1c374174af38ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 30};
 
 static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -9996,7 +10209,7 @@ static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_dense_cuh = {
-    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 30};
+    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 31};
 
 static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10029,12 +10242,12 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_cu = {
-    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 27};
+    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 28};
 
 static const ignis__source *const ignis__includes_shared_models_latent_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_latent_h = {
-    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 42};
+    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 43};
 
 static const ignis__source *const ignis__includes_latent_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10046,12 +10259,12 @@ static const ignis__source *const ignis__includes_latent_cu[] = {
     &ignis__source_shared_models_latent_h,
     NULL};
 static const ignis__source ignis__source_latent_cu = {
-    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 31};
+    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 32};
 
 static const ignis__source *const ignis__includes_shared_models_lora_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_lora_h = {
-    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 43};
+    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 44};
 
 static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10061,7 +10274,7 @@ static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_shared_models_lora_h,
     NULL};
 static const ignis__source ignis__source_lora_cu = {
-    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 32};
+    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 33};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -10091,6 +10304,7 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_gemv_cluster_cu,
     &ignis__source_gemv_cluster_cuh,
     &ignis__source_gemv_cluster_blocks_cu,
+    &ignis__source_gemv_hopper_cu,
     &ignis__source_gemv_mma_cu,
     &ignis__source_generate_cu,
     &ignis__source_generate_cuh,
@@ -33857,6 +34071,7 @@ typedef struct ignis__gemv_mma {
     IGNIS__POINTER(const void) weights;
     IGNIS__POINTER(const T) bias; /* [n] or [2 n], or null */
     IGNIS__POINTER(T) out;
+    IGNIS__POINTER(T) ordered; /* of the norm and of ignis_gemv_mma_order: x for gemv_hopper.cu, or null */
     IGNIS__POINTER(float) sum, logits;
     /* what adapters add to the products, after the bias; or null. Rows of result_row elements, or twice as many if
        gated; not with ADD or LOGITS */
@@ -33872,9 +34087,11 @@ typedef struct ignis__gemv_mma {
     int rows, kind, gated, rms, heads, kv_heads, head_dim;
     /* one row: chunks of weights in flight to shared memory; the offset of the results after them */
     int ring, found_at;
-    int table; /* IGNIS__GEMV_CACHE: see ignis__generate_row */
+    int table;  /* IGNIS__GEMV_CACHE: see ignis__generate_row */
+    int across; /* gemv_hopper.cu: blocks that divide the rows of x */
+    int orders; /* gemv_hopper.cu: out is in the order of operands */
 } ignis__gemv_mma;
-IGNIS__ASSERT_SIZE(ignis__gemv_mma, 184);
+IGNIS__ASSERT_SIZE(ignis__gemv_mma, 200);
 
 /*  Params of quantised weights. */
 typedef struct ignis__gemv_blocks {
@@ -33888,7 +34105,7 @@ typedef struct ignis__gemv_blocks {
     /* the result of the first row of these weights; product.n is the one after the last row */
     int first;
 } ignis__gemv_blocks;
-IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 216);
+IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 232);
 
 /*  Params of the products of experts. Kernels define T, the type of elements, and Wide, that of sums. */
 typedef struct ignis__experts {
@@ -34124,6 +34341,9 @@ typedef struct ignis__gemv_desc {
     const ignis__gemv_mma
         *cache;          /* of IGNIS__GEMV_CACHE: the rows, keys, values, frequencies and head counts; or NULL */
     ignis__array *delta; /* what adapters add to the product of each row, not in a chunk; or NULL */
+    /* scratch for x in the order of operands, where wgmma may multiply; or NULL */
+    ignis__array *ordered;
+    bool is_ordered, orders; /* by wgmma: x is in that order; out will be */
 } ignis__gemv_desc;
 
 typedef struct ignis__engine_layer {
@@ -36540,6 +36760,12 @@ static void ignis__gemv_cluster_define(char *define, size_t size, const ignis__g
              variant->columns, variant->cluster, type);
 }
 
+/*  Writes the defines of gemv_hopper.cu. cluster: blocks that divide the slices of K. */
+static void ignis__gemv_wgmma_define(char *define, size_t size, int cluster)
+{
+    snprintf(define, size, "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d", (int)IGNIS__GEMV_ROWS, cluster);
+}
+
 /*  Records the kernels that other devices, or other numbers of rows, take for these weights. */
 IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dtype dtype, bool gated)
 {
@@ -36556,6 +36782,10 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dt
     for (i = 0; i < IGNIS__GEMV_CLUSTERS; i++) {
         ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[0][i], 0);
         ignis__record_builtin(IGNIS__BUILTIN(GEMV_CLUSTER), dtype, define, 90, IGNIS__EVERY_ARCH);
+    }
+    for (i = 1; i <= 8; i *= 2) {
+        ignis__gemv_wgmma_define(define, sizeof define, i);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMV_HOPPER), dtype, define, 90, 90);
     }
 }
 
@@ -36658,6 +36888,59 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
     return true;
 }
 
+/*  Returns whether gemv_hopper.cu multiplies so many rows, whose bits do not depend on it. */
+IGNIS__PRIVATE bool ignis__gemv_takes_wgmma(ignis__op *op, const ignis__gemv_desc *desc)
+{
+    /* Fewer rows are as fast by gemv_cluster.cu; up to IGNIS__GEMV_ROWS gain with weights of so many elements. */
+    enum { LEAST_ROWS = 33, LARGE = 1 << 24 };
+    const ignis__array *weights = desc->weights;
+    char define[64];
+    ignis__gemv_wgmma_define(define, sizeof define, 1);
+    return desc->count >= (weights->numel >= LARGE ? (int)LEAST_ROWS : IGNIS__GEMV_ROWS + 1) &&
+           !weights->blocks.count && weights->shape.dim[1] % 512 == 0 && desc->ordered &&
+           desc->ordered->numel >= desc->count * weights->shape.dim[1] && op->work.device->clusters &&
+           ignis__gemm_has_wgmma(op, weights->dtype) &&
+           ignis__variant_exists(op->work.device, IGNIS__BUILTIN(GEMV_HOPPER), weights->dtype, define);
+}
+
+/*  Multiplies rows of x in the order of operands with dense weights by wgmma. A block takes IGNIS__GEMV_ROWS rows of x.
+    As many blocks divide the slices as leave half of the SMs without one, or two if each has an SM; measured. */
+IGNIS__PRIVATE void ignis__gemv_wgmma(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights)
+{
+    enum { COLUMNS = IGNIS__GEMV_ROWS };
+    /* gemv_hopper.cu has the same: bytes of a stage, and of sums that wait in memory */
+    enum { STAGE = 16 * 1024 + COLUMNS * 128, FOUND = COLUMNS * 512 };
+    const ignis_device_info *info = &op->work.device->info;
+    /* half: adjacent rows of the weights */
+    const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64;
+    const int box[] = {64, (half & -half) < 64 ? half & -half : 64}, x_box[] = {64, COLUMNS};
+    const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, x_dims[] = {dims[0], p->rows},
+                  step = 2 * dims[0];
+    const ignis__tensor_map_desc desc = {weights->dtype, false, p->weights, 2, dims, &step, box, NULL},
+                                 x_desc = {weights->dtype, false, p->x, 2, x_dims, &step, x_box, NULL};
+    const int64_t groups = ignis__ceil_div(p->n, p->gated ? 64 : 128), across = ignis__ceil_div(p->rows, COLUMNS);
+    int64_t clusters = groups;
+    int cluster = 8;
+    char define[64];
+    ignis__tensor_map maps[2];
+    void *params[] = {p, &maps[0], &maps[1]};
+    while (cluster > 2 && 2 * groups * across * cluster > info->multiprocessors)
+        cluster /= 2;
+    if (groups * across * cluster > info->multiprocessors) { /* a block takes one group after the other */
+        cluster = 1;
+        clusters = ignis__clamp(info->multiprocessors / across, 1, groups);
+    }
+    p->across = (int)across;
+    p->ring = (int)(((size_t)info->shared_per_block - FOUND - 8) / (STAGE + 16));
+    p->found_at = STAGE * p->ring;
+    ignis__gemv_wgmma_define(define, sizeof define, cluster);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, &maps[0], &desc) &&
+             ignis__tensor_map_make(&op->work, &maps[1], &x_desc);
+    ignis__op_launch(
+        op, IGNIS__BUILTIN(GEMV_HOPPER), weights->dtype, define,
+        ignis__launch_row(clusters * across * cluster, 384, (size_t)(p->found_at + FOUND + 8 + 16 * p->ring)), params);
+}
+
 /*  As ignis__gemv_cluster_dense, for one part of quantised weights. False, too, for few rows of weights or more than
     32 rows of x, where gemv_blocks.cu is as fast. */
 IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type,
@@ -36753,6 +37036,7 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc 
     int resident = 2, rest;
     size_t shared = FOUND + 2 * (size_t)(ignis__ceil_div(desc->weights->shape.dim[1], 32) * 32);
     bool single;
+    const bool wgmma = ignis__gemv_takes_wgmma(op, desc);
     ignis__gemv_mma p;
     ignis__tensor_map map;
     void *params[] = {&p, &map};
@@ -36760,6 +37044,8 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc 
     memset(&map, 0, sizeof map);
     if (desc->cache)
         p = *desc->cache;
+    p.ordered = wgmma ? ignis__op_write(op, desc->ordered) : 0;
+    p.orders = desc->orders;
     p.weights = ignis__op_read(op, desc->weights);
     p.bias = desc->bias ? ignis__op_read(op, desc->bias) : 0;
     p.k = desc->weights->shape.dim[1];
@@ -36789,6 +37075,14 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc 
         ignis__op_launch(op, ignis__gemv_dense_kernels[0], desc->weights->dtype, NULL,
                          ignis__launch_row(ignis__clamp(tiles, 1, info->multiprocessors * resident), 256, shared),
                          params);
+        return;
+    }
+    if (wgmma) {
+        if (!desc->norm && !desc->is_ordered)
+            ignis__op_launch(op, IGNIS__BUILTIN(GEMV_MMA_ORDER), desc->weights->dtype, NULL,
+                             ignis__launch_grid(ignis__ceil_div(p.k, 2048), desc->count, 1, 256, 1, 0), params);
+        p.x = desc->is_ordered ? p.x : p.ordered;
+        ignis__gemv_wgmma(op, &p, desc->weights);
         return;
     }
     for (rest = desc->count; op->ok && rest > 0; rest -= p.rows) {
@@ -38558,7 +38852,7 @@ typedef struct ignis__layers_pass {
     ignis__op *op;
     ignis__engine *engine;
     int count, end, adapted, layer; /* adapted: products with adapters, as bits */
-    bool is_chunk;
+    bool is_chunk, inner_ordered;   /* inner_ordered: inner elements are in the order of operands of wgmma */
     ignis__address keys, values;
     ignis__pre_norm norm;
     ignis__gemv_desc desc;
@@ -38582,6 +38876,7 @@ static void ignis__engine_multiply(ignis__op *op, ignis__engine *engine, bool is
 {
     desc->dequantised = engine->dequantised;
     desc->gate_up = engine->gate_up;
+    desc->ordered = engine->gate_up;
     if (!is_chunk) {
         const ignis__pre_norm *norm = desc->norm;
         ignis__engine_norm_apart(op, desc);
@@ -38661,9 +38956,21 @@ static void ignis__layers_multiply_add(ignis__layers_pass *pass, int product, ig
     bool others = engine->model->parallel.rank > 0;
     ignis__gemv_kind kind =
         others && !is_chunk && engine->sum->dtype == IGNIS_F32 ? IGNIS__GEMV_LOGITS : IGNIS__GEMV_ADD;
-    ignis__gemv_desc desc = {
-        count, kind, false, is_chunk ? engine->gate_up : engine->sum, x, weights, others ? NULL : bias, NULL, NULL,
-        NULL,  NULL, NULL};
+    ignis__gemv_desc desc = {count,
+                             kind,
+                             false,
+                             is_chunk ? engine->gate_up : engine->sum,
+                             x,
+                             weights,
+                             others ? NULL : bias,
+                             NULL,
+                             NULL,
+                             NULL,
+                             NULL,
+                             NULL,
+                             NULL,
+                             pass->inner_ordered && product == IGNIS__LORA_DOWN,
+                             false};
     ignis__address sum = ignis__op_write(op, engine->sum);
     if (engine->result) {
         desc.kind = IGNIS__GEMV_OUT;
@@ -38777,6 +39084,7 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
         desc->kind = IGNIS__GEMV_CACHE;
         desc->cache = &pass->direct;
         desc->dequantised = engine->dequantised;
+        desc->ordered = engine->gate_up;
         ignis__engine_norm_apart(op, desc);
         if (layer->qkv->blocks.count)
             ignis__gemv_run_quantised(op, desc);
@@ -38863,6 +39171,19 @@ static ignis__array *ignis__layers_inner(const ignis__layers_pass *pass, const i
     return layer->router && pass->engine->shared_inner ? pass->engine->shared_inner : pass->engine->inner;
 }
 
+/*  Returns whether the inner elements go out in the order of operands: both products are by wgmma, and nothing else
+    reads them. */
+static bool ignis__layers_order_inner(const ignis__layers_pass *pass, const ignis__engine_layer *layer,
+                                      const ignis__gemv_desc *up)
+{
+    ignis__gemv_desc down = *up;
+    down.weights = layer->down;
+    return !pass->is_chunk && !pass->engine->model->exact_gelu && !(pass->adapted >> IGNIS__LORA_DOWN & 1) &&
+           ignis__gemv_uses_tensor_cores(pass->op, up->x->dtype, up->weights) &&
+           ignis__gemv_uses_tensor_cores(pass->op, up->x->dtype, down.weights) &&
+           ignis__gemv_takes_wgmma(pass->op, up) && ignis__gemv_takes_wgmma(pass->op, &down);
+}
+
 /*  Computes the inner elements of the MLP. */
 static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_layer *layer)
 {
@@ -38887,8 +39208,11 @@ static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_l
         desc->gated = false;
         desc->out = model->gelu ? inner : pass->engine->gate_up;
     }
+    desc->ordered = pass->engine->gate_up;
+    desc->orders = pass->inner_ordered = ignis__layers_order_inner(pass, layer, desc);
     ignis__layers_adapt(pass, IGNIS__LORA_UP, desc);
     ignis__engine_multiply(pass->op, pass->engine, pass->is_chunk, desc);
+    desc->orders = false;
     if (apart)
         ignis__layers_add_adapters(pass, IGNIS__LORA_UP, desc->x, desc->out);
     if (apart && !model->gelu)
@@ -39116,12 +39440,21 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
                                        agreement, ignis__array_bytes(engine->agreement));
     }
     if (!single) {
-        ignis__gemv_desc desc = {count,          IGNIS__GEMV_LOGITS,
-                                 false,          engine->rank_logits ? engine->rank_logits : engine->logits,
-                                 engine->normed, engine->head,
-                                 NULL,           engine->dequantised,
-                                 NULL,           &norm,
-                                 NULL,           NULL};
+        ignis__gemv_desc desc = {count,
+                                 IGNIS__GEMV_LOGITS,
+                                 false,
+                                 engine->rank_logits ? engine->rank_logits : engine->logits,
+                                 engine->normed,
+                                 engine->head,
+                                 NULL,
+                                 engine->dequantised,
+                                 NULL,
+                                 &norm,
+                                 NULL,
+                                 NULL,
+                                 engine->gate_up,
+                                 false,
+                                 false};
         ignis__engine_norm_apart(op, &desc);
         ignis__gemv_run(op, &desc);
     }

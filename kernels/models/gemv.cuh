@@ -127,6 +127,13 @@ template <typename Product> __device__ inline void tile_rows(const Product &p, i
     the same banks for lanes that read at a time. */
 __device__ inline int row_of_lanes(int g) { return g / 2 + g % 2 * 4; }
 
+/*  Returns the place of an element of a row of x in the order in which MMAs take elements (see weights.cuh): of a block
+    of 32, those of the first one come before those of the second. Neighbours from an even one on stay together. */
+__device__ inline int ordered_place(int i)
+{
+    return i / 32 * 32 + i % 8 / 4 * 16 + i % 4 / 2 * 8 + i % 32 / 8 * 2 + i % 2;
+}
+
 /*  The epilogue's inputs of a thread, for rows `low` and `high` of the weights and one column. They are loaded while
     the product runs. */
 struct finish_line {
@@ -181,17 +188,22 @@ struct finish_line {
             a += sum[0];
             b += sum[1];
         }
+#ifdef IGNIS_GEMV_HOPPER /* gemv_hopper.cu */
+        const int low_at = p.orders ? ordered_place(low) : low, high_at = p.orders ? ordered_place(high) : high;
+#else
+        const int low_at = low, high_at = high;
+#endif
         if (p.gated) {
-            p.out[row + low] = T((p.kind == IGNIS__GEMV_GELU ? gelu(a) : a * sigmoid(a)) * b);
+            p.out[row + low_at] = T((p.kind == IGNIS__GEMV_GELU ? gelu(a) : a * sigmoid(a)) * b);
         } else if (p.kind == IGNIS__GEMV_CACHE) {
             if (to) {
                 to[0] = T(rotated(a, b, -sine, cosine));
                 to[p.head_dim / 2] = T(rotated(b, a, sine, cosine));
             }
         } else if (p.kind == IGNIS__GEMV_OUT || p.kind == IGNIS__GEMV_GELU) {
-            p.out[row + low] = T(p.kind == IGNIS__GEMV_OUT ? a : gelu(a));
+            p.out[row + low_at] = T(p.kind == IGNIS__GEMV_OUT ? a : gelu(a));
             if (high < p.n)
-                p.out[row + high] = T(p.kind == IGNIS__GEMV_OUT ? b : gelu(b));
+                p.out[row + high_at] = T(p.kind == IGNIS__GEMV_OUT ? b : gelu(b));
         } else if (p.kind == IGNIS__GEMV_ADD) {
             p.sum[row + low] = sum[0] + a;
             if (high < p.n)

@@ -16,6 +16,7 @@
         ask_weights(to, barrier, group, at)           starts copies of a group's weights from `at` on, by a warp
         ask_x(to, barrier, at)                        starts copies of x
         multiply(sum, stage, group, at, end)          multiplies a stage, by a warp; from `end` on it is another slice's
+    That of wgmma has multiply(sum, stage).
 */
 #ifndef IGNIS_GEMV_CLUSTER_CUH
 #define IGNIS_GEMV_CLUSTER_CUH
@@ -25,8 +26,13 @@
 
 constexpr int COLUMNS = IGNIS_COLUMNS, CLUSTER = IGNIS_CLUSTER;
 constexpr int TILES = 8; /* of 16 rows of weights */
+#ifdef IGNIS_GEMV_HOPPER
+constexpr bool WGMMA = true;
+#else
+constexpr bool WGMMA = false;
+#endif
 /*  warps beside each other, and below each other */
-constexpr int ACROSS = COLUMNS / 32 > 0 ? COLUMNS / 32 : 1, DOWN = SLICES / ACROSS;
+constexpr int ACROSS = !WGMMA && COLUMNS / 32 > 0 ? COLUMNS / 32 : 1, DOWN = SLICES / ACROSS;
 /*  tiles of a warp, and eights of columns */
 constexpr int M = TILES / DOWN, N = COLUMNS / 8 / ACROSS;
 constexpr int OWN = SLICES / CLUSTER; /* slices of a block */
@@ -37,12 +43,15 @@ constexpr int SHARE = TILES * COLUMNS / 8 / CLUSTER;
 #ifdef IGNIS_BLOCKS
 constexpr int MOST_NEAR = 1;
 #else
-constexpr int MOST_NEAR = COLUMNS == 64 ? 2 : COLUMNS == 32 ? 4 : 8;
+constexpr int MOST_NEAR = WGMMA ? 4 : COLUMNS == 64 ? 2 : COLUMNS == 32 ? 4 : 8;
 #endif
 constexpr int NEAR = OWN < MOST_NEAR ? OWN : MOST_NEAR, FAR = OWN / NEAR == 8 ? 3 : OWN / NEAR / 2;
 constexpr int PART_BYTES = 32 * 16, PARTS_BYTES = TILES * COLUMNS / 8 * PART_BYTES;
+/*  parts that wgmma's epilogue loads before it finishes them */
+constexpr int AT_ONCE = !WGMMA ? 1 : SHARE / SLICES < 4 ? SHARE / SLICES : 4;
 /*  the host has the same */
-constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0, FOUND_BYTES = ARRIVES_BYTES + FAR * PARTS_BYTES;
+constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0,
+              FOUND_BYTES = ARRIVES_BYTES + (WGMMA && CLUSTER == 1 && FAR == 0 ? 1 : FAR) * PARTS_BYTES;
 
 /*  Finds the rows of tile i of a group: eight from `low` on, and eight from `high` on. Tiles of a group are adjacent.
     Rows are numbered as results are, and all tiles begin at `first`. */
@@ -54,8 +63,36 @@ __device__ inline void group_rows(const ignis__gemv_mma &p, int first, int group
         tile_rows(p, first, group * TILES + i, low, high);
 }
 
-/*  Does the epilogue of a part: two rows of weights by two of x for each lane. The operands have rows of x in the
-    order of the lanes, too. */
+/*  The epilogue of a part: two rows of weights by two of x for each lane. The operands have rows of x in the order of
+    the lanes, too, unless wgmma multiplies them. column: the first row of x of this block. */
+struct part_finish {
+    int low, high, column;
+    finish_line lines[2];
+
+    __device__ void load(const ignis__gemv_mma &p, int first, int group, int first_column, int part)
+    {
+        const int row = row_of_lanes(threadIdx.x % 32 / 4);
+        group_rows(p, first, group, part / (COLUMNS / 8), low, high);
+        low += row, high += row;
+        column = first_column + part % (COLUMNS / 8) * 8 + (WGMMA ? 2 : 1) * (threadIdx.x % 4);
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+            if (at(j) < p.rows) {
+                lines[j].load(p, low, high, at(j));
+                lines[j].load_sum(p, low, high, at(j));
+            }
+    }
+    __device__ int at(int j) const { return column + (WGMMA ? 1 : 4) * j; }
+    __device__ void put(const ignis__gemv_mma &p, const float (&y)[4]) const
+    {
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+            if (at(j) < p.rows)
+                lines[j].put(p, low, high, at(j), y[j], y[2 + j]);
+    }
+};
+
+/*  Does all of it. */
 __device__ inline void finish(const ignis__gemv_mma &p, int first, int group, int part, const float (&y)[4])
 {
     const int t = threadIdx.x % 4, row = row_of_lanes(threadIdx.x % 32 / 4);
@@ -98,9 +135,12 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
     constexpr int STAGE_BYTES = Source::STAGE_BYTES;
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), found = at + p.found_at,
                    arrived = found + FOUND_BYTES, full = arrived + 8, empty = full + 8 * p.ring;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_group = (int)blockIdx.x / CLUSTER;
+    /* clusters of the same weights, for other rows of x, are adjacent */
+    const int across = WGMMA ? p.across : 1;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_group = (int)blockIdx.x / CLUSTER / across,
+              column = (int)blockIdx.x / CLUSTER % across * COLUMNS;
     /* of groups; a cluster has one */
-    const int rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, stride = CLUSTER > 1 ? 1 << 24 : gridDim.x;
+    const int rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, stride = CLUSTER > 1 ? 1 << 24 : gridDim.x / across;
     const int steps = (source.per_slice + source.advance - 1) / source.advance;
     const int tiles = (int)((p.n - first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)),
               groups = (tiles + TILES - 1) / TILES;
@@ -121,8 +161,16 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
     ignis_grid_dependents_launch();
     __syncthreads();
 
-    if (warp == SLICES) {
-        const auto place = [&](const step_order &of) { return first_of(of.slice) + of.step * source.advance; };
+    if (warp >= SLICES) {
+        if (WGMMA)
+            ignis_ptx_setmaxnreg_dec<40>();
+        if (warp > SLICES) { /* the rest of its warpgroup */
+            ignis_grid_dependency_wait();
+            if (CLUSTER > 1)
+                ignis_ptx_cluster_wait();
+            return;
+        }
+        const auto begin = [&](const step_order &of) { return first_of(of.slice) + of.step * source.advance; };
         const auto ask_weights = [&](int stage,
                                      const step_order &of) { /* the barrier expects the bytes of x, too */
                                                              if (lane == 0)
@@ -130,10 +178,10 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
                                                                                                   source.bytes());
                                                              __syncwarp();
                                                              source.ask_weights(at + stage * STAGE_BYTES,
-                                                                                full + 8 * stage, of.group, place(of));
+                                                                                full + 8 * stage, of.group, begin(of));
         };
         const auto ask_x = [&](int stage, const step_order &of) {
-            source.ask_x(at + stage * STAGE_BYTES, full + 8 * stage, place(of));
+            source.ask_x(at + stage * STAGE_BYTES, full + 8 * stage, begin(of));
         };
         step_order ahead = {own_group, 0, 0}, of = ahead;
         int asked = 0;
@@ -154,6 +202,8 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
         return;
     }
 
+    if (WGMMA)
+        ignis_ptx_setmaxnreg_inc<232>();
     ignis_grid_dependency_wait();
     int stage = 0;
     uint32_t phase = 0;
@@ -170,7 +220,10 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
                     sum[m][n][0] = sum[m][n][1] = sum[m][n][2] = sum[m][n][3] = 0;
             for (int step = 0; step < steps; step++) {
                 ignis_mbarrier_wait(full + 8 * stage, phase);
-                source.multiply(sum, memory + stage * STAGE_BYTES, group, begin + step * source.advance, end);
+                if constexpr (WGMMA)
+                    source.multiply(sum[0], memory + stage * STAGE_BYTES);
+                else
+                    source.multiply(sum, memory + stage * STAGE_BYTES, group, begin + step * source.advance, end);
                 ignis_warp_arrive(empty + 8 * stage);
                 if (++stage == p.ring)
                     stage = 0, phase ^= 1;
@@ -197,42 +250,81 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
         if (CLUSTER > 1)
             ignis_ptx_cluster_wait();
         const uint32_t to = found + rank * SHARE * PART_BYTES + lane * 8;
+        if constexpr (WGMMA && CLUSTER == 1) { /* in a short loop: what a thread has waits in memory */
 #pragma unroll
-        for (int m = 0; m < M; m++)
+            for (int n = 0; n < N; n++)
+                far[n * THREADS] = make_float4(sum[0][n][0], sum[0][n][1], sum[0][n][2], sum[0][n][3]);
+#pragma unroll 1
+            for (int n = 0; n < N; n += AT_ONCE) {
+                part_finish parts[AT_ONCE];
 #pragma unroll
-            for (int n = 0; n < N; n++) {
-                const int part = (warp % DOWN * M + m) * (COLUMNS / 8) + warp / DOWN * N + n;
-                if (CLUSTER > 1) {
-                    const uint32_t there = ignis_ptx_mapa(to + part / CLUSTER * PART_BYTES, part % CLUSTER);
+                for (int i = 0; i < AT_ONCE; i++)
+                    parts[i].load(p, first, group, column, warp * N + n + i);
 #pragma unroll
-                    for (int j = 0; j < 2; j++)
-                        ignis_ptx_st_async(there + 256 * j, make_float2(sum[m][n][2 * j], sum[m][n][2 * j + 1]),
-                                           ignis_ptx_mapa(arrived, part % CLUSTER));
-                } else {
-                    finish(p, first, group, part, sum[m][n]);
+                for (int i = 0; i < AT_ONCE; i++) {
+                    const float4 x = far[(n + i) * THREADS];
+                    const float y[4] = {x.x, x.y, x.z, x.w};
+                    parts[i].put(p, y);
                 }
             }
+        } else {
+#pragma unroll
+            for (int m = 0; m < M; m++)
+#pragma unroll
+                for (int n = 0; n < N; n++) {
+                    const int part = (warp % DOWN * M + m) * (COLUMNS / 8) + warp / DOWN * N + n;
+                    if (CLUSTER > 1) {
+                        const uint32_t there = ignis_ptx_mapa(to + part / CLUSTER * PART_BYTES, part % CLUSTER);
+#pragma unroll
+                        for (int j = 0; j < 2; j++)
+                            ignis_ptx_st_async(there + 256 * j, make_float2(sum[m][n][2 * j], sum[m][n][2 * j + 1]),
+                                               ignis_ptx_mapa(arrived, part % CLUSTER));
+                    } else {
+                        finish(p, first, group, part, sum[m][n]);
+                    }
+                }
+        }
     }
-    if (CLUSTER > 1) {
+    const auto sum_of_part = [&](int i, float(&y)[4]) {
+        float2 of[CLUSTER][2];
+#pragma unroll
+        for (int c = 0; c < CLUSTER; c++)
+#pragma unroll
+            for (int j = 0; j < 2; j++)
+                of[c][j] = *(const float2 *)__cvta_shared_to_generic(found + (c * SHARE + i) * PART_BYTES +
+                                                                     (32 * j + lane) * 8);
+#pragma unroll
+        for (int apart = 1; apart < CLUSTER; apart *= 2)
+#pragma unroll
+            for (int c = 0; c + apart < CLUSTER; c += 2 * apart)
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    of[c][j].x += of[c + apart][j].x;
+                    of[c][j].y += of[c + apart][j].y;
+                }
+        y[0] = of[0][0].x, y[1] = of[0][0].y, y[2] = of[0][1].x, y[3] = of[0][1].y;
+    };
+    if constexpr (WGMMA && CLUSTER > 1) {
+        static_assert(!WGMMA || SHARE % (SLICES * AT_ONCE) == 0, "all warps have the same number of parts");
+#pragma unroll 1
+        for (int from = warp; from < SHARE; from += SLICES * AT_ONCE) {
+            part_finish parts[AT_ONCE];
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++)
+                parts[i].load(p, first, own_group, column, (from + i * SLICES) * CLUSTER + rank);
+            ignis_mbarrier_wait(arrived, 0); /* behind what is on its way */
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                float y[4];
+                sum_of_part(from + i * SLICES, y);
+                parts[i].put(p, y);
+            }
+        }
+    } else if (CLUSTER > 1) {
         ignis_mbarrier_wait(arrived, 0);
         for (int i = warp; i < SHARE; i += SLICES) {
-            float2 of[CLUSTER][2];
-#pragma unroll
-            for (int c = 0; c < CLUSTER; c++)
-#pragma unroll
-                for (int j = 0; j < 2; j++)
-                    of[c][j] = *(const float2 *)__cvta_shared_to_generic(found + (c * SHARE + i) * PART_BYTES +
-                                                                         (32 * j + lane) * 8);
-#pragma unroll
-            for (int apart = 1; apart < CLUSTER; apart *= 2)
-#pragma unroll
-                for (int c = 0; c + apart < CLUSTER; c += 2 * apart)
-#pragma unroll
-                    for (int j = 0; j < 2; j++) {
-                        of[c][j].x += of[c + apart][j].x;
-                        of[c][j].y += of[c + apart][j].y;
-                    }
-            const float y[4] = {of[0][0].x, of[0][0].y, of[0][1].x, of[0][1].y};
+            float y[4];
+            sum_of_part(i, y);
             finish(p, first, own_group, i * CLUSTER + rank, y);
         }
     }

@@ -26,7 +26,29 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_mma_norm(const 
     ignis_grid_dependents_launch();
     const row_norm norm(p);
     ignis_grid_dependency_wait();
-    norm.run(p.norm_of + blockIdx.x * p.k, [&](int i, const ignis_pack<T, 4> &four) { ignis_store(y + i, four); });
+    norm.run(p.norm_of + blockIdx.x * p.k, [&](int i, const ignis_pack<T, 4> &four) {
+        ignis_store(y + i, four);
+        if (p.ordered) {
+            const uint2 words = *(const uint2 *)&four;
+            uint32_t *const to = (uint32_t *)(p.ordered + blockIdx.x * p.k) + ordered_place(i) / 2;
+            to[0] = words.x, to[4] = words.y;
+        }
+    });
+}
+
+/*  Puts the elements of rows of x into the order of operands. grid = 2048 elements of a row, rows. k: a multiple of 32.
+ */
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_mma_order(const __grid_constant__ ignis__gemv_mma p)
+{
+    const int i = (blockIdx.x * THREADS + threadIdx.x) * 8;
+    const long long row = blockIdx.y * p.k;
+    ignis_grid_dependents_launch();
+    ignis_grid_dependency_wait();
+    if (i < p.k) {
+        const uint4 words = *(const uint4 *)(p.x + row + i);
+        uint32_t *const to = (uint32_t *)(p.ordered + row) + ordered_place(i) / 2;
+        to[0] = words.x, to[4] = words.y, to[8] = words.z, to[12] = words.w;
+    }
 }
 
 /*  A warp's slice of K, in blocks of 32 elements. Its weights come in chunks, which are blocks of the 16 rows of a

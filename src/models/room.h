@@ -36,12 +36,14 @@
     X(GEMV_GATED_4, gemv_cu, "ignis_gemv_gated_4", PLAIN)                              \
     X(GEMV_GATED_8, gemv_cu, "ignis_gemv_gated_8", PLAIN)                              \
     X(GEMV_MMA_NORM, gemv_mma_cu, "ignis_gemv_mma_norm", WAITS)                        \
+    X(GEMV_MMA_ORDER, gemv_mma_cu, "ignis_gemv_mma_order", WAITS)                      \
     X(GEMV_MMA_1, gemv_mma_cu, "ignis_gemv_mma_1", WAITS)                              \
     X(GEMV_MMA_8, gemv_mma_cu, "ignis_gemv_mma_8", WAITS)                              \
     X(GEMV_MMA_16, gemv_mma_cu, "ignis_gemv_mma_16", WAITS)                            \
     X(GEMV_MMA_32, gemv_mma_cu, "ignis_gemv_mma_32", WAITS)                            \
     X(GEMV_MMA_64, gemv_mma_cu, "ignis_gemv_mma_64", WAITS)                            \
     X(GEMV_CLUSTER, gemv_cluster_cu, "ignis_gemv_cluster", WAITS)                      \
+    X(GEMV_HOPPER, gemv_hopper_cu, "ignis_gemv_hopper", WAITS)                         \
     X(GEMV_CLUSTER_BLOCKS, gemv_cluster_blocks_cu, "ignis_gemv_cluster_blocks", WAITS) \
     X(GEMV_BLOCKS_ROWS, gemv_blocks_cu, "ignis_gemv_blocks_rows", WAITS)               \
     X(GEMV_BLOCKS_1, gemv_blocks_cu, "ignis_gemv_blocks_1", WAITS)                     \

@@ -12,7 +12,7 @@ typedef struct ignis__layers_pass {
     ignis__op *op;
     ignis__engine *engine;
     int count, end, adapted, layer; /* adapted: products with adapters, as bits */
-    bool is_chunk;
+    bool is_chunk, inner_ordered;   /* inner_ordered: inner elements are in the order of operands of wgmma */
     ignis__address keys, values;
     ignis__pre_norm norm;
     ignis__gemv_desc desc;
@@ -36,6 +36,7 @@ static void ignis__engine_multiply(ignis__op *op, ignis__engine *engine, bool is
 {
     desc->dequantised = engine->dequantised;
     desc->gate_up = engine->gate_up;
+    desc->ordered = engine->gate_up;
     if (!is_chunk) {
         const ignis__pre_norm *norm = desc->norm;
         ignis__engine_norm_apart(op, desc);
@@ -115,9 +116,21 @@ static void ignis__layers_multiply_add(ignis__layers_pass *pass, int product, ig
     bool others = engine->model->parallel.rank > 0;
     ignis__gemv_kind kind =
         others && !is_chunk && engine->sum->dtype == IGNIS_F32 ? IGNIS__GEMV_LOGITS : IGNIS__GEMV_ADD;
-    ignis__gemv_desc desc = {
-        count, kind, false, is_chunk ? engine->gate_up : engine->sum, x, weights, others ? NULL : bias, NULL, NULL,
-        NULL,  NULL, NULL};
+    ignis__gemv_desc desc = {count,
+                             kind,
+                             false,
+                             is_chunk ? engine->gate_up : engine->sum,
+                             x,
+                             weights,
+                             others ? NULL : bias,
+                             NULL,
+                             NULL,
+                             NULL,
+                             NULL,
+                             NULL,
+                             NULL,
+                             pass->inner_ordered && product == IGNIS__LORA_DOWN,
+                             false};
     ignis__address sum = ignis__op_write(op, engine->sum);
     if (engine->result) {
         desc.kind = IGNIS__GEMV_OUT;
@@ -231,6 +244,7 @@ static void ignis__layers_project(ignis__layers_pass *pass, int number)
         desc->kind = IGNIS__GEMV_CACHE;
         desc->cache = &pass->direct;
         desc->dequantised = engine->dequantised;
+        desc->ordered = engine->gate_up;
         ignis__engine_norm_apart(op, desc);
         if (layer->qkv->blocks.count)
             ignis__gemv_run_quantised(op, desc);
@@ -317,6 +331,19 @@ static ignis__array *ignis__layers_inner(const ignis__layers_pass *pass, const i
     return layer->router && pass->engine->shared_inner ? pass->engine->shared_inner : pass->engine->inner;
 }
 
+/*  Returns whether the inner elements go out in the order of operands: both products are by wgmma, and nothing else
+    reads them. */
+static bool ignis__layers_order_inner(const ignis__layers_pass *pass, const ignis__engine_layer *layer,
+                                      const ignis__gemv_desc *up)
+{
+    ignis__gemv_desc down = *up;
+    down.weights = layer->down;
+    return !pass->is_chunk && !pass->engine->model->exact_gelu && !(pass->adapted >> IGNIS__LORA_DOWN & 1) &&
+           ignis__gemv_uses_tensor_cores(pass->op, up->x->dtype, up->weights) &&
+           ignis__gemv_uses_tensor_cores(pass->op, up->x->dtype, down.weights) &&
+           ignis__gemv_takes_wgmma(pass->op, up) && ignis__gemv_takes_wgmma(pass->op, &down);
+}
+
 /*  Computes the inner elements of the MLP. */
 static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_layer *layer)
 {
@@ -341,8 +368,11 @@ static void ignis__layers_expand(ignis__layers_pass *pass, const ignis__engine_l
         desc->gated = false;
         desc->out = model->gelu ? inner : pass->engine->gate_up;
     }
+    desc->ordered = pass->engine->gate_up;
+    desc->orders = pass->inner_ordered = ignis__layers_order_inner(pass, layer, desc);
     ignis__layers_adapt(pass, IGNIS__LORA_UP, desc);
     ignis__engine_multiply(pass->op, pass->engine, pass->is_chunk, desc);
+    desc->orders = false;
     if (apart)
         ignis__layers_add_adapters(pass, IGNIS__LORA_UP, desc->x, desc->out);
     if (apart && !model->gelu)
@@ -570,12 +600,21 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
                                        agreement, ignis__array_bytes(engine->agreement));
     }
     if (!single) {
-        ignis__gemv_desc desc = {count,          IGNIS__GEMV_LOGITS,
-                                 false,          engine->rank_logits ? engine->rank_logits : engine->logits,
-                                 engine->normed, engine->head,
-                                 NULL,           engine->dequantised,
-                                 NULL,           &norm,
-                                 NULL,           NULL};
+        ignis__gemv_desc desc = {count,
+                                 IGNIS__GEMV_LOGITS,
+                                 false,
+                                 engine->rank_logits ? engine->rank_logits : engine->logits,
+                                 engine->normed,
+                                 engine->head,
+                                 NULL,
+                                 engine->dequantised,
+                                 NULL,
+                                 &norm,
+                                 NULL,
+                                 NULL,
+                                 engine->gate_up,
+                                 false,
+                                 false};
         ignis__engine_norm_apart(op, &desc);
         ignis__gemv_run(op, &desc);
     }

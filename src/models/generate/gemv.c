@@ -67,6 +67,7 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc 
     int resident = 2, rest;
     size_t shared = FOUND + 2 * (size_t)(ignis__ceil_div(desc->weights->shape.dim[1], 32) * 32);
     bool single;
+    const bool wgmma = ignis__gemv_takes_wgmma(op, desc);
     ignis__gemv_mma p;
     ignis__tensor_map map;
     void *params[] = {&p, &map};
@@ -74,6 +75,8 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc 
     memset(&map, 0, sizeof map);
     if (desc->cache)
         p = *desc->cache;
+    p.ordered = wgmma ? ignis__op_write(op, desc->ordered) : 0;
+    p.orders = desc->orders;
     p.weights = ignis__op_read(op, desc->weights);
     p.bias = desc->bias ? ignis__op_read(op, desc->bias) : 0;
     p.k = desc->weights->shape.dim[1];
@@ -103,6 +106,14 @@ IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, const ignis__gemv_desc 
         ignis__op_launch(op, ignis__gemv_dense_kernels[0], desc->weights->dtype, NULL,
                          ignis__launch_row(ignis__clamp(tiles, 1, info->multiprocessors * resident), 256, shared),
                          params);
+        return;
+    }
+    if (wgmma) {
+        if (!desc->norm && !desc->is_ordered)
+            ignis__op_launch(op, IGNIS__BUILTIN(GEMV_MMA_ORDER), desc->weights->dtype, NULL,
+                             ignis__launch_grid(ignis__ceil_div(p.k, 2048), desc->count, 1, 256, 1, 0), params);
+        p.x = desc->is_ordered ? p.x : p.ordered;
+        ignis__gemv_wgmma(op, &p, desc->weights);
         return;
     }
     for (rest = desc->count; op->ok && rest > 0; rest -= p.rows) {

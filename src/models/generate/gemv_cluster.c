@@ -68,6 +68,12 @@ static void ignis__gemv_cluster_define(char *define, size_t size, const ignis__g
              variant->columns, variant->cluster, type);
 }
 
+/*  Writes the defines of gemv_hopper.cu. cluster: blocks that divide the slices of K. */
+static void ignis__gemv_wgmma_define(char *define, size_t size, int cluster)
+{
+    snprintf(define, size, "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d", (int)IGNIS__GEMV_ROWS, cluster);
+}
+
 /*  Records the kernels that other devices, or other numbers of rows, take for these weights. */
 IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dtype dtype, bool gated)
 {
@@ -84,6 +90,10 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dt
     for (i = 0; i < IGNIS__GEMV_CLUSTERS; i++) {
         ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[0][i], 0);
         ignis__record_builtin(IGNIS__BUILTIN(GEMV_CLUSTER), dtype, define, 90, IGNIS__EVERY_ARCH);
+    }
+    for (i = 1; i <= 8; i *= 2) {
+        ignis__gemv_wgmma_define(define, sizeof define, i);
+        ignis__record_builtin(IGNIS__BUILTIN(GEMV_HOPPER), dtype, define, 90, 90);
     }
 }
 
@@ -184,6 +194,59 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
     op->ok = op->ok && ignis__tensor_map_make(&op->work, &maps[0], &desc);
     ignis__gemv_cluster_launch(op, weights->dtype, &source, p, variant, define, params);
     return true;
+}
+
+/*  Returns whether gemv_hopper.cu multiplies so many rows, whose bits do not depend on it. */
+IGNIS__PRIVATE bool ignis__gemv_takes_wgmma(ignis__op *op, const ignis__gemv_desc *desc)
+{
+    /* Fewer rows are as fast by gemv_cluster.cu; up to IGNIS__GEMV_ROWS gain with weights of so many elements. */
+    enum { LEAST_ROWS = 33, LARGE = 1 << 24 };
+    const ignis__array *weights = desc->weights;
+    char define[64];
+    ignis__gemv_wgmma_define(define, sizeof define, 1);
+    return desc->count >= (weights->numel >= LARGE ? (int)LEAST_ROWS : IGNIS__GEMV_ROWS + 1) &&
+           !weights->blocks.count && weights->shape.dim[1] % 512 == 0 && desc->ordered &&
+           desc->ordered->numel >= desc->count * weights->shape.dim[1] && op->work.device->clusters &&
+           ignis__gemm_has_wgmma(op, weights->dtype) &&
+           ignis__variant_exists(op->work.device, IGNIS__BUILTIN(GEMV_HOPPER), weights->dtype, define);
+}
+
+/*  Multiplies rows of x in the order of operands with dense weights by wgmma. A block takes IGNIS__GEMV_ROWS rows of x.
+    As many blocks divide the slices as leave half of the SMs without one, or two if each has an SM; measured. */
+IGNIS__PRIVATE void ignis__gemv_wgmma(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights)
+{
+    enum { COLUMNS = IGNIS__GEMV_ROWS };
+    /* gemv_hopper.cu has the same: bytes of a stage, and of sums that wait in memory */
+    enum { STAGE = 16 * 1024 + COLUMNS * 128, FOUND = COLUMNS * 512 };
+    const ignis_device_info *info = &op->work.device->info;
+    /* half: adjacent rows of the weights */
+    const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64;
+    const int box[] = {64, (half & -half) < 64 ? half & -half : 64}, x_box[] = {64, COLUMNS};
+    const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, x_dims[] = {dims[0], p->rows},
+                  step = 2 * dims[0];
+    const ignis__tensor_map_desc desc = {weights->dtype, false, p->weights, 2, dims, &step, box, NULL},
+                                 x_desc = {weights->dtype, false, p->x, 2, x_dims, &step, x_box, NULL};
+    const int64_t groups = ignis__ceil_div(p->n, p->gated ? 64 : 128), across = ignis__ceil_div(p->rows, COLUMNS);
+    int64_t clusters = groups;
+    int cluster = 8;
+    char define[64];
+    ignis__tensor_map maps[2];
+    void *params[] = {p, &maps[0], &maps[1]};
+    while (cluster > 2 && 2 * groups * across * cluster > info->multiprocessors)
+        cluster /= 2;
+    if (groups * across * cluster > info->multiprocessors) { /* a block takes one group after the other */
+        cluster = 1;
+        clusters = ignis__clamp(info->multiprocessors / across, 1, groups);
+    }
+    p->across = (int)across;
+    p->ring = (int)(((size_t)info->shared_per_block - FOUND - 8) / (STAGE + 16));
+    p->found_at = STAGE * p->ring;
+    ignis__gemv_wgmma_define(define, sizeof define, cluster);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, &maps[0], &desc) &&
+             ignis__tensor_map_make(&op->work, &maps[1], &x_desc);
+    ignis__op_launch(
+        op, IGNIS__BUILTIN(GEMV_HOPPER), weights->dtype, define,
+        ignis__launch_row(clusters * across * cluster, 384, (size_t)(p->found_at + FOUND + 8 + 16 * p->ring)), params);
 }
 
 /*  As ignis__gemv_cluster_dense, for one part of quantised weights. False, too, for few rows of weights or more than

@@ -69,6 +69,9 @@ typedef struct ignis__gemv_desc {
     const ignis__gemv_mma
         *cache;          /* of IGNIS__GEMV_CACHE: the rows, keys, values, frequencies and head counts; or NULL */
     ignis__array *delta; /* what adapters add to the product of each row, not in a chunk; or NULL */
+    /* scratch for x in the order of operands, where wgmma may multiply; or NULL */
+    ignis__array *ordered;
+    bool is_ordered, orders; /* by wgmma: x is in that order; out will be */
 } ignis__gemv_desc;
 
 typedef struct ignis__engine_layer {
@@ -335,6 +338,8 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dt
 IGNIS__PRIVATE void ignis__gemv_choose_ring(ignis__op *op, const ignis__array *weights, size_t rest, ignis__gemv_mma *p,
                                             ignis__tensor_map *map, int *resident);
 IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights);
+IGNIS__PRIVATE bool ignis__gemv_takes_wgmma(ignis__op *op, const ignis__gemv_desc *desc);
+IGNIS__PRIVATE void ignis__gemv_wgmma(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights);
 IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type,
                                                   int64_t units);
 

@@ -33,6 +33,7 @@ typedef struct ignis__gemv_mma {
     IGNIS__POINTER(const void) weights;
     IGNIS__POINTER(const T) bias; /* [n] or [2 n], or null */
     IGNIS__POINTER(T) out;
+    IGNIS__POINTER(T) ordered; /* of the norm and of ignis_gemv_mma_order: x for gemv_hopper.cu, or null */
     IGNIS__POINTER(float) sum, logits;
     /* what adapters add to the products, after the bias; or null. Rows of result_row elements, or twice as many if
        gated; not with ADD or LOGITS */
@@ -48,9 +49,11 @@ typedef struct ignis__gemv_mma {
     int rows, kind, gated, rms, heads, kv_heads, head_dim;
     /* one row: chunks of weights in flight to shared memory; the offset of the results after them */
     int ring, found_at;
-    int table; /* IGNIS__GEMV_CACHE: see ignis__generate_row */
+    int table;  /* IGNIS__GEMV_CACHE: see ignis__generate_row */
+    int across; /* gemv_hopper.cu: blocks that divide the rows of x */
+    int orders; /* gemv_hopper.cu: out is in the order of operands */
 } ignis__gemv_mma;
-IGNIS__ASSERT_SIZE(ignis__gemv_mma, 184);
+IGNIS__ASSERT_SIZE(ignis__gemv_mma, 200);
 
 /*  Params of quantised weights. */
 typedef struct ignis__gemv_blocks {
@@ -64,4 +67,4 @@ typedef struct ignis__gemv_blocks {
     /* the result of the first row of these weights; product.n is the one after the last row */
     int first;
 } ignis__gemv_blocks;
-IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 216);
+IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 232);

@@ -130,6 +130,17 @@ TEST(batches_of_other_models)
     }
 }
 
+/*  Layers that are wide enough for wgmma, whose inner elements go from product to product in the order of operands. */
+TEST(batches_of_wide_layers)
+{
+    static const test_shape shape = {1, 8, 2, 64, 512, 512, 70, false, true, false, IGNIS_BF16};
+    test_model t;
+    SETUP(NULL);
+    test_model_begin(&t, &shape, CONTEXT, 66);
+    check_rows(&t, 66);
+    test_model_end(&t);
+}
+
 TEST(batches_with_windows)
 {
     static const test_shape shape = {2, 2, 1, 16, 32, 24, 70, false, true, false, IGNIS_BF16};

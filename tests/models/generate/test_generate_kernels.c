@@ -64,6 +64,7 @@ OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, i
     ignis__array *numbers = type ? room(IGNIS_SHAPE(gated ? 2 * n : 3, k), dtype) : NULL; /* three rows at a time */
     ignis__array *whole = type ? room(IGNIS_SHAPE(ignis__blocks_scratch_elements(k)), dtype) : NULL;
     ignis__array *b_room = biased ? room_noise(IGNIS_SHAPE(parts * n), dtype, 3, 1, &b) : NULL;
+    ignis__array *ordered = room(IGNIS_SHAPE(rows, k), dtype);
     ignis__array *out = room_noise(IGNIS_SHAPE(rows, width), out_dtype, 4, 1, &start);
     ignis__array *single = room_noise(IGNIS_SHAPE(rows, width), out_dtype, 4, 1, NULL);
     ignis__op op = step_begin();
@@ -72,7 +73,8 @@ OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, i
     own = op.work.device->info.multiprocessors;
     op.work.device->info.multiprocessors = multiprocessors ? multiprocessors : own;
     {
-        ignis__gemv_desc desc = {rows, kind, gated, out, x_room, w_room, b_room, numbers, NULL, NULL, NULL, NULL};
+        ignis__gemv_desc desc = {rows, kind, gated, out,  x_room,  w_room, b_room, numbers,
+                                 NULL, NULL, NULL,  NULL, ordered, false,  false};
         ignis__gemv_run(&op, &desc);
     }
     op.work.device->info.multiprocessors = own;
@@ -83,8 +85,8 @@ OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, i
         ignis__array *row_array = ignis__array_hold("test", row), *to_array = ignis__array_hold("test", to);
         op = step_begin();
         {
-            ignis__gemv_desc desc = {1,      kind,    gated, to_array, row_array, w_room,
-                                     b_room, numbers, NULL,  NULL,     NULL,      NULL};
+            ignis__gemv_desc desc = {1,    kind, gated, to_array, row_array, w_room, b_room, numbers,
+                                     NULL, NULL, NULL,  NULL,     NULL,      false,  false};
             ignis__gemv_run(&op, &desc);
         }
         step_end(&op);
@@ -249,6 +251,21 @@ TEST(products_of_every_kind)
     }
 }
 
+/*  Products that wgmma takes on sm_90: clusters of each size, several groups of rows of weights for one block, and rows
+    of x for several. */
+TEST(products_of_many_rows)
+{
+    SETUP(NULL);
+    check_product(IGNIS_BF16, 65, 40, 512, IGNIS__GEMV_OUT, true, true);
+    check_product(IGNIS_F16, 70, 24, 512, IGNIS__GEMV_GELU, false, true);
+    multiprocessors = 1;
+    check_product(IGNIS_BF16, 66, 270, 1024, IGNIS__GEMV_LOGITS, false, false);
+    check_product(IGNIS_BF16, 130, 24, 512, IGNIS__GEMV_OUT, true, false);
+    multiprocessors = 12;
+    check_product(IGNIS_BF16, 72, 300, 512, IGNIS__GEMV_ADD, false, false);
+    multiprocessors = 0;
+}
+
 /*  A device with so many multiprocessors, from its next step on; 0: as many as it has. */
 static void pretend_multiprocessors(int count)
 {
@@ -288,7 +305,10 @@ OPTIMIZED static void check_product_many(ignis_dtype dtype, int rows, int n, int
                                      between,
                                      NULL,
                                      NULL,
-                                     NULL};
+                                     NULL,
+                                     NULL,
+                                     false,
+                                     false};
             ignis__chunk_gemm(&op, &desc);
         }
         step_end(&op);
@@ -751,7 +771,7 @@ TEST(keys_of_many_rows_as_of_each_alone)
     static const cache_case cases[] = {{3, 1, 16, true, false},  {4, 2, 64, true, false},  {2, 2, 80, true, false},
                                        {2, 1, 96, false, false}, {2, 2, 128, true, false}, {2, 1, 256, true, false},
                                        {50, 9, 64, true, false}}; /* the last one's weights are quantised */
-    enum { MOST = 40, K = 136, OF_BLOCKS = 256 };
+    enum { MOST = 66, K = 136, OF_BLOCKS = 256, BY_WGMMA = 512 };
     int i, a, r, way;
     ignis_device_info info;
     SETUP(NULL);
@@ -761,13 +781,16 @@ TEST(keys_of_many_rows_as_of_each_alone)
     for (i = 0; i < COUNT_OF(cases); i++) {
         const cache_case *c = &cases[i];
         bool quantised = i + 1 == COUNT_OF(cases);
-        int before = room_count, width = width_of(c), k = quantised ? OF_BLOCKS : K,
+        int before = room_count, width = width_of(c),
+            k = quantised    ? OF_BLOCKS
+                : i % 3 == 2 ? BY_WGMMA
+                             : K,
             count = i % 3 == 0   ? 12
                     : i % 3 == 1 ? 23
                                  : MOST;
         double *found[2][3], *w, *b, *x;
         attention_test t;
-        ignis__array *weights, *bias, *rows_of_x, *turning, *numbers = NULL;
+        ignis__array *weights, *bias, *rows_of_x, *turning, *numbers = NULL, *ordered;
         ignis__op op;
         attention_test_begin(&t, c, IGNIS_BF16, MOST);
         weights = quantised ? room_blocks(width, k, IGNIS__GGUF_Q4_0, width, IGNIS__GGUF_Q4_0, 1, &w)
@@ -777,6 +800,7 @@ TEST(keys_of_many_rows_as_of_each_alone)
         bias = room_noise(IGNIS_SHAPE(width), IGNIS_BF16, 2, 1, &b);
         rows_of_x = room_noise(IGNIS_SHAPE(MOST, k), IGNIS_BF16, 3, 1, &x);
         turning = room(IGNIS_SHAPE(IGNIS__ROPE_HALF), IGNIS_I32);
+        ordered = room(IGNIS_SHAPE(MOST, k), IGNIS_BF16);
         for (way = 0; way < 2; way++) {
             CHECK_OK(ignis_array_zero(handle_of(t.k)));
             CHECK_OK(ignis_array_zero(handle_of(t.v)));
@@ -817,7 +841,10 @@ TEST(keys_of_many_rows_as_of_each_alone)
                                              NULL,
                                              NULL,
                                              &direct,
-                                             NULL};
+                                             NULL,
+                                             ordered,
+                                             false,
+                                             false};
                     if (quantised)
                         ignis__gemv_run_quantised(&op, &desc);
                     else
