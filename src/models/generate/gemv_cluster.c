@@ -200,7 +200,7 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
 IGNIS__PRIVATE bool ignis__gemv_takes_wgmma(ignis__op *op, const ignis__gemv_desc *desc)
 {
     /* Fewer rows are as fast by gemv_cluster.cu; up to IGNIS__GEMV_ROWS gain with weights of so many elements. */
-    enum { LEAST_ROWS = 33, LARGE = 1 << 24 };
+    enum { LEAST_ROWS = 33, LARGE = 3 << 23 };
     const ignis__array *weights = desc->weights;
     char define[64];
     ignis__gemv_wgmma_define(define, sizeof define, 1);
