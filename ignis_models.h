@@ -36888,10 +36888,10 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
     return true;
 }
 
-/*  Returns whether gemv_hopper.cu multiplies so many rows, whose bits do not depend on it. */
+/*  Returns whether gemv_hopper.cu multiplies the rows. Their bits do not depend on it. */
 IGNIS__PRIVATE bool ignis__gemv_takes_wgmma(ignis__op *op, const ignis__gemv_desc *desc)
 {
-    /* Fewer rows are as fast by gemv_cluster.cu; up to IGNIS__GEMV_ROWS gain with weights of so many elements. */
+    /* Fewer rows are as fast by gemv_cluster.cu. Up to IGNIS__GEMV_ROWS rows gain if the weights have LARGE elements. */
     enum { LEAST_ROWS = 33, LARGE = 3 << 23 };
     const ignis__array *weights = desc->weights;
     char define[64];

@@ -312,7 +312,7 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
 #pragma unroll
             for (int i = 0; i < AT_ONCE; i++)
                 parts[i].load(p, first, own_group, column, (from + i * SLICES) * CLUSTER + rank);
-            ignis_mbarrier_wait(arrived, 0); /* behind what is on its way */
+            ignis_mbarrier_wait(arrived, 0);
 #pragma unroll
             for (int i = 0; i < AT_ONCE; i++) {
                 float y[4];
