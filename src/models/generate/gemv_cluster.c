@@ -199,7 +199,7 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
 /*  Returns whether gemv_hopper.cu multiplies the rows. Their bits do not depend on it. */
 IGNIS__PRIVATE bool ignis__gemv_takes_wgmma(ignis__op *op, const ignis__gemv_desc *desc)
 {
-    /* Fewer rows are as fast by gemv_cluster.cu. Up to IGNIS__GEMV_ROWS rows gain if the weights have LARGE elements. */
+    /* Fewer rows are as fast by gemv_cluster.cu. Up to IGNIS__GEMV_ROWS rows gain with LARGE elements of weights. */
     enum { LEAST_ROWS = 33, LARGE = 3 << 23 };
     const ignis__array *weights = desc->weights;
     char define[64];
