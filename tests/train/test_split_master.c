@@ -137,6 +137,69 @@ TEST(every_value_survives)
     trained_end(&t);
 }
 
+static ignis_training training_of(trained *t)
+{
+    static const char *const names[] = {"weight"};
+    ignis_training_desc desc;
+    ignis_training training;
+    memset(&desc, 0, sizeof desc);
+    desc.names = names, desc.tensors = &t->parameter, desc.count = 1;
+    desc.optimizers = &t->optimizer, desc.optimizer_count = 1;
+    training = ignis_training_create(&desc);
+    CHECK(training.id);
+    return training;
+}
+
+/*  A saved training continues with the bits; one with copies in one does not take it. */
+TEST(files_have_the_low_bits)
+{
+    static float values[COUNT];
+    static uint16_t high[2][COUNT], low[2][COUNT];
+    uint32_t state = 521288629;
+    ignis_tensor_desc desc;
+    ignis_tensor factors;
+    ignis_training training;
+    trained t[2], other;
+    char folder[100];
+    int i, at;
+    SETUP(NULL);
+    memset(&desc, 0, sizeof desc);
+    desc.dtype = IGNIS_BF16;
+    for (at = 0; at < COUNT; at++)
+        values[at] = (float)random_bits(&state) / 4294967296.0f - 0.5f;
+    snprintf(folder, sizeof folder, "%s/split", test_folder);
+    factors = ignis_tensor_from_host(values, IGNIS_SHAPE(COUNT), &desc);
+    t[0] = trained_of(true, false, values);
+    step(&t[0], factors);
+    step(&t[0], factors);
+    training = training_of(&t[0]);
+    CHECK_OK(ignis_training_save(training, folder));
+    CHECK_OK(ignis_training_wait(training));
+    CHECK_OK(ignis_training_free(training));
+    memset(values, 0, sizeof values);
+    t[1] = trained_of(true, false, values);
+    training = training_of(&t[1]);
+    CHECK_OK(ignis_training_load(training, folder));
+    CHECK_OK(ignis_training_free(training));
+    for (i = 0; i < 2; i++) {
+        step(&t[i], factors);
+        CHECK_OK(ignis_array_to_host_raw(ignis_optimizer_state(t[i].optimizer, 0, IGNIS_OPTIMIZER_MASTER), low[i],
+                                         sizeof low[i]));
+        CHECK_OK(ignis_array_to_host_raw(ignis_tensor_data(t[i].parameter), high[i], sizeof high[i]));
+        trained_end(&t[i]);
+    }
+    CHECK(memcmp(low[0], low[1], sizeof low[0]) == 0);
+    CHECK(memcmp(high[0], high[1], sizeof high[0]) == 0);
+    other = trained_of(false, false, values);
+    training = training_of(&other);
+    CHECK(ignis_training_load(training, folder) != IGNIS_OK);
+    CHECK_HAS(ignis_status_message(), ".master_low.");
+    ignis_status_clear();
+    CHECK_OK(ignis_training_free(training));
+    trained_end(&other);
+    CHECK_OK(ignis_tensor_release(factors));
+}
+
 TEST(what_does_not_fit_is_refused)
 {
     ignis_adamw_desc desc;
