@@ -5232,8 +5232,8 @@ IGNIS_API ignis_status ignis_training_load(ignis_training training, const char *
 
 /*  ignis_training_mark - note that a step is complete
     With it, the calling thread's place in its random numbers is noted. A step of -1 says instead that the training of
-    this rank is not complete, so that no other rank continues from it. ignis_training_create marks step 0, and
-    ignis_training_regroup the step that it continues from.
+    this rank is not complete, so that no other rank continues from it. ignis_training_regroup notes the step that it
+    continues from. Before both, the training has 0 steps.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (a step below -1), UNSUPPORTED (this thread captures a graph).
     Ownership: nothing to free.
@@ -27674,7 +27674,8 @@ typedef struct ignis__training {
     int64_t *all;              /* the same on the host */
     uint64_t id, saves;        /* equal on all ranks */
     int64_t step;              /* complete steps; -1: the training is not complete */
-    ignis_random_state random; /* of the thread after that step */
+    ignis_random_state random; /* of the thread after that step, if it was noted */
+    bool is_noted;
     ignis__pinned *pinned;
     ignis__training_save save;
 } ignis__training;
@@ -50654,7 +50655,6 @@ IGNIS__COLD IGNIS_API ignis_training ignis_training_create(const ignis_training_
     if (!training)
         return handle;
     ignis__mutex_init(&training->calls);
-    training->random = ignis_random_save();
     training->ranks = desc->ranks;
     training->ranks.size = desc->ranks.size ? desc->ranks.size : 1;
     handle.id = ignis__pool_publish(&ignis__trainings, training);
@@ -51439,6 +51439,8 @@ static bool ignis__regroup(const char *call, ignis__training *training, const ig
     bool keeps, saved, ok;
     if (!ignis__regroup_check(call, training))
         return false;
+    if (!training->is_noted)
+        training->random = ignis_random_save();
     saved = ignis__training_save_end(call, training);
     if (!ignis__regroup_change(call, training, ranks) || !ignis__training_exchange(call, training, training->step, 0))
         return false;
@@ -51460,6 +51462,7 @@ static bool ignis__regroup(const char *call, ignis__training *training, const ig
     if (!ignis__training_agree(call, training, ok) || !ignis__regroup_random(training, position))
         return false;
     training->step = most;
+    training->is_noted = true;
     return true;
 }
 
@@ -51491,6 +51494,7 @@ IGNIS_API ignis_status ignis_training_mark(ignis_training handle, int64_t step)
     if (ok) {
         training->step = step;
         training->random = ignis_random_save();
+        training->is_noted = true;
     }
     return ignis__training_leave(call, training, ok);
 }

@@ -132,7 +132,8 @@ typedef struct ignis__training {
     int64_t *all;              /* the same on the host */
     uint64_t id, saves;        /* equal on all ranks */
     int64_t step;              /* complete steps; -1: the training is not complete */
-    ignis_random_state random; /* of the thread after that step */
+    ignis_random_state random; /* of the thread after that step, if it was noted */
+    bool is_noted;
     ignis__pinned *pinned;
     ignis__training_save save;
 } ignis__training;

@@ -242,7 +242,6 @@ IGNIS__COLD IGNIS_API ignis_training ignis_training_create(const ignis_training_
     if (!training)
         return handle;
     ignis__mutex_init(&training->calls);
-    training->random = ignis_random_save();
     training->ranks = desc->ranks;
     training->ranks.size = desc->ranks.size ? desc->ranks.size : 1;
     handle.id = ignis__pool_publish(&ignis__trainings, training);

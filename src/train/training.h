@@ -81,8 +81,8 @@ IGNIS_API ignis_status ignis_training_load(ignis_training training, const char *
 
 /*  ignis_training_mark - note that a step is complete
     With it, the calling thread's place in its random numbers is noted. A step of -1 says instead that the training of
-    this rank is not complete, so that no other rank continues from it. ignis_training_create marks step 0, and
-    ignis_training_regroup the step that it continues from.
+    this rank is not complete, so that no other rank continues from it. ignis_training_regroup notes the step that it
+    continues from. Before both, the training has 0 steps.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (a step below -1), UNSUPPORTED (this thread captures a graph).
     Ownership: nothing to free.

@@ -105,6 +105,8 @@ static bool ignis__regroup(const char *call, ignis__training *training, const ig
     bool keeps, saved, ok;
     if (!ignis__regroup_check(call, training))
         return false;
+    if (!training->is_noted)
+        training->random = ignis_random_save();
     saved = ignis__training_save_end(call, training);
     if (!ignis__regroup_change(call, training, ranks) || !ignis__training_exchange(call, training, training->step, 0))
         return false;
@@ -126,6 +128,7 @@ static bool ignis__regroup(const char *call, ignis__training *training, const ig
     if (!ignis__training_agree(call, training, ok) || !ignis__regroup_random(training, position))
         return false;
     training->step = most;
+    training->is_noted = true;
     return true;
 }
 
@@ -157,6 +160,7 @@ IGNIS_API ignis_status ignis_training_mark(ignis_training handle, int64_t step)
     if (ok) {
         training->step = step;
         training->random = ignis_random_save();
+        training->is_noted = true;
     }
     return ignis__training_leave(call, training, ok);
 }
