@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  test_regroup.c - ignis_training_regroup and ignis_training_mark: which rank sends, what it sends, and what is refused
+/*  test_regroup.c - ignis_training_regroup and ignis_training_mark: the rank that sends, what it sends, and refusals
 
     Ranks are threads with a device each. test_elastic.c kills processes. */
 #include "tensor.h"
