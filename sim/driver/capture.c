@@ -10,7 +10,8 @@ void capture_release(sim_capture *capture)
 {
     if (!capture || --capture->references)
         return;
-    plan_release(capture->plan);
+    if (capture->plan)
+        plan_release(capture->plan);
     free(capture);
 }
 

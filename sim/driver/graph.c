@@ -70,7 +70,10 @@ SIM_API CUresult cuStreamEndCapture(CUstream handle, CUgraph *out)
     capture->references++;
     capture_end(capture);
     if (!code)
-        capture->plan->references++, code = graph_new(out, OBJECT_GRAPH, capture->plan);
+        code = graph_new(out, OBJECT_GRAPH, capture->plan);
+    else
+        plan_release(capture->plan);
+    capture->plan = NULL; /* events of the capture live on, and do not keep its graph */
     capture_release(capture);
     return leave(code);
 }
