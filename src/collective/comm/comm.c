@@ -8,6 +8,12 @@
 
 #include "room.h"
 
+/* Of this part and the next one. */
+IGNIS__PRIVATE void ignis__comm_drop(const char *call, ignis__comm *comm);
+IGNIS__PRIVATE void ignis__comm_groups_break(ignis__comm *outer);
+IGNIS__PRIVATE void ignis__comm_groups_settle(ignis__comm *comm);
+IGNIS__PRIVATE void ignis__comm_group_unlist(ignis__comm *group);
+
 /*  Frees the regions, so that others can be made. */
 IGNIS__PRIVATE void ignis__comm_regions_clear(const char *call, ignis__comm_regions *regions)
 {
@@ -74,6 +80,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__comm_end(const char *call, ignis__comm *c
 {
     ignis__binding binding;
     ignis__comm_memory *memory = comm->memory;
+    ignis__comm *outer = comm->outer;
     int i;
     if (memory->state && ignis__device_enter_to_give(call, comm->device, &binding)) {
         (void)ignis__device_wait(call, comm->device); /* ends, since all waits have deadlines */
@@ -88,6 +95,8 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__comm_end(const char *call, ignis__comm *c
     }
     if (comm->job) /* from here on the job tells it nothing */
         ignis__job_watch_end(comm->job, &comm->watch);
+    if (outer)
+        ignis__comm_group_unlist(comm);
     ignis__mutex_lock(&memory->regions->lock);
     for (i = 0; i < memory->regions->count; i++)
         if (memory->regions->comms[i] == comm)
@@ -96,6 +105,8 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__comm_end(const char *call, ignis__comm *c
     ignis__storage_drop(call, comm->storage);
     ignis__job_drop(comm->job);
     ignis__pool_recycle(&ignis__comms, comm);
+    if (outer)
+        ignis__comm_drop(call, outer);
 }
 
 /*  Holds the communicator of a handle. NULL, and reported, if the handle is stale. */
@@ -224,6 +235,7 @@ IGNIS__PRIVATE ignis__comm *ignis__comm_new(const char *call, ignis__device *dev
     comm->storage = storage;
     comm->memory = memory;
     ignis__mutex_init(&comm->agreement);
+    ignis__mutex_init(&comm->groups_lock);
     ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
     return comm;
 }
@@ -330,13 +342,16 @@ IGNIS__PRIVATE void ignis__comm_break(ignis__comm *comm, int code, int peer)
     ignis__mutex_unlock(&regions->lock);
     if (ignis__atomic_load(&comm->nccl_there))
         ignis__nccl_abort(comm->memory->nccl);
+    ignis__comm_groups_break(comm);
 }
 
 /*  As ignis__comm_break, and tells the ranks of other processes. */
 IGNIS__PRIVATE void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
 {
     ignis__comm_break(comm, code, peer);
-    if (comm->job)
+    if (comm->outer)
+        ignis__comm_groups_settle(comm);
+    else if (comm->job)
         ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_ABORT, comm->watch.key);
 }
 
@@ -349,17 +364,24 @@ IGNIS__PRIVATE void ignis__comm_nccl_check(ignis__comm *comm)
         ignis__comm_break_all(comm, IGNIS__COMM_NCCL_FAILED, error);
 }
 
+/*  Returns the code of what has broken a communicator, IGNIS__COMM_TIMEOUT or another; 0: it works. *peer: the rank at
+    fault, -1 if unknown. */
+IGNIS__PRIVATE int ignis__comm_failure_code(const ignis__comm *comm, int *peer)
+{
+    const ignis__comm_record *record = comm->memory->record;
+    uint64_t broken = ignis__atomic_load(&comm->broken), code = record ? ignis__atomic_load(&record->code) : 0;
+    *peer = code ? (int)record->peer : broken ? (int)(broken >> 8 & 0xFFFFFF) : -1;
+    if (*peer >= comm->size || (broken & 0xFF) == IGNIS__COMM_NCCL_FAILED)
+        *peer = -1;
+    return (int)(code ? code : broken & 0xFF);
+}
+
 /*  Returns what has broken a communicator, or IGNIS_DIAG_NONE; *peer: the rank at fault, -1 if unknown. */
 IGNIS__PRIVATE ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
 {
     static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE,          IGNIS_DIAG_COMM_TIMEOUT,
                                                    IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_COMM_PEER,
                                                    IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_NCCL_CALL};
-    const ignis__comm_record *record = comm->memory->record;
-    uint64_t broken = ignis__atomic_load(&comm->broken), code = record ? ignis__atomic_load(&record->code) : 0;
-    *peer = code ? (int)record->peer : broken ? (int)(broken >> 8 & 0xFFFFFF) : -1;
-    if (*peer >= comm->size || (broken & 0xFF) == IGNIS__COMM_NCCL_FAILED)
-        *peer = -1;
-    code = code ? code : (uint32_t)(broken & 0xFF);
-    return diagnostics[code < (uint32_t)IGNIS__COUNT(diagnostics) ? code : (uint32_t)IGNIS__COMM_PEER];
+    const int code = ignis__comm_failure_code(comm, peer);
+    return diagnostics[code >= 0 && code < IGNIS__COUNT(diagnostics) ? code : IGNIS__COMM_PEER];
 }

@@ -29,12 +29,16 @@ static void ignis__comm_check_nccl_deadline(ignis__comm *comm)
 
 /*  Handles an event of a member, on the thread that reads the job's messages. A member may leave after the
     last operation while this rank is still in it. */
-static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
+static void ignis__comm_notify(void *owner, ignis__job_event event, int member, int code)
 {
-    if (event == IGNIS__JOB_TICK)
-        ignis__comm_check_nccl_deadline((ignis__comm *)owner);
-    else if (event != IGNIS__JOB_LEFT)
-        ignis__comm_break((ignis__comm *)owner, IGNIS__COMM_PEER, member);
+    ignis__comm *comm = (ignis__comm *)owner;
+    const bool is_known = code > IGNIS__COMM_FINE && code < IGNIS__COMM_NCCL_FAILED;
+    if (event == IGNIS__JOB_TICK) {
+        ignis__comm_check_nccl_deadline(comm);
+        ignis__comm_groups_settle(comm);
+    } else if (event != IGNIS__JOB_LEFT) {
+        ignis__comm_break(comm, event == IGNIS__JOB_FAILED && is_known ? code : IGNIS__COMM_PEER, member);
+    }
 }
 
 /*  Creates an empty communicator of members (ranks of the job; NULL: all). */

@@ -32,6 +32,12 @@ static void ignis__comm_fingerprint_write(ignis__string_writer *text, uint64_t p
         ignis__string_add(text, " by NCCL");
 }
 
+/*  Tells if one of two communicators is a group of the other, or both are groups of a third. */
+static bool ignis__comm_are_related(const ignis__comm *a, const ignis__comm *b)
+{
+    return (a->outer ? a->outer : a) == (b->outer ? b->outer : b);
+}
+
 /*  Names another communicator that was used on the device at about the same time: each may have waited for
     blocks that the other one held. */
 static void ignis__comm_other_write(ignis__string_writer *text, const ignis__comm *comm)
@@ -40,7 +46,8 @@ static void ignis__comm_other_write(ignis__string_writer *text, const ignis__com
     ignis__comm *other = (ignis__comm *)ignis__pool_hold(
         &ignis__comms, recent == comm->slot.handle ? ignis__atomic_load(&comm->beside) : recent);
     int64_t apart = other ? (int64_t)(ignis__atomic_load(&other->used_ns) - ignis__atomic_load(&comm->used_ns)) : 0;
-    if (other && other != comm && apart < comm->options.timeout_ns && apart > -comm->options.timeout_ns)
+    if (other && other != comm && !ignis__comm_are_related(comm, other) && apart < comm->options.timeout_ns &&
+        apart > -comm->options.timeout_ns)
         ignis__string_add(
             text,
             "; communicator #%llu was used on device %d beside this one, #%llu: begin the operations of both in one "
@@ -52,28 +59,50 @@ static void ignis__comm_other_write(ignis__string_writer *text, const ignis__com
         ignis__comm_drop("ignis_comm_status", other);
 }
 
-/*  Fails with what broke a communicator, as `diagnostic`; with NONE, as the original one. */
+/*  Writes what a kernel of a communicator has found. False: it has found nothing. */
+static bool ignis__comm_record_write(ignis__string_writer *text, const ignis__comm *comm)
+{
+    const ignis__comm_record *record = comm->memory->record;
+    const uint64_t code = record ? ignis__atomic_load(&record->code) : 0;
+    const int peer = code ? ignis__comm_outer_rank(comm, (int)record->peer) : -1;
+    if (code == IGNIS__COMM_TIMEOUT)
+        ignis__string_add(text, "rank %d did not come to operation %u within %.3g s, as rank %d reports", peer,
+                          record->op, (double)comm->options.timeout_ns * 1e-9,
+                          ignis__comm_outer_rank(comm, (int)record->reporter));
+    else if (code == IGNIS__COMM_MISMATCH) {
+        ignis__string_add(text, "ranks disagree about operation %u: rank %d calls ", record->op, peer);
+        ignis__comm_fingerprint_write(text, record->theirs);
+        ignis__string_add(text, ", rank %d calls ", ignis__comm_outer_rank(comm, comm->rank));
+        ignis__comm_fingerprint_write(text, record->mine);
+    } else if (code == IGNIS__COMM_TWICE)
+        ignis__string_add(text, "rank %d ran two operations of one communicator at the same time, on two streams",
+                          peer);
+    else
+        return false;
+    return true;
+}
+
+/*  Fails with what broke a communicator, as `diagnostic`; with NONE, as the original one. A group's failure is that of
+    its outer communicator. */
 IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm,
                                                          ignis_diagnostic diagnostic)
 {
-    const ignis__comm_record *record = comm->memory->record;
-    uint64_t code = record ? ignis__atomic_load(&record->code) : 0;
+    ignis__comm *group;
     char sentence[896];
     ignis__string_writer text;
+    ignis_diagnostic what;
+    bool is_found;
     int peer;
-    ignis_diagnostic what = ignis__comm_failure(comm, &peer);
+    ignis__comm_groups_settle((ignis__comm *)comm);
+    comm = comm->outer ? comm->outer : comm;
+    what = ignis__comm_failure(comm, &peer);
+    group = ignis__comm_group_at_fault(comm);
     ignis__string_begin(&text, sentence, sizeof sentence);
-    if (code == IGNIS__COMM_TIMEOUT)
-        ignis__string_add(&text, "rank %d did not come to operation %u within %.3g s, as rank %u reports", peer,
-                          record->op, (double)comm->options.timeout_ns * 1e-9, record->reporter);
-    else if (code == IGNIS__COMM_MISMATCH) {
-        ignis__string_add(&text, "ranks disagree about operation %u: rank %d calls ", record->op, peer);
-        ignis__comm_fingerprint_write(&text, record->theirs);
-        ignis__string_add(&text, ", rank %d calls ", comm->rank);
-        ignis__comm_fingerprint_write(&text, record->mine);
-    } else if (code == IGNIS__COMM_TWICE)
-        ignis__string_add(&text, "rank %d ran two operations of one communicator at the same time, on two streams",
-                          peer);
+    is_found = ignis__comm_record_write(&text, comm) || (group && ignis__comm_record_write(&text, group));
+    if (group)
+        ignis__comm_drop(call, group);
+    if (is_found)
+        ;
     else if (what == IGNIS_DIAG_NCCL_CALL) {
         int error = (int)(ignis__atomic_load(&comm->broken) >> 8 & 0xFFFFFF);
         const char *name = ignis__nccl.ncclGetErrorString(error);
@@ -85,6 +114,8 @@ IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__comm_fail(const char *call, const
     else if (what == IGNIS_DIAG_COMM_TIMEOUT)
         ignis__string_add(&text, "an operation of NCCL did not end within %.3g s",
                           (double)comm->options.timeout_ns * 1e-9);
+    else if (what == IGNIS_DIAG_COMM_MISMATCH && peer >= 0)
+        ignis__string_add(&text, "rank %d has called another operation", peer);
     else if (peer >= 0)
         ignis__string_add(&text, "rank %d died or abandoned the communicator", peer);
     else

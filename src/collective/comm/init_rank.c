@@ -20,10 +20,10 @@ static uint64_t ignis__process_key(void)
 }
 
 /*  Creates the communicator of a rank in a dry run, which is the only one there: it meets nobody. */
-static ignis_comm ignis__comm_make_dry(const char *call, const ignis__place *place, const ignis__comm_options *options)
+IGNIS__PRIVATE ignis_comm ignis__comm_make_dry(const char *call, int rank, int size, const ignis__comm_options *options)
 {
     ignis_comm handle = {0};
-    ignis__comm *comm = ignis__comm_new(call, ignis__device_get(call, 0), place->rank, place->size, options, NULL);
+    ignis__comm *comm = ignis__comm_new(call, ignis__device_get(call, 0), rank, size, options, NULL);
     if (!comm)
         return handle;
     comm->transport = IGNIS_COMM_PEER;
@@ -93,7 +93,7 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
         !ignis__place_read(call, desc, &place))
         return handle;
     if (ignis__global.dry_run)
-        return ignis__comm_make_dry(call, &place, &options);
+        return ignis__comm_make_dry(call, place.rank, place.size, &options);
     ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
     return ignis__comm_meet(call, ordinal < 0 ? NULL : ignis__device_get(call, ordinal), &place, &options, 0);
 }
@@ -112,15 +112,15 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
     else if (!comm->job)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the communicator is of ignis_comm_init_all; %s does it for all ranks at once",
-                    strcmp(call, "ignis_comm_split") == 0 ? "ignis_comm_split_all" : "ignis_comm_shrink_all");
+                    strcmp(call, "ignis_comm_shrink") == 0 ? "ignis_comm_shrink_all" : "ignis_comm_split_all");
     ignis__comm_drop(call, comm);
     return NULL;
 }
 
-/*  Creates a communicator of the ranks of `parent` in `place`, this one among them. `what` goes into its
-    key. */
+/*  Creates a communicator of the ranks of `parent` in `place`, this one among them; with patience a group of it. `what`
+    goes into its key. */
 static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, ignis__agreement *agreement,
-                                     const int *place, int count, uint64_t what)
+                                     const int *place, int count, uint64_t what, int patience)
 {
     int member[IGNIS__JOB_MAX_RANKS], me = 0, i;
     uint64_t key =
@@ -133,12 +133,26 @@ static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, igni
             me = i;
     }
     comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, key, &parent->options);
+    if (comm && patience)
+        ignis__comm_group_begin(parent, comm, patience);
     return comm ? ignis__comm_make(call, comm, agreement) : none;
 }
 
-IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
+/*  Checks that all ranks divide themselves into groups alike, as their keys tell. */
+static bool ignis__split_check_groups(const char *call, const ignis__split *all, int size, int32_t key)
 {
-    static const char call[] = "ignis_comm_split";
+    int i = 0;
+    while (i < size && all[i].key == key)
+        i++;
+    return i == size || ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call,
+                                          "groups of ranks have %d ranks on this rank and %d on rank %d", (int)key,
+                                          (int)all[i].key, i);
+}
+
+/*  Does the work of ignis_comm_split, or makes groups (NULL: others), whose key is equal on all ranks. */
+IGNIS__COLD IGNIS__PRIVATE ignis_comm ignis__comm_split(const char *call, ignis_comm handle, int color, int key,
+                                                        const ignis__comm_group *group)
+{
     ignis__comm *parent = ignis__comm_parent(call, handle);
     int place[IGNIS__JOB_MAX_RANKS];
     ignis_comm result = {0};
@@ -154,14 +168,20 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, 
         if (all && (!ignis__agreement_step(&agreement, &mine, sizeof mine, all, -1, NULL) ||
                     !ignis__agreement_step(&agreement, &mine, 0, all, -1, NULL)))
             (void)(ignis__agreement_retry(&agreement) || ignis__agreement_failed(call, &agreement));
-        else if (all && color >= 0)
-            result = ignis__comm_derive(call, parent, &agreement, place,
-                                        ignis__split_order(all, parent->size, color, place), (uint64_t)(uint32_t)color);
+        else if (all && color >= 0 && (!group || ignis__split_check_groups(call, all, parent->size, key)))
+            result =
+                ignis__comm_derive(call, parent, &agreement, place, ignis__split_order(all, parent->size, color, place),
+                                   (uint64_t)(uint32_t)color, group ? group->patience : 0);
     } while (all && !result.id && ignis__agreement_retry(&agreement));
     ignis__agreement_end(&agreement, parent);
     ignis__free(all);
     ignis__comm_drop(call, parent);
     return result;
+}
+
+IGNIS_API ignis_comm ignis_comm_split(ignis_comm comm, int color, int key)
+{
+    return ignis__comm_split("ignis_comm_split", comm, color, key, NULL);
 }
 
 /*  Agrees on the missing ranks: each rank tells which ranks it misses; `all` receives these lists. True: all
@@ -230,7 +250,7 @@ IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm ha
                 if (!ignis__bit(gone, i))
                     place[left++] = i;
             result = ignis__comm_derive(call, parent, &agreement, place, left,
-                                        ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
+                                        ignis__hash(IGNIS__HASH_START, gone, sizeof gone), 0);
             again = !result.id && ignis__agreement_retry(&agreement);
         } else if (ignis__bit(gone, parent->rank)) {
             ignis__fail(IGNIS_DIAG_COMM_PEER, call, "the other ranks have excluded this one");
@@ -314,11 +334,35 @@ IGNIS_API ignis_status ignis_comm_abort(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_abort";
     ignis__comm *comm = ignis__comm_hold(call, handle);
+    int code, peer;
     if (!comm)
         return ignis__failed();
-    ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
+    ignis__comm_groups_settle(comm);
+    code = comm->job ? ignis__comm_failure_code(comm, &peer) : 0;
+    if (code) /* the others learn which rank broke it, and not this one */
+        ignis__comm_break_told(comm, code, peer);
+    else
+        ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
     ignis__comm_drop(call, comm);
     return IGNIS_OK;
+}
+
+/*  Tells the other ranks that this one leaves a communicator. */
+static void ignis__comm_say_goodbye(ignis__comm *comm)
+{
+    if (comm->job)
+        ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_LEAVE, comm->watch.key);
+}
+
+/*  Leaves a group; no handle is allowed. */
+IGNIS__PRIVATE void ignis__comm_leave(const char *call, ignis_comm handle)
+{
+    ignis__comm *comm = handle.id ? ignis__comm_hold(call, handle) : NULL;
+    if (!comm)
+        return;
+    if (ignis__handle_kill(comm))
+        ignis__comm_say_goodbye(comm);
+    ignis__comm_drop(call, comm);
 }
 
 IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
@@ -338,8 +382,7 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
         ignis__comm_drop(call, comm);
         return ignis__failed();
     }
-    if (comm->job)
-        ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_LEAVE, comm->watch.key);
+    ignis__comm_say_goodbye(comm);
     before = ignis__this_thread.record;
     memset(&ignis__this_thread.record, 0, sizeof before); /* to see the first failure of this call */
     ignis__comm_drop(call, comm);
@@ -371,6 +414,7 @@ IGNIS__PRIVATE ignis_status ignis__comm_query(const char *call, ignis_comm handl
         snprintf(info->reason, sizeof info->reason, "%.60s; %.190s", comm->reason, comm->nccl_reason);
     else
         snprintf(info->reason, sizeof info->reason, "%s", comm->reason);
+    ignis__comm_groups_settle(comm);
     info->status = ignis__diagnostics[ignis__comm_failure(comm, &info->failed_rank)].status;
     info->timeout_s = (double)comm->options.timeout_ns / 1e9;
     ignis__comm_drop(call, comm);

@@ -20,9 +20,21 @@ IGNIS__PRIVATE bool ignis__comm_stream_exists(ignis__device *device, void *strea
     return foreign != NULL;
 }
 
+/*  Makes the stream of an operation wait for the one before of `comm` and of its groups. */
+static bool ignis__comm_wait_stream(const ignis__work *work, ignis__comm *comm)
+{
+    if (comm->stream && comm->stream != work->stream && ignis__comm_stream_exists(work->device, comm->stream) &&
+        !ignis__stream_order(work->call, work->device, comm->stream, work->device, work->stream))
+        return false;
+    comm->stream = work->stream;
+    return true;
+}
+
 /*  Orders operations of one communicator one after the other, on any streams. */
 IGNIS__PRIVATE bool ignis__comm_wait_previous(const ignis__work *work, ignis__comm *comm)
 {
+    ignis__comm *outer = comm->outer;
+    bool ok;
     ignis__capture *capture = ignis__capturing();
     uint64_t *recent = &ignis__comm_last_used[work->device - ignis__devices], before = ignis__atomic_load(recent);
     if (before != comm->slot.handle) {
@@ -32,11 +44,12 @@ IGNIS__PRIVATE bool ignis__comm_wait_previous(const ignis__work *work, ignis__co
     ignis__atomic_store(&comm->used_ns, (uint64_t)ignis__monotonic_ns());
     if (capture && capture->device == work->device) /* the device was idle at its beginning */
         return ignis__capture_hold_storage(work->call, capture, comm->storage);
-    if (comm->stream && comm->stream != work->stream && ignis__comm_stream_exists(work->device, comm->stream) &&
-        !ignis__stream_order(work->call, work->device, comm->stream, work->device, work->stream))
-        return false;
-    comm->stream = work->stream;
-    return true;
+    if (!outer)
+        return ignis__comm_wait_stream(work, comm);
+    ignis__mutex_lock(&outer->slot.lock);
+    ok = ignis__comm_wait_stream(work, outer);
+    ignis__mutex_unlock(&outer->slot.lock);
+    return ok;
 }
 
 static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis__comm_program *program,

@@ -235,10 +235,12 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
 IGNIS__PRIVATE ignis_status ignis__comm_end_call(const char *call, ignis__comm *comm, bool ok)
 {
     int peer;
-    ignis_status status = !ok ? ignis__failed()
-                          : ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE
-                              ? ignis__comm_fail(call, comm, IGNIS_DIAG_NONE)
-                              : IGNIS_OK;
+    ignis_status status = IGNIS_OK;
+    ignis__comm_groups_settle(comm);
+    if (!ok)
+        status = ignis__failed();
+    else if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
+        status = ignis__comm_fail(call, comm, IGNIS_DIAG_NONE);
     ignis__comm_drop(call, comm);
     return status;
 }

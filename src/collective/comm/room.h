@@ -206,7 +206,22 @@ typedef struct ignis__comm {
     int64_t nccl_since;                /* and since when */
     uint64_t nccl_told;                /* nccl_reason is set */
     char nccl_reason[192];
+
+    /* Groups: communicators of some of its ranks that fail with it. */
+    struct ignis__comm *outer;      /* of a group: the communicator of all; held. NULL: it is no group */
+    struct ignis__comm *next_group; /* in the list of outer */
+    struct ignis__comm *groups;     /* guarded by groups_lock */
+    uint64_t has_groups;            /* or has had some */
+    ignis__mutex groups_lock;
 } ignis__comm;
+
+/*  How to make a group. */
+typedef struct ignis__comm_group {
+    int color;      /* equal on its ranks alone */
+    int rank, size; /* of this rank in it */
+    int patience;   /* how many times as long as in the outer communicator a rank waits in it */
+    int key;        /* the ranks of a group, equal on all ranks of the outer communicator */
+} ignis__comm_group;
 
 /*  Kernels of a program. */
 enum {
@@ -352,7 +367,18 @@ IGNIS__PRIVATE bool ignis__comm_start(const char *call, ignis__comm *comm);
 IGNIS__PRIVATE void ignis__comm_break(ignis__comm *comm, int code, int peer);
 IGNIS__PRIVATE void ignis__comm_break_all(ignis__comm *comm, int code, int peer);
 IGNIS__PRIVATE void ignis__comm_nccl_check(ignis__comm *comm);
+IGNIS__PRIVATE int ignis__comm_failure_code(const ignis__comm *comm, int *peer);
 IGNIS__PRIVATE ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer);
+
+/* group.c */
+IGNIS__PRIVATE int ignis__comm_outer_rank(const ignis__comm *comm, int rank);
+IGNIS__PRIVATE void ignis__comm_break_told(ignis__comm *comm, int code, int peer);
+IGNIS__PRIVATE void ignis__comm_groups_break(ignis__comm *outer);
+IGNIS__PRIVATE void ignis__comm_groups_settle(ignis__comm *comm);
+IGNIS__PRIVATE ignis__comm *ignis__comm_group_at_fault(const ignis__comm *outer);
+IGNIS__PRIVATE void ignis__comm_group_begin(ignis__comm *outer, ignis__comm *group, int patience);
+IGNIS__PRIVATE void ignis__comm_group_unlist(ignis__comm *group);
+IGNIS__PRIVATE ignis_comm ignis__comm_group_make(const char *call, ignis_comm handle, const ignis__comm_group *what);
 
 /* vote.c */
 IGNIS__PRIVATE void ignis__agreement_begin_new(ignis__agreement *agreement, ignis__comm *comm);
@@ -399,6 +425,11 @@ IGNIS__PRIVATE bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *c
                                          int count);
 
 /* init_rank.c */
+IGNIS__PRIVATE ignis_comm ignis__comm_make_dry(const char *call, int rank, int size,
+                                               const ignis__comm_options *options);
+IGNIS__PRIVATE ignis_comm ignis__comm_split(const char *call, ignis_comm handle, int color, int key,
+                                            const ignis__comm_group *group);
+IGNIS__PRIVATE void ignis__comm_leave(const char *call, ignis_comm handle);
 IGNIS__PRIVATE ignis_status ignis__comm_query(const char *call, ignis_comm handle, ignis_comm_info *info);
 
 /* window.c */

@@ -76,6 +76,16 @@ IGNIS__PRIVATE void ignis__job_send_all(ignis__job *job, const int *member, int 
             (void)ignis__job_send(job, member[i], kind, key, NULL, 0);
 }
 
+/*  Tells the other ranks of a communicator what broke it. */
+IGNIS__PRIVATE void ignis__job_send_fault(ignis__job *job, const int *member, int count, uint64_t key,
+                                          const ignis__job_fault *cause)
+{
+    int i;
+    for (i = 0; job->links && i < count; i++)
+        if (member[i] != job->rank)
+            (void)ignis__job_send(job, member[i], IGNIS__JOB_FAULT, key, cause, sizeof *cause);
+}
+
 /*  Tells an event to the communicators of a rank, or to the one with a key. The job is locked. */
 static void ignis__job_notify(ignis__job *job, ignis__job_event event, int rank, uint64_t key)
 {
@@ -86,8 +96,23 @@ static void ignis__job_notify(ignis__job *job, ignis__job_event event, int rank,
             if (watch->member[i] != rank || (key && key != watch->key))
                 continue;
             watch->gone[i] |= event == IGNIS__JOB_LEFT;
-            watch->notify(watch->owner, event, i);
+            watch->notify(watch->owner, event, i, 0);
         }
+    }
+    ignis__condition_wake(&job->changed);
+}
+
+/*  Tells a failure that another rank has reported to the communicator with a key. The job is locked. */
+static void ignis__job_notify_fault(ignis__job *job, uint64_t key, const ignis__job_fault *cause)
+{
+    ignis__job_watch *watch;
+    int i;
+    for (watch = job->watches; watch; watch = watch->next) {
+        if (watch->key != key)
+            continue;
+        for (i = watch->count - 1; i >= 0 && watch->member[i] != cause->rank; i--)
+            ;
+        watch->notify(watch->owner, IGNIS__JOB_FAILED, i, cause->code);
     }
     ignis__condition_wake(&job->changed);
 }
@@ -142,6 +167,7 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__connection *
     const int kind = (int)frame.type - (int)IGNIS__MESSAGE_JOB;
     ignis__job_header header;
     ignis__job_outgoing forwarded;
+    ignis__job_fault cause;
     int32_t number = 0;
     bool ok, late;
     if (frame.size < sizeof header || size > IGNIS__JOB_DATA || frame.fd_count > 1)
@@ -164,6 +190,13 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__connection *
     switch (kind) {
     case IGNIS__JOB_LEAVE: ignis__job_notify(job, IGNIS__JOB_LEFT, header.from, header.key); break;
     case IGNIS__JOB_ABORT: ignis__job_notify(job, IGNIS__JOB_ABORTED, header.from, header.key); break;
+    case IGNIS__JOB_FAULT:
+        ok = size == sizeof cause;
+        if (ok) {
+            memcpy(&cause, data, sizeof cause);
+            ignis__job_notify_fault(job, header.key, &cause);
+        }
+        break;
     case IGNIS__JOB_BYE:
         if (job->links[header.from].state == IGNIS__JOB_ALIVE) {
             job->links[header.from].state = IGNIS__JOB_GONE;
@@ -295,7 +328,7 @@ IGNIS__PRIVATE IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
         if (ticking && ignis__monotonic_ns() - ticked >= (int64_t)IGNIS__JOB_TICK_MS * 1000000) {
             for (watch = job->watches; watch; watch = watch->next)
                 if (watch->ticks)
-                    watch->notify(watch->owner, IGNIS__JOB_TICK, -1);
+                    watch->notify(watch->owner, IGNIS__JOB_TICK, -1, 0);
             ticked = ignis__monotonic_ns();
         }
         ignis__mutex_unlock(&job->lock);
@@ -359,7 +392,7 @@ IGNIS__PRIVATE void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *wa
     job->watches = watch;
     for (i = 0; i < watch->count; i++)
         if (job->links[watch->member[i]].state == IGNIS__JOB_DEAD)
-            watch->notify(watch->owner, IGNIS__JOB_DIED, i);
+            watch->notify(watch->owner, IGNIS__JOB_DIED, i, 0);
     ignis__mutex_unlock(&job->lock);
 }
 

@@ -51,7 +51,8 @@ typedef enum ignis__job_event {
     IGNIS__JOB_DIED,
     IGNIS__JOB_LEFT,
     IGNIS__JOB_ABORTED,
-    IGNIS__JOB_TICK /* time has passed; no member */
+    IGNIS__JOB_FAILED, /* an operation, as another rank reports: with what broke it, and the member at fault or -1 */
+    IGNIS__JOB_TICK    /* time has passed; no member */
 } ignis__job_event;
 
 enum { IGNIS__JOB_TICK_MS = 20 };
@@ -62,7 +63,7 @@ typedef struct ignis__job_watch {
     int count;
     unsigned char *gone; /* for each member: it has destroyed its communicator */
     bool ticks;          /* it is told that time passes */
-    void (*notify)(void *owner, ignis__job_event event, int member);
+    void (*notify)(void *owner, ignis__job_event event, int member, int code); /* code: of FAILED */
     void *owner;
     struct ignis__job_watch *next;
 } ignis__job_watch;
@@ -120,6 +121,7 @@ typedef enum ignis__job_kind {
     IGNIS__JOB_RECORD = 1, /* for an agreement */
     IGNIS__JOB_LEAVE,      /* the sender has destroyed communicator `key` */
     IGNIS__JOB_ABORT,      /* the sender has aborted it */
+    IGNIS__JOB_FAULT,      /* an operation of it has failed; the data is an ignis__job_fault */
     IGNIS__JOB_BYE,        /* the sender has destroyed all, and will close its sockets */
     IGNIS__JOB_LOST,       /* from rank 0: the rank in the data, of another host, has died */
     IGNIS__JOB_ANSWER,     /* of a rendezvous, as the next one */
@@ -133,6 +135,11 @@ enum {
 };
 
 #define IGNIS__MILLISECOND ((int64_t)1000000)
+
+/*  The cause of a broken communicator: a code that its ranks know, and the rank of the job at fault (-1: unknown). */
+typedef struct ignis__job_fault {
+    int32_t code, rank;
+} ignis__job_fault;
 
 /*  Connections that one thread waits for, and a pipe or event by which other threads wake it. */
 typedef struct ignis__poller {
@@ -269,6 +276,8 @@ IGNIS__PRIVATE bool ignis__job_send(ignis__job *job, int to, ignis__job_kind kin
                                     size_t size);
 IGNIS__PRIVATE void ignis__job_send_all(ignis__job *job, const int *member, int count, ignis__job_kind kind,
                                         uint64_t key);
+IGNIS__PRIVATE void ignis__job_send_fault(ignis__job *job, const int *member, int count, uint64_t key,
+                                          const ignis__job_fault *cause);
 IGNIS__PRIVATE void ignis__job_catch_up(ignis__job *job);
 IGNIS__PRIVATE IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer);
 IGNIS__COLD IGNIS__PRIVATE void ignis__job_end(ignis__job *job);
