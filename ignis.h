@@ -19358,6 +19358,7 @@ typedef struct ignis__piece {
     uint64_t sharer;        /* the handle of the training that the leaf belongs to */
     int64_t start, count;   /* elements of the leaf; a piece may be empty */
     int64_t at;             /* the leaf's place in its group, in elements */
+    int copy, copies;       /* this rank's copy of the piece, of those that ranks have */
     ignis_array data, grad; /* the elements and their gradients; the caller frees both. No grad: see grad_fn */
 } ignis__piece;
 
@@ -27566,6 +27567,7 @@ typedef struct ignis__parameter {
     ignis__grad_group *group_of; /* NULL: the parameter is whole */
     ignis__array *grad;          /* claimed; of groups with a grad_fn only during a call */
     int64_t start, at;
+    int copy, copies; /* this rank's copy of the piece, and how many there are */
     bool leads_group; /* it is the first of its group here */
     bool has_row;     /* the table gathered last has its gradient */
     bool grouped;     /* its gradient's memory is shared: it is not dropped */
@@ -27640,6 +27642,7 @@ typedef struct ignis__training_entry {
     int64_t offset;              /* of their copy in pinned memory */
     bool is_piece, is_model;     /* files have pieces of it; it is in files of the model */
     int owner;                   /* the rank that writes the whole tensor; -1: each rank writes a piece */
+    int copy, copies;            /* of a piece: this rank's copy, and how many there are; 0: each rank has one */
 } ignis__training_entry;
 
 typedef struct ignis__training_entries {
@@ -45738,6 +45741,8 @@ IGNIS__PRIVATE bool ignis__piece_take(const char *call, ignis__optimizer *optimi
     ok = ok && parameter->data && (parameter->grad || group->sharing->grad_fn);
     parameter->start = piece.start;
     parameter->at = piece.at;
+    parameter->copy = piece.copy;
+    parameter->copies = piece.copies;
     parameter->leads_group = true;
     for (i = 0; i < optimizer->count; i++)
         parameter->leads_group &= optimizer->parameters[i].group_of != group;
@@ -49971,7 +49976,9 @@ static bool ignis__training_entry_piece(const char *call, ignis__training_entrie
     entry->start = parameter->start;
     entry->count = array->numel;
     entry->is_piece = true;
-    entry->owner = parameter->group_of ? -1 : 0;
+    entry->owner = -1;
+    entry->copy = parameter->copy;
+    entry->copies = parameter->copies;
     return true;
 }
 
@@ -50040,14 +50047,15 @@ static bool ignis__training_entries_random(const char *call, const ignis__traini
     entry->count = 2;
     entry->is_piece = true;
     entry->owner = -1;
+    entry->copies = 1;
     return true;
 }
 
-/*  Divides what all ranks have: whole tensors of the model by their bytes, state of parameters by elements. */
+/*  Divides what several ranks have: whole tensors of the model by their bytes, copies of pieces by elements. */
 static void ignis__training_entries_divide(const ignis__training *training, ignis__training_entries *entries)
 {
-    const int64_t ranks = training->ranks.size, rank = training->ranks.rank;
-    int64_t total = 0, before = 0, bytes;
+    const int64_t ranks = training->ranks.size;
+    int64_t total = 0, before = 0, bytes, copy, copies, rest;
     int i;
     for (i = 0; i < entries->count; i++)
         if (entries->list[i].is_model)
@@ -50061,10 +50069,12 @@ static void ignis__training_entries_divide(const ignis__training *training, igni
             entry->owner = total ? (int)((double)before / (double)total * (double)ranks) : 0;
             entry->owner = entry->owner < ranks ? entry->owner : (int)ranks - 1;
             before += bytes;
-        } else if (entry->is_piece && entry->owner == 0) {
-            entry->owner = -1;
-            entry->from = entry->numel / ranks * rank + (rank < entry->numel % ranks ? rank : entry->numel % ranks);
-            entry->elements = entry->numel / ranks + (rank < entry->numel % ranks);
+        } else if (entry->is_piece) {
+            copy = entry->copies ? entry->copy : training->ranks.rank;
+            copies = entry->copies ? entry->copies : ranks;
+            rest = entry->count % copies;
+            entry->from += entry->count / copies * copy + (copy < rest ? copy : rest);
+            entry->elements = entry->count / copies + (copy < rest);
         }
     }
 }

@@ -451,6 +451,29 @@
         empty on some ranks. With one rank nothing is divided. ignis_training_save writes all of it, for any number of
         ranks to continue: .ranks = ignis_comm_ranks(comm); see ON SAVED TRAININGS in ignis.h.
 
+        GROUPS. On several hosts, shards of all ranks send weights between hosts, too. With
+        ignis_parallel_desc.shard_ranks fewer ranks divide a copy of the model, and other ranks have copies (HSDP):
+
+            ignis_parallel_desc desc = {.shard = IGNIS_SHARD_PARAMETERS, .shard_ranks = IGNIS_SHARD_RANKS_HOST};
+
+        The first shard_ranks ranks are a group, the next ones are the next group, and so on; with
+        IGNIS_SHARD_RANKS_HOST the ranks of each host are. In the figures above, ranks is then the number of ranks in
+        a group. Weights are gathered inside a group alone. A backward pass averages the gradients of a bucket inside
+        the group into one slice for each rank, and then these slices between the ranks at the same position in all
+        groups. So the kernels of Ignis do what is inside a host, and NCCL averages slices between hosts. The rest
+        works as with one group, saved trainings included: each copy writes its part of a slice.
+
+        All ranks have the same weights. For one shard_ranks all kinds of shards have the same bits, and so has each
+        run. The average of the groups' averages is rounded once in each of the two: the bits are those of training
+        without shards if all ranks are one group or each is one by itself, and where no sum is rounded. NCCL may add
+        in another order than the kernels of Ignis, so copies on one host and on several may differ.
+
+        ignis_parallel_create makes the communicators of the groups, and ignis_parallel_free destroys them. comm is of
+        ignis_comm_init, not ignis_comm_init_all. When one of them fails, comm is broken on all ranks, and errors have
+        the number that the rank at fault has in comm. A rank whose own operations were done learns of it in its
+        next step, or by ignis_comm_status. Operations between groups have twice the deadline of comm. Each group on
+        one host takes 112 MiB of each GPU, and 4 MiB for each of its ranks.
+
         How much does a rank need, of any number of ranks? A dry run tells (ON DRY RUNS in ignis.h), without a GPU:
 
     ---- begin example dry_ranks
@@ -1665,6 +1688,8 @@ typedef enum ignis_shard {
     IGNIS_SHARD_COUNT
 } ignis_shard;
 
+#define IGNIS_SHARD_RANKS_HOST (-1) /* ignis_parallel_desc.shard_ranks: those of each host */
+
 typedef struct ignis_parallel_desc {
     int64_t bucket_bytes; /* size of a bucket of gradients, and with shards of parameters (25 MiB) */
     /* size of the first gradient bucket (1 MiB); smaller starts communication earlier */
@@ -1674,6 +1699,9 @@ typedef struct ignis_parallel_desc {
     /* of which each rank has a part only: ON SHARDS in the manual. Changes no bit of the weights, unless NCCL computes
        (IGNIS_SHARD_NONE) */
     ignis_shard shard;
+    /* the number of ranks that divide a copy of it: the first ones, the next ones, and so on; it divides the number of
+       all. Or IGNIS_SHARD_RANKS_HOST (0: all ranks). ON SHARDS has the order of sums */
+    int shard_ranks;
 } ignis_parallel_desc;
 
 typedef struct ignis_parallel_info {
@@ -1681,7 +1709,8 @@ typedef struct ignis_parallel_info {
     int buckets;   /* of gradients, one all-reduce each; 0 with one rank */
     int64_t bytes; /* of the gradients in all buckets, on this rank */
     ignis_shard shard;
-    bool syncs; /* the next ignis_backward averages: no section of ignis_parallel_no_sync_begin is open */
+    int shard_ranks; /* ranks that divide a copy of what is shared; 1 without shards */
+    bool syncs;      /* the next ignis_backward averages: no section of ignis_parallel_no_sync_begin is open */
 } ignis_parallel_info;
 
 /*  ignis_parallel_create - make ignis_backward average the gradients of parameters over the ranks of comm
@@ -1694,9 +1723,10 @@ typedef struct ignis_parallel_info {
     it before ignis_optimizer_add, too: an optimizer of 16-bit parameters copies them.
     Returns: the handle, or no handle.
     Errors: ARGUMENT (no parameters, not a leaf that requires a gradient, one twice or in use by another, with
-    shards one that an optimizer has, sizes, shard), FREED, DEVICE (not the communicator's), UNSUPPORTED (this thread
-    captures), MISMATCH, PEER and TIMEOUT (other ranks), MEMORY, CUDA. With IGNIS_SHARD_PARAMETERS operations that use
-    a parameter have the errors of ignis_comm_all_gather, too, and UNSUPPORTED (parameters of more than 16 buckets).
+    shards one that an optimizer has, sizes, shard, shard_ranks), FREED, DEVICE (not the communicator's),
+    UNSUPPORTED (this thread captures; groups of ignis_comm_init_all), MISMATCH, PEER and TIMEOUT (other ranks),
+    LIBRARY (NCCL, for groups on several hosts), MEMORY, CUDA. With IGNIS_SHARD_PARAMETERS operations that use a
+    parameter have the errors of ignis_comm_all_gather, too, and UNSUPPORTED (parameters of more than 16 buckets).
     Ownership: the caller frees it, before comm is destroyed. It holds the parameters; the caller may release
     their handles at any time.
     Threads: any; waits for the other ranks. One ignis_backward at a time may average; another one meanwhile
@@ -1722,7 +1752,8 @@ IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel);
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_parallel_info *info);
 
 /*  ignis_parallel_free - stop averaging gradients; they stay in their memory, but for those that ranks share
-    With shards, its optimizers can only be freed afterwards, and with IGNIS_SHARD_PARAMETERS the parameters, too.
+    With shards, its optimizers can only be freed afterwards, and with IGNIS_SHARD_PARAMETERS the parameters, too. With
+    shard_ranks all ranks free it at about the same time: where NCCL joins hosts, a rank waits up to 5 s for the others.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (this thread captures), CUDA.
     Ownership: the handle is stale afterwards.
@@ -8859,7 +8890,8 @@ typedef enum ignis__job_event {
     IGNIS__JOB_DIED,
     IGNIS__JOB_LEFT,
     IGNIS__JOB_ABORTED,
-    IGNIS__JOB_TICK /* time has passed; no member */
+    IGNIS__JOB_FAILED, /* an operation, as another rank reports: with what broke it, and the member at fault or -1 */
+    IGNIS__JOB_TICK    /* time has passed; no member */
 } ignis__job_event;
 
 enum { IGNIS__JOB_TICK_MS = 20 };
@@ -8870,7 +8902,7 @@ typedef struct ignis__job_watch {
     int count;
     unsigned char *gone; /* for each member: it has destroyed its communicator */
     bool ticks;          /* it is told that time passes */
-    void (*notify)(void *owner, ignis__job_event event, int member);
+    void (*notify)(void *owner, ignis__job_event event, int member, int code); /* code: of FAILED */
     void *owner;
     struct ignis__job_watch *next;
 } ignis__job_watch;
@@ -8928,6 +8960,7 @@ typedef enum ignis__job_kind {
     IGNIS__JOB_RECORD = 1, /* for an agreement */
     IGNIS__JOB_LEAVE,      /* the sender has destroyed communicator `key` */
     IGNIS__JOB_ABORT,      /* the sender has aborted it */
+    IGNIS__JOB_FAULT,      /* an operation of it has failed; the data is an ignis__job_fault */
     IGNIS__JOB_BYE,        /* the sender has destroyed all, and will close its sockets */
     IGNIS__JOB_LOST,       /* from rank 0: the rank in the data, of another host, has died */
     IGNIS__JOB_ANSWER,     /* of a rendezvous, as the next one */
@@ -8941,6 +8974,11 @@ enum {
 };
 
 #define IGNIS__MILLISECOND ((int64_t)1000000)
+
+/*  The cause of a broken communicator: a code that its ranks know, and the rank of the job at fault (-1: unknown). */
+typedef struct ignis__job_fault {
+    int32_t code, rank;
+} ignis__job_fault;
 
 /*  Connections that one thread waits for, and a pipe or event by which other threads wake it. */
 typedef struct ignis__poller {
@@ -9309,7 +9347,22 @@ typedef struct ignis__comm {
     int64_t nccl_since;                /* and since when */
     uint64_t nccl_told;                /* nccl_reason is set */
     char nccl_reason[192];
+
+    /* Groups: communicators of some of its ranks that fail with it. */
+    struct ignis__comm *outer;      /* of a group: the communicator of all; held. NULL: it is no group */
+    struct ignis__comm *next_group; /* in the list of outer */
+    struct ignis__comm *groups;     /* guarded by groups_lock */
+    uint64_t has_groups;            /* or has had some */
+    ignis__mutex groups_lock;
 } ignis__comm;
+
+/*  How to make a group. */
+typedef struct ignis__comm_group {
+    int color;      /* equal on its ranks alone */
+    int rank, size; /* of this rank in it */
+    int patience;   /* how many times as long as in the outer communicator a rank waits in it */
+    int key;        /* the ranks of a group, equal on all ranks of the outer communicator */
+} ignis__comm_group;
 
 /*  Kernels of a program. */
 enum {
@@ -10501,6 +10554,16 @@ IGNIS__PRIVATE void ignis__job_send_all(ignis__job *job, const int *member, int 
             (void)ignis__job_send(job, member[i], kind, key, NULL, 0);
 }
 
+/*  Tells the other ranks of a communicator what broke it. */
+IGNIS__PRIVATE void ignis__job_send_fault(ignis__job *job, const int *member, int count, uint64_t key,
+                                          const ignis__job_fault *cause)
+{
+    int i;
+    for (i = 0; job->links && i < count; i++)
+        if (member[i] != job->rank)
+            (void)ignis__job_send(job, member[i], IGNIS__JOB_FAULT, key, cause, sizeof *cause);
+}
+
 /*  Tells an event to the communicators of a rank, or to the one with a key. The job is locked. */
 static void ignis__job_notify(ignis__job *job, ignis__job_event event, int rank, uint64_t key)
 {
@@ -10511,8 +10574,23 @@ static void ignis__job_notify(ignis__job *job, ignis__job_event event, int rank,
             if (watch->member[i] != rank || (key && key != watch->key))
                 continue;
             watch->gone[i] |= event == IGNIS__JOB_LEFT;
-            watch->notify(watch->owner, event, i);
+            watch->notify(watch->owner, event, i, 0);
         }
+    }
+    ignis__condition_wake(&job->changed);
+}
+
+/*  Tells a failure that another rank has reported to the communicator with a key. The job is locked. */
+static void ignis__job_notify_fault(ignis__job *job, uint64_t key, const ignis__job_fault *cause)
+{
+    ignis__job_watch *watch;
+    int i;
+    for (watch = job->watches; watch; watch = watch->next) {
+        if (watch->key != key)
+            continue;
+        for (i = watch->count - 1; i >= 0 && watch->member[i] != cause->rank; i--)
+            ;
+        watch->notify(watch->owner, IGNIS__JOB_FAILED, i, cause->code);
     }
     ignis__condition_wake(&job->changed);
 }
@@ -10567,6 +10645,7 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__connection *
     const int kind = (int)frame.type - (int)IGNIS__MESSAGE_JOB;
     ignis__job_header header;
     ignis__job_outgoing forwarded;
+    ignis__job_fault cause;
     int32_t number = 0;
     bool ok, late;
     if (frame.size < sizeof header || size > IGNIS__JOB_DATA || frame.fd_count > 1)
@@ -10589,6 +10668,13 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__connection *
     switch (kind) {
     case IGNIS__JOB_LEAVE: ignis__job_notify(job, IGNIS__JOB_LEFT, header.from, header.key); break;
     case IGNIS__JOB_ABORT: ignis__job_notify(job, IGNIS__JOB_ABORTED, header.from, header.key); break;
+    case IGNIS__JOB_FAULT:
+        ok = size == sizeof cause;
+        if (ok) {
+            memcpy(&cause, data, sizeof cause);
+            ignis__job_notify_fault(job, header.key, &cause);
+        }
+        break;
     case IGNIS__JOB_BYE:
         if (job->links[header.from].state == IGNIS__JOB_ALIVE) {
             job->links[header.from].state = IGNIS__JOB_GONE;
@@ -10720,7 +10806,7 @@ IGNIS__PRIVATE IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
         if (ticking && ignis__monotonic_ns() - ticked >= (int64_t)IGNIS__JOB_TICK_MS * 1000000) {
             for (watch = job->watches; watch; watch = watch->next)
                 if (watch->ticks)
-                    watch->notify(watch->owner, IGNIS__JOB_TICK, -1);
+                    watch->notify(watch->owner, IGNIS__JOB_TICK, -1, 0);
             ticked = ignis__monotonic_ns();
         }
         ignis__mutex_unlock(&job->lock);
@@ -10784,7 +10870,7 @@ IGNIS__PRIVATE void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *wa
     job->watches = watch;
     for (i = 0; i < watch->count; i++)
         if (job->links[watch->member[i]].state == IGNIS__JOB_DEAD)
-            watch->notify(watch->owner, IGNIS__JOB_DIED, i);
+            watch->notify(watch->owner, IGNIS__JOB_DIED, i, 0);
     ignis__mutex_unlock(&job->lock);
 }
 
@@ -11748,6 +11834,12 @@ IGNIS__PRIVATE bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tu
     communicator never works again.
     Locks: the slot's lock, one operation at a time; the regions' lock. */
 
+/* Of this part and the next one. */
+IGNIS__PRIVATE void ignis__comm_drop(const char *call, ignis__comm *comm);
+IGNIS__PRIVATE void ignis__comm_groups_break(ignis__comm *outer);
+IGNIS__PRIVATE void ignis__comm_groups_settle(ignis__comm *comm);
+IGNIS__PRIVATE void ignis__comm_group_unlist(ignis__comm *group);
+
 /*  Frees the regions, so that others can be made. */
 IGNIS__PRIVATE void ignis__comm_regions_clear(const char *call, ignis__comm_regions *regions)
 {
@@ -11814,6 +11906,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__comm_end(const char *call, ignis__comm *c
 {
     ignis__binding binding;
     ignis__comm_memory *memory = comm->memory;
+    ignis__comm *outer = comm->outer;
     int i;
     if (memory->state && ignis__device_enter_to_give(call, comm->device, &binding)) {
         (void)ignis__device_wait(call, comm->device); /* ends, since all waits have deadlines */
@@ -11828,6 +11921,8 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__comm_end(const char *call, ignis__comm *c
     }
     if (comm->job) /* from here on the job tells it nothing */
         ignis__job_watch_end(comm->job, &comm->watch);
+    if (outer)
+        ignis__comm_group_unlist(comm);
     ignis__mutex_lock(&memory->regions->lock);
     for (i = 0; i < memory->regions->count; i++)
         if (memory->regions->comms[i] == comm)
@@ -11836,6 +11931,8 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__comm_end(const char *call, ignis__comm *c
     ignis__storage_drop(call, comm->storage);
     ignis__job_drop(comm->job);
     ignis__pool_recycle(&ignis__comms, comm);
+    if (outer)
+        ignis__comm_drop(call, outer);
 }
 
 /*  Holds the communicator of a handle. NULL, and reported, if the handle is stale. */
@@ -11964,6 +12061,7 @@ IGNIS__PRIVATE ignis__comm *ignis__comm_new(const char *call, ignis__device *dev
     comm->storage = storage;
     comm->memory = memory;
     ignis__mutex_init(&comm->agreement);
+    ignis__mutex_init(&comm->groups_lock);
     ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
     return comm;
 }
@@ -12070,13 +12168,16 @@ IGNIS__PRIVATE void ignis__comm_break(ignis__comm *comm, int code, int peer)
     ignis__mutex_unlock(&regions->lock);
     if (ignis__atomic_load(&comm->nccl_there))
         ignis__nccl_abort(comm->memory->nccl);
+    ignis__comm_groups_break(comm);
 }
 
 /*  As ignis__comm_break, and tells the ranks of other processes. */
 IGNIS__PRIVATE void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
 {
     ignis__comm_break(comm, code, peer);
-    if (comm->job)
+    if (comm->outer)
+        ignis__comm_groups_settle(comm);
+    else if (comm->job)
         ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_ABORT, comm->watch.key);
 }
 
@@ -12089,19 +12190,183 @@ IGNIS__PRIVATE void ignis__comm_nccl_check(ignis__comm *comm)
         ignis__comm_break_all(comm, IGNIS__COMM_NCCL_FAILED, error);
 }
 
+/*  Returns the code of what has broken a communicator, IGNIS__COMM_TIMEOUT or another; 0: it works. *peer: the rank at
+    fault, -1 if unknown. */
+IGNIS__PRIVATE int ignis__comm_failure_code(const ignis__comm *comm, int *peer)
+{
+    const ignis__comm_record *record = comm->memory->record;
+    uint64_t broken = ignis__atomic_load(&comm->broken), code = record ? ignis__atomic_load(&record->code) : 0;
+    *peer = code ? (int)record->peer : broken ? (int)(broken >> 8 & 0xFFFFFF) : -1;
+    if (*peer >= comm->size || (broken & 0xFF) == IGNIS__COMM_NCCL_FAILED)
+        *peer = -1;
+    return (int)(code ? code : broken & 0xFF);
+}
+
 /*  Returns what has broken a communicator, or IGNIS_DIAG_NONE; *peer: the rank at fault, -1 if unknown. */
 IGNIS__PRIVATE ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
 {
     static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE,          IGNIS_DIAG_COMM_TIMEOUT,
                                                    IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_COMM_PEER,
                                                    IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_NCCL_CALL};
-    const ignis__comm_record *record = comm->memory->record;
-    uint64_t broken = ignis__atomic_load(&comm->broken), code = record ? ignis__atomic_load(&record->code) : 0;
-    *peer = code ? (int)record->peer : broken ? (int)(broken >> 8 & 0xFFFFFF) : -1;
-    if (*peer >= comm->size || (broken & 0xFF) == IGNIS__COMM_NCCL_FAILED)
-        *peer = -1;
-    code = code ? code : (uint32_t)(broken & 0xFF);
-    return diagnostics[code < (uint32_t)IGNIS__COUNT(diagnostics) ? code : (uint32_t)IGNIS__COMM_PEER];
+    const int code = ignis__comm_failure_code(comm, peer);
+    return diagnostics[code >= 0 && code < IGNIS__COUNT(diagnostics) ? code : IGNIS__COMM_PEER];
+}
+
+/*  >>comm.group - groups: communicators of some ranks of one, that fail with it and take turns with it
+
+    A library makes them for work that its caller begins on one communicator, so their failures are failures of that
+    one: of any group, on all ranks of the outer communicator, with the numbers that ranks have there.
+    Uses: comm.c, messages of the job.
+    Invariants: operations of a communicator and of its groups run one after the other on a device; a group ends before
+    its outer communicator.
+    Locks: outer->groups_lock around the list of groups; it is taken after the job's lock and that of a slot. */
+
+/* Of init_rank.c. */
+IGNIS__PRIVATE ignis_comm ignis__comm_make_dry(const char *call, int rank, int size,
+                                               const ignis__comm_options *options);
+IGNIS__PRIVATE ignis_comm ignis__comm_split(const char *call, ignis_comm handle, int color, int key,
+                                            const ignis__comm_group *group);
+
+/*  Returns the rank in the outer communicator of a rank of a group; without an outer one the rank itself; -1 for -1. */
+IGNIS__PRIVATE int ignis__comm_outer_rank(const ignis__comm *comm, int rank)
+{
+    int i;
+    if (!comm->outer || rank < 0)
+        return rank;
+    if (rank >= comm->size)
+        return -1;
+    for (i = comm->outer->size - 1; i >= 0 && comm->outer->member[i] != comm->member[rank]; i--)
+        ;
+    return i;
+}
+
+/*  Breaks a communicator on all ranks, which are told the code and the rank at fault (-1: unknown). */
+IGNIS__PRIVATE void ignis__comm_break_told(ignis__comm *comm, int code, int peer)
+{
+    ignis__job_fault cause;
+    if (code == IGNIS__COMM_NCCL_FAILED || code == IGNIS__COMM_PEER) { /* the others take this rank for the cause */
+        cause.rank = code == IGNIS__COMM_PEER && peer >= 0 ? comm->member[peer] : comm->job->rank;
+        cause.code = IGNIS__COMM_PEER;
+    } else {
+        cause.rank = peer >= 0 ? comm->member[peer] : -1;
+        cause.code = code;
+    }
+    ignis__comm_break(comm, code, peer);
+    ignis__job_send_fault(comm->job, comm->member, comm->size, comm->watch.key, &cause);
+}
+
+/*  Finds a group that is broken. Returns what broke it, 0: none is; *peer: the outer rank at fault. */
+static int ignis__comm_groups_broken(ignis__comm *outer, int *peer)
+{
+    const ignis__comm *group;
+    int code = 0;
+    ignis__mutex_lock(&outer->groups_lock);
+    for (group = outer->groups; group && !code; group = group->next_group) {
+        code = ignis__comm_failure_code(group, peer);
+        if (code == IGNIS__COMM_NCCL_FAILED)
+            *peer = (int)(ignis__atomic_load(&group->broken) >> 8 & 0xFFFFFF); /* NCCL's error */
+        else if (code)
+            *peer = ignis__comm_outer_rank(group, *peer);
+    }
+    ignis__mutex_unlock(&outer->groups_lock);
+    return code;
+}
+
+/*  Breaks the groups of a communicator from the host. Any thread may call it. */
+IGNIS__PRIVATE void ignis__comm_groups_break(ignis__comm *outer)
+{
+    ignis__comm *group;
+    int peer;
+    ignis__mutex_lock(&outer->groups_lock);
+    for (group = outer->groups; group; group = group->next_group)
+        if (!ignis__comm_failure_code(group, &peer))
+            ignis__comm_break(group, IGNIS__COMM_PEER, -1);
+    ignis__mutex_unlock(&outer->groups_lock);
+}
+
+/*  Makes a failure of a communicator one of its groups, and a failure of one of them its own on all ranks. Any thread
+    may call it. */
+IGNIS__PRIVATE void ignis__comm_groups_settle(ignis__comm *comm)
+{
+    ignis__comm *outer = comm->outer ? comm->outer : comm;
+    int code, peer, own;
+    if (!ignis__atomic_load(&outer->has_groups))
+        return;
+    own = ignis__comm_failure_code(outer, &peer);
+    code = own ? 0 : ignis__comm_groups_broken(outer, &peer);
+    if (code)
+        ignis__comm_break_told(outer, code, peer);
+    else if (own)
+        ignis__comm_groups_break(outer);
+}
+
+/*  Holds the group whose kernels have found what broke a communicator; NULL if there is none. */
+IGNIS__PRIVATE ignis__comm *ignis__comm_group_at_fault(const ignis__comm *outer)
+{
+    ignis__comm *comm = (ignis__comm *)outer, *group; /* its lock alone is written */
+    int peer, code = ignis__comm_failure_code(outer, &peer);
+    ignis__mutex_lock(&comm->groups_lock);
+    for (group = comm->groups; group; group = group->next_group)
+        if (group->memory->record && (int)ignis__atomic_load(&group->memory->record->code) == code &&
+            ignis__comm_outer_rank(group, (int)group->memory->record->peer) == peer)
+            break;
+    if (group)
+        group = (ignis__comm *)ignis__pool_hold(&ignis__comms, group->slot.handle);
+    ignis__mutex_unlock(&comm->groups_lock);
+    return group;
+}
+
+/*  Makes a communicator that is being created a group of `outer`. In it a rank waits `patience` times as long. */
+IGNIS__PRIVATE void ignis__comm_group_begin(ignis__comm *outer, ignis__comm *group, int patience)
+{
+    (void)ignis__pool_hold_more(&outer->slot);
+    group->outer = outer;
+    group->options.timeout_ns *= patience;
+}
+
+/*  Lists a group that is complete: from here on it and the others fail together. */
+static void ignis__comm_group_list(ignis__comm *outer, ignis__comm *group)
+{
+    ignis__mutex_lock(&outer->groups_lock);
+    group->next_group = outer->groups;
+    outer->groups = group;
+    ignis__mutex_unlock(&outer->groups_lock);
+    ignis__atomic_store(&outer->has_groups, 1);
+    if (outer->job)
+        ignis__job_watch_tick(outer->job, &outer->watch);
+}
+
+/*  Removes a group that ends from the list. */
+IGNIS__PRIVATE void ignis__comm_group_unlist(ignis__comm *group)
+{
+    ignis__comm **at;
+    ignis__mutex_lock(&group->outer->groups_lock);
+    for (at = &group->outer->groups; *at && *at != group; at = &(*at)->next_group)
+        ;
+    if (*at)
+        *at = group->next_group;
+    ignis__mutex_unlock(&group->outer->groups_lock);
+}
+
+/*  Makes a group of the ranks of `outer` with one color, in their order; in a dry run it is `rank` of `size`. All ranks
+    call it with one key. No handle on failure. */
+IGNIS__PRIVATE ignis_comm ignis__comm_group_make(const char *call, ignis_comm handle, const ignis__comm_group *what)
+{
+    ignis__comm *outer = ignis__comm_hold(call, handle), *group = NULL;
+    ignis_comm made = IGNIS__ZERO;
+    if (outer && ignis__global.dry_run)
+        made = ignis__comm_make_dry(call, what->rank, what->size, &outer->options);
+    else if (outer)
+        made = ignis__comm_split(call, handle, what->color, what->key, what);
+    if (made.id)
+        group = ignis__comm_hold(call, made);
+    if (group && group->outer)
+        ignis__comm_group_list(outer, group);
+    if (group)
+        ignis__comm_drop(call, group);
+    if (outer)
+        ignis__comm_drop(call, outer);
+    return made;
 }
 
 /*  >>comm.vote - votes: the steps of creating a communicator
@@ -12417,12 +12682,16 @@ static void ignis__comm_check_nccl_deadline(ignis__comm *comm)
 
 /*  Handles an event of a member, on the thread that reads the job's messages. A member may leave after the
     last operation while this rank is still in it. */
-static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
+static void ignis__comm_notify(void *owner, ignis__job_event event, int member, int code)
 {
-    if (event == IGNIS__JOB_TICK)
-        ignis__comm_check_nccl_deadline((ignis__comm *)owner);
-    else if (event != IGNIS__JOB_LEFT)
-        ignis__comm_break((ignis__comm *)owner, IGNIS__COMM_PEER, member);
+    ignis__comm *comm = (ignis__comm *)owner;
+    const bool is_known = code > IGNIS__COMM_FINE && code < IGNIS__COMM_NCCL_FAILED;
+    if (event == IGNIS__JOB_TICK) {
+        ignis__comm_check_nccl_deadline(comm);
+        ignis__comm_groups_settle(comm);
+    } else if (event != IGNIS__JOB_LEFT) {
+        ignis__comm_break(comm, event == IGNIS__JOB_FAILED && is_known ? code : IGNIS__COMM_PEER, member);
+    }
 }
 
 /*  Creates an empty communicator of members (ranks of the job; NULL: all). */
@@ -12814,6 +13083,12 @@ static void ignis__comm_fingerprint_write(ignis__string_writer *text, uint64_t p
         ignis__string_add(text, " by NCCL");
 }
 
+/*  Tells if one of two communicators is a group of the other, or both are groups of a third. */
+static bool ignis__comm_are_related(const ignis__comm *a, const ignis__comm *b)
+{
+    return (a->outer ? a->outer : a) == (b->outer ? b->outer : b);
+}
+
 /*  Names another communicator that was used on the device at about the same time: each may have waited for
     blocks that the other one held. */
 static void ignis__comm_other_write(ignis__string_writer *text, const ignis__comm *comm)
@@ -12822,7 +13097,8 @@ static void ignis__comm_other_write(ignis__string_writer *text, const ignis__com
     ignis__comm *other = (ignis__comm *)ignis__pool_hold(
         &ignis__comms, recent == comm->slot.handle ? ignis__atomic_load(&comm->beside) : recent);
     int64_t apart = other ? (int64_t)(ignis__atomic_load(&other->used_ns) - ignis__atomic_load(&comm->used_ns)) : 0;
-    if (other && other != comm && apart < comm->options.timeout_ns && apart > -comm->options.timeout_ns)
+    if (other && other != comm && !ignis__comm_are_related(comm, other) && apart < comm->options.timeout_ns &&
+        apart > -comm->options.timeout_ns)
         ignis__string_add(
             text,
             "; communicator #%llu was used on device %d beside this one, #%llu: begin the operations of both in one "
@@ -12834,28 +13110,50 @@ static void ignis__comm_other_write(ignis__string_writer *text, const ignis__com
         ignis__comm_drop("ignis_comm_status", other);
 }
 
-/*  Fails with what broke a communicator, as `diagnostic`; with NONE, as the original one. */
+/*  Writes what a kernel of a communicator has found. False: it has found nothing. */
+static bool ignis__comm_record_write(ignis__string_writer *text, const ignis__comm *comm)
+{
+    const ignis__comm_record *record = comm->memory->record;
+    const uint64_t code = record ? ignis__atomic_load(&record->code) : 0;
+    const int peer = code ? ignis__comm_outer_rank(comm, (int)record->peer) : -1;
+    if (code == IGNIS__COMM_TIMEOUT)
+        ignis__string_add(text, "rank %d did not come to operation %u within %.3g s, as rank %d reports", peer,
+                          record->op, (double)comm->options.timeout_ns * 1e-9,
+                          ignis__comm_outer_rank(comm, (int)record->reporter));
+    else if (code == IGNIS__COMM_MISMATCH) {
+        ignis__string_add(text, "ranks disagree about operation %u: rank %d calls ", record->op, peer);
+        ignis__comm_fingerprint_write(text, record->theirs);
+        ignis__string_add(text, ", rank %d calls ", ignis__comm_outer_rank(comm, comm->rank));
+        ignis__comm_fingerprint_write(text, record->mine);
+    } else if (code == IGNIS__COMM_TWICE)
+        ignis__string_add(text, "rank %d ran two operations of one communicator at the same time, on two streams",
+                          peer);
+    else
+        return false;
+    return true;
+}
+
+/*  Fails with what broke a communicator, as `diagnostic`; with NONE, as the original one. A group's failure is that of
+    its outer communicator. */
 IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm,
                                                          ignis_diagnostic diagnostic)
 {
-    const ignis__comm_record *record = comm->memory->record;
-    uint64_t code = record ? ignis__atomic_load(&record->code) : 0;
+    ignis__comm *group;
     char sentence[896];
     ignis__string_writer text;
+    ignis_diagnostic what;
+    bool is_found;
     int peer;
-    ignis_diagnostic what = ignis__comm_failure(comm, &peer);
+    ignis__comm_groups_settle((ignis__comm *)comm);
+    comm = comm->outer ? comm->outer : comm;
+    what = ignis__comm_failure(comm, &peer);
+    group = ignis__comm_group_at_fault(comm);
     ignis__string_begin(&text, sentence, sizeof sentence);
-    if (code == IGNIS__COMM_TIMEOUT)
-        ignis__string_add(&text, "rank %d did not come to operation %u within %.3g s, as rank %u reports", peer,
-                          record->op, (double)comm->options.timeout_ns * 1e-9, record->reporter);
-    else if (code == IGNIS__COMM_MISMATCH) {
-        ignis__string_add(&text, "ranks disagree about operation %u: rank %d calls ", record->op, peer);
-        ignis__comm_fingerprint_write(&text, record->theirs);
-        ignis__string_add(&text, ", rank %d calls ", comm->rank);
-        ignis__comm_fingerprint_write(&text, record->mine);
-    } else if (code == IGNIS__COMM_TWICE)
-        ignis__string_add(&text, "rank %d ran two operations of one communicator at the same time, on two streams",
-                          peer);
+    is_found = ignis__comm_record_write(&text, comm) || (group && ignis__comm_record_write(&text, group));
+    if (group)
+        ignis__comm_drop(call, group);
+    if (is_found)
+        ;
     else if (what == IGNIS_DIAG_NCCL_CALL) {
         int error = (int)(ignis__atomic_load(&comm->broken) >> 8 & 0xFFFFFF);
         const char *name = ignis__nccl.ncclGetErrorString(error);
@@ -12867,6 +13165,8 @@ IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__comm_fail(const char *call, const
     else if (what == IGNIS_DIAG_COMM_TIMEOUT)
         ignis__string_add(&text, "an operation of NCCL did not end within %.3g s",
                           (double)comm->options.timeout_ns * 1e-9);
+    else if (what == IGNIS_DIAG_COMM_MISMATCH && peer >= 0)
+        ignis__string_add(&text, "rank %d has called another operation", peer);
     else if (peer >= 0)
         ignis__string_add(&text, "rank %d died or abandoned the communicator", peer);
     else
@@ -12907,9 +13207,21 @@ IGNIS__PRIVATE bool ignis__comm_stream_exists(ignis__device *device, void *strea
     return foreign != NULL;
 }
 
+/*  Makes the stream of an operation wait for the one before of `comm` and of its groups. */
+static bool ignis__comm_wait_stream(const ignis__work *work, ignis__comm *comm)
+{
+    if (comm->stream && comm->stream != work->stream && ignis__comm_stream_exists(work->device, comm->stream) &&
+        !ignis__stream_order(work->call, work->device, comm->stream, work->device, work->stream))
+        return false;
+    comm->stream = work->stream;
+    return true;
+}
+
 /*  Orders operations of one communicator one after the other, on any streams. */
 IGNIS__PRIVATE bool ignis__comm_wait_previous(const ignis__work *work, ignis__comm *comm)
 {
+    ignis__comm *outer = comm->outer;
+    bool ok;
     ignis__capture *capture = ignis__capturing();
     uint64_t *recent = &ignis__comm_last_used[work->device - ignis__devices], before = ignis__atomic_load(recent);
     if (before != comm->slot.handle) {
@@ -12919,11 +13231,12 @@ IGNIS__PRIVATE bool ignis__comm_wait_previous(const ignis__work *work, ignis__co
     ignis__atomic_store(&comm->used_ns, (uint64_t)ignis__monotonic_ns());
     if (capture && capture->device == work->device) /* the device was idle at its beginning */
         return ignis__capture_hold_storage(work->call, capture, comm->storage);
-    if (comm->stream && comm->stream != work->stream && ignis__comm_stream_exists(work->device, comm->stream) &&
-        !ignis__stream_order(work->call, work->device, comm->stream, work->device, work->stream))
-        return false;
-    comm->stream = work->stream;
-    return true;
+    if (!outer)
+        return ignis__comm_wait_stream(work, comm);
+    ignis__mutex_lock(&outer->slot.lock);
+    ok = ignis__comm_wait_stream(work, outer);
+    ignis__mutex_unlock(&outer->slot.lock);
+    return ok;
 }
 
 static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis__comm_program *program,
@@ -13622,10 +13935,12 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
 IGNIS__PRIVATE ignis_status ignis__comm_end_call(const char *call, ignis__comm *comm, bool ok)
 {
     int peer;
-    ignis_status status = !ok ? ignis__failed()
-                          : ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE
-                              ? ignis__comm_fail(call, comm, IGNIS_DIAG_NONE)
-                              : IGNIS_OK;
+    ignis_status status = IGNIS_OK;
+    ignis__comm_groups_settle(comm);
+    if (!ok)
+        status = ignis__failed();
+    else if (ignis__comm_failure(comm, &peer) != IGNIS_DIAG_NONE)
+        status = ignis__comm_fail(call, comm, IGNIS_DIAG_NONE);
     ignis__comm_drop(call, comm);
     return status;
 }
@@ -13927,10 +14242,10 @@ static uint64_t ignis__process_key(void)
 }
 
 /*  Creates the communicator of a rank in a dry run, which is the only one there: it meets nobody. */
-static ignis_comm ignis__comm_make_dry(const char *call, const ignis__place *place, const ignis__comm_options *options)
+IGNIS__PRIVATE ignis_comm ignis__comm_make_dry(const char *call, int rank, int size, const ignis__comm_options *options)
 {
     ignis_comm handle = {0};
-    ignis__comm *comm = ignis__comm_new(call, ignis__device_get(call, 0), place->rank, place->size, options, NULL);
+    ignis__comm *comm = ignis__comm_new(call, ignis__device_get(call, 0), rank, size, options, NULL);
     if (!comm)
         return handle;
     comm->transport = IGNIS_COMM_PEER;
@@ -14000,7 +14315,7 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
         !ignis__place_read(call, desc, &place))
         return handle;
     if (ignis__global.dry_run)
-        return ignis__comm_make_dry(call, &place, &options);
+        return ignis__comm_make_dry(call, place.rank, place.size, &options);
     ordinal = desc->device == 0 ? ignis__place_device(call, &place) : desc->device == IGNIS_DEVICE_0 ? 0 : desc->device;
     return ignis__comm_meet(call, ordinal < 0 ? NULL : ignis__device_get(call, ordinal), &place, &options, 0);
 }
@@ -14019,15 +14334,15 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
     else if (!comm->job)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the communicator is of ignis_comm_init_all; %s does it for all ranks at once",
-                    strcmp(call, "ignis_comm_split") == 0 ? "ignis_comm_split_all" : "ignis_comm_shrink_all");
+                    strcmp(call, "ignis_comm_shrink") == 0 ? "ignis_comm_shrink_all" : "ignis_comm_split_all");
     ignis__comm_drop(call, comm);
     return NULL;
 }
 
-/*  Creates a communicator of the ranks of `parent` in `place`, this one among them. `what` goes into its
-    key. */
+/*  Creates a communicator of the ranks of `parent` in `place`, this one among them; with patience a group of it. `what`
+    goes into its key. */
 static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, ignis__agreement *agreement,
-                                     const int *place, int count, uint64_t what)
+                                     const int *place, int count, uint64_t what, int patience)
 {
     int member[IGNIS__JOB_MAX_RANKS], me = 0, i;
     uint64_t key =
@@ -14040,12 +14355,26 @@ static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, igni
             me = i;
     }
     comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, key, &parent->options);
+    if (comm && patience)
+        ignis__comm_group_begin(parent, comm, patience);
     return comm ? ignis__comm_make(call, comm, agreement) : none;
 }
 
-IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
+/*  Checks that all ranks divide themselves into groups alike, as their keys tell. */
+static bool ignis__split_check_groups(const char *call, const ignis__split *all, int size, int32_t key)
 {
-    static const char call[] = "ignis_comm_split";
+    int i = 0;
+    while (i < size && all[i].key == key)
+        i++;
+    return i == size || ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call,
+                                          "groups of ranks have %d ranks on this rank and %d on rank %d", (int)key,
+                                          (int)all[i].key, i);
+}
+
+/*  Does the work of ignis_comm_split, or makes groups (NULL: others), whose key is equal on all ranks. */
+IGNIS__COLD IGNIS__PRIVATE ignis_comm ignis__comm_split(const char *call, ignis_comm handle, int color, int key,
+                                                        const ignis__comm_group *group)
+{
     ignis__comm *parent = ignis__comm_parent(call, handle);
     int place[IGNIS__JOB_MAX_RANKS];
     ignis_comm result = {0};
@@ -14061,14 +14390,20 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, 
         if (all && (!ignis__agreement_step(&agreement, &mine, sizeof mine, all, -1, NULL) ||
                     !ignis__agreement_step(&agreement, &mine, 0, all, -1, NULL)))
             (void)(ignis__agreement_retry(&agreement) || ignis__agreement_failed(call, &agreement));
-        else if (all && color >= 0)
-            result = ignis__comm_derive(call, parent, &agreement, place,
-                                        ignis__split_order(all, parent->size, color, place), (uint64_t)(uint32_t)color);
+        else if (all && color >= 0 && (!group || ignis__split_check_groups(call, all, parent->size, key)))
+            result =
+                ignis__comm_derive(call, parent, &agreement, place, ignis__split_order(all, parent->size, color, place),
+                                   (uint64_t)(uint32_t)color, group ? group->patience : 0);
     } while (all && !result.id && ignis__agreement_retry(&agreement));
     ignis__agreement_end(&agreement, parent);
     ignis__free(all);
     ignis__comm_drop(call, parent);
     return result;
+}
+
+IGNIS_API ignis_comm ignis_comm_split(ignis_comm comm, int color, int key)
+{
+    return ignis__comm_split("ignis_comm_split", comm, color, key, NULL);
 }
 
 /*  Agrees on the missing ranks: each rank tells which ranks it misses; `all` receives these lists. True: all
@@ -14137,7 +14472,7 @@ IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm ha
                 if (!ignis__bit(gone, i))
                     place[left++] = i;
             result = ignis__comm_derive(call, parent, &agreement, place, left,
-                                        ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
+                                        ignis__hash(IGNIS__HASH_START, gone, sizeof gone), 0);
             again = !result.id && ignis__agreement_retry(&agreement);
         } else if (ignis__bit(gone, parent->rank)) {
             ignis__fail(IGNIS_DIAG_COMM_PEER, call, "the other ranks have excluded this one");
@@ -14221,11 +14556,35 @@ IGNIS_API ignis_status ignis_comm_abort(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_abort";
     ignis__comm *comm = ignis__comm_hold(call, handle);
+    int code, peer;
     if (!comm)
         return ignis__failed();
-    ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
+    ignis__comm_groups_settle(comm);
+    code = comm->job ? ignis__comm_failure_code(comm, &peer) : 0;
+    if (code) /* the others learn which rank broke it, and not this one */
+        ignis__comm_break_told(comm, code, peer);
+    else
+        ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
     ignis__comm_drop(call, comm);
     return IGNIS_OK;
+}
+
+/*  Tells the other ranks that this one leaves a communicator. */
+static void ignis__comm_say_goodbye(ignis__comm *comm)
+{
+    if (comm->job)
+        ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_LEAVE, comm->watch.key);
+}
+
+/*  Leaves a group; no handle is allowed. */
+IGNIS__PRIVATE void ignis__comm_leave(const char *call, ignis_comm handle)
+{
+    ignis__comm *comm = handle.id ? ignis__comm_hold(call, handle) : NULL;
+    if (!comm)
+        return;
+    if (ignis__handle_kill(comm))
+        ignis__comm_say_goodbye(comm);
+    ignis__comm_drop(call, comm);
 }
 
 IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
@@ -14245,8 +14604,7 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
         ignis__comm_drop(call, comm);
         return ignis__failed();
     }
-    if (comm->job)
-        ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_LEAVE, comm->watch.key);
+    ignis__comm_say_goodbye(comm);
     before = ignis__this_thread.record;
     memset(&ignis__this_thread.record, 0, sizeof before); /* to see the first failure of this call */
     ignis__comm_drop(call, comm);
@@ -14278,6 +14636,7 @@ IGNIS__PRIVATE ignis_status ignis__comm_query(const char *call, ignis_comm handl
         snprintf(info->reason, sizeof info->reason, "%.60s; %.190s", comm->reason, comm->nccl_reason);
     else
         snprintf(info->reason, sizeof info->reason, "%s", comm->reason);
+    ignis__comm_groups_settle(comm);
     info->status = ignis__diagnostics[ignis__comm_failure(comm, &info->failed_rank)].status;
     info->timeout_s = (double)comm->options.timeout_ns / 1e9;
     ignis__comm_drop(call, comm);
@@ -14313,6 +14672,12 @@ typedef struct ignis__bucket {
     bool ready;                    /* complete in the backward pass that averages */
 } ignis__bucket;
 
+/*  The place of a rank among groups of ranks, each of which has a copy of what is shared. */
+typedef struct ignis__parallel_place {
+    int rank, ranks;   /* of the group */
+    int group, copies; /* the group, of how many; each has a copy */
+} ignis__parallel_place;
+
 typedef struct ignis__parallel_state {
     ignis__slot slot; /* first; its lock guards no_sync and backward_pass */
     ignis_comm comm;
@@ -14324,8 +14689,9 @@ typedef struct ignis__parallel_state {
     ignis__array **values;      /* as grads, of the parameters; each NULL without shards */
     int64_t *places;            /* of the parameters in their buckets, in elements */
     ignis_shard shard;
-    int rank, ranks;
-    ignis__array *staging; /* gradients that the ranks reduce now, if they share them; claimed; NULL: none */
+    ignis__parallel_place place;
+    ignis_comm inside, across; /* of the group, comm if it has all ranks; of one position in each group, or none */
+    ignis__array *staging;     /* gradients that the ranks reduce now, if they share them; claimed; NULL: none */
     /* in the order in which the backward pass completes them, if parameters are in the order of use */
     ignis__bucket *buckets;
     int count, bucket_count;
@@ -14434,6 +14800,131 @@ IGNIS_API ignis_ranks ignis_comm_ranks(ignis_comm handle)
 }
 #endif
 
+/*  >>parallel.group - shards inside groups of ranks, copies between them (HSDP)
+
+    A group of ranks divides a copy of the model; the ranks at one position of the groups have copies of one slice.
+    Gradients are averaged inside the group, where each rank keeps a slice, and then slices are averaged across groups.
+    Weights are gathered inside the group alone.
+    Uses: groups of communicators, the job's hosts. Invariant: all ranks have the same number of ranks in a group. */
+
+#ifndef IGNIS_NO_TENSORS
+
+/*  Finds the place of this rank if the ranks of each host are a group. False, and reported, if hosts have different
+    numbers of ranks. */
+static bool ignis__parallel_place_on_host(const char *call, const ignis__comm *comm, ignis__parallel_place *place)
+{
+    const ignis__job_rank *ranks = comm->job->ranks;
+    bool is_after = false; /* ranks of this host have come */
+    int i, k, size, before;
+    (void)ignis__comm_hosts(comm, &place->rank, &place->ranks);
+    for (i = 0; i < comm->size; i++) {
+        const uint64_t host = ranks[comm->member[i]].host;
+        for (k = size = before = 0; k < comm->size; k++) {
+            size += ranks[comm->member[k]].host == host;
+            before += k < i && ranks[comm->member[k]].host == host;
+        }
+        is_after = is_after || host == ranks[comm->job->rank].host;
+        place->group += before == 0 && !is_after; /* a host whose first rank is before that of this one */
+        if (size != place->ranks)
+            return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                     "shard_ranks is IGNIS_SHARD_RANKS_HOST, and the hosts of ranks %d and %d have %d "
+                                     "and %d ranks; expected hosts with equal numbers of ranks",
+                                     comm->rank, i, place->ranks, size);
+    }
+    return true;
+}
+
+static bool ignis__parallel_place_check(const char *call, const ignis__comm *comm, const ignis_parallel_desc *desc)
+{
+    const int ranks = desc->shard_ranks;
+    if (ranks && !desc->shard)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "shard_ranks is %d with IGNIS_SHARD_NONE; expected 0, or another shard", ranks);
+    if (ranks == IGNIS_SHARD_RANKS_HOST && ignis__global.dry_run)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "shard_ranks is IGNIS_SHARD_RANKS_HOST in a dry run, which knows no hosts; expected "
+                                 "the number of ranks");
+    if (ranks != IGNIS_SHARD_RANKS_HOST && (ranks < 0 || (ranks && comm->size % ranks)))
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "shard_ranks is %d; expected 0, IGNIS_SHARD_RANKS_HOST, or a divisor of the %d ranks",
+                                 ranks, comm->size);
+    if (ranks > 0 && ranks < comm->size && !comm->job && !ignis__global.dry_run)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "shard_ranks is %d of %d ranks of ignis_comm_init_all; expected a communicator of "
+                                 "ignis_comm_init",
+                                 ranks, comm->size);
+    return true;
+}
+
+/*  Finds the place of this rank among the groups. False, and reported, if desc does not fit the ranks. */
+IGNIS__PRIVATE bool ignis__parallel_place_find(const char *call, ignis_comm handle, const ignis_parallel_desc *desc,
+                                               ignis__parallel_place *place)
+{
+    ignis__comm *comm = ignis__comm_hold(call, handle);
+    const int ranks = desc ? desc->shard_ranks : 0;
+    bool ok;
+    if (!comm)
+        return false;
+    memset(place, 0, sizeof *place);
+    place->ranks = ranks > 0 ? ranks : comm->size;
+    place->rank = comm->rank;
+    ok = !desc || ignis__parallel_place_check(call, comm, desc);
+    if (ok && ranks == IGNIS_SHARD_RANKS_HOST && comm->job) {
+        ok = ignis__parallel_place_on_host(call, comm, place);
+    } else if (ok) {
+        place->rank = comm->rank % place->ranks;
+        place->group = comm->rank / place->ranks;
+    }
+    if (ok)
+        place->copies = comm->size / place->ranks;
+    ignis__comm_drop(call, comm);
+    return ok;
+}
+
+/*  Makes the communicators of this rank's group, and of its position across groups. All ranks call it. An operation
+    across groups may wait for a rank that waits inside its own: it has twice the deadline, so that the operation inside
+    finds the rank that is missing. */
+IGNIS__PRIVATE bool ignis__parallel_groups_make(const char *call, ignis__parallel_state *parallel)
+{
+    const ignis__parallel_place *place = &parallel->place;
+    ignis__comm_group inside = IGNIS__ZERO, across = IGNIS__ZERO;
+    if (place->copies == 1)
+        return true;
+    inside.color = place->group;
+    inside.rank = place->rank;
+    inside.size = place->ranks;
+    inside.patience = 1;
+    across.color = place->rank;
+    across.rank = place->group;
+    across.size = place->copies;
+    across.patience = 2;
+    inside.key = across.key = place->ranks;
+    parallel->across = ignis__comm_group_make(call, parallel->comm, &across);
+    if (!parallel->across.id)
+        return false;
+    parallel->inside = ignis__comm_group_make(call, parallel->comm, &inside);
+    return parallel->inside.id != 0;
+}
+
+/*  Leaves the groups, as far as they were made. */
+IGNIS__PRIVATE void ignis__parallel_groups_leave(const char *call, ignis__parallel_state *parallel)
+{
+    if (parallel->inside.id != parallel->comm.id)
+        ignis__comm_leave(call, parallel->inside);
+    ignis__comm_leave(call, parallel->across);
+}
+
+/*  Averages `whole` on the current stream: over the group into this rank's slice of it, which is then averaged across
+    the groups. */
+IGNIS__PRIVATE bool ignis__parallel_groups_average(const ignis__parallel_state *parallel, ignis_array whole,
+                                                   ignis_array slice)
+{
+    return ignis_comm_reduce_scatter(parallel->inside, whole, slice, IGNIS_OP_AVG) == IGNIS_OK &&
+           (!parallel->across.id || ignis_comm_all_reduce(parallel->across, slice, slice, IGNIS_OP_AVG) == IGNIS_OK);
+}
+
+#endif /* IGNIS_NO_TENSORS */
+
 /*  >>parallel.gather - parameters of which each rank keeps a slice, gathered while operations use them
 
     The parameters of a bucket are views of a storage that is found at each use. The first use gathers the slices of
@@ -14466,7 +14957,7 @@ IGNIS__PRIVATE uint64_t ignis__gather_capture(const ignis__parallel_state *paral
 static bool ignis__gather_meet_readers(const char *call, ignis__parallel_state *parallel)
 {
     (void)call;
-    if (parallel->is_read && ignis_comm_barrier(parallel->comm) != IGNIS_OK)
+    if (parallel->is_read && ignis_comm_barrier(parallel->inside) != IGNIS_OK)
         return false;
     parallel->is_read = false;
     return true;
@@ -14479,8 +14970,9 @@ static bool ignis__gather_save(const char *call, const ignis__bucket *bucket)
     bool ok;
     if (!ignis__gather_meet_readers(call, bucket->parallel))
         return false;
-    view = ignis__array_adopt(call, ignis__array_view(call, bucket->whole, &bucket->slice->shape, bucket->slice->numel,
-                                                      bucket->parallel->rank * ignis__array_bytes(bucket->slice)));
+    view =
+        ignis__array_adopt(call, ignis__array_view(call, bucket->whole, &bucket->slice->shape, bucket->slice->numel,
+                                                   bucket->parallel->place.rank * ignis__array_bytes(bucket->slice)));
     ok = view && ignis__array_copy_bytes(call, bucket->slice, 0, view);
     bucket->parallel->is_written = ignis__window_has(bucket->slice);
     if (view)
@@ -14517,13 +15009,13 @@ static bool ignis__gather_slices(const char *call, ignis__bucket *bucket)
     if (!ignis__window_has(bucket->slice)) {
         slice.id = bucket->slice->slot.handle;
         whole.id = bucket->whole->slot.handle;
-        return ignis_comm_all_gather(parallel->comm, slice, whole) == IGNIS_OK;
+        return ignis_comm_all_gather(parallel->inside, slice, whole) == IGNIS_OK;
     }
-    if (parallel->is_written && ignis_comm_barrier(parallel->comm) != IGNIS_OK)
+    if (parallel->is_written && ignis_comm_barrier(parallel->inside) != IGNIS_OK)
         return false;
     parallel->is_written = false;
     parallel->is_read = true;
-    return ignis__window_gather(call, parallel->comm, bucket->slice, bucket->whole);
+    return ignis__window_gather(call, parallel->inside, bucket->slice, bucket->whole);
 }
 
 /*  Gathers a bucket on the second stream, after the work that the thread's stream has queued: after the step that
@@ -14681,7 +15173,7 @@ IGNIS__PRIVATE bool ignis__gather_update(const char *call, ignis__bucket *bucket
 /*  Makes memory for the slices of all buckets. */
 IGNIS__PRIVATE bool ignis__gather_open(const char *call, ignis__parallel_state *parallel, int64_t bytes)
 {
-    parallel->window = ignis__window_make(call, parallel->comm, bytes, "parameters");
+    parallel->window = ignis__window_make(call, parallel->inside, bytes, "parameters");
     if (parallel->window)
         ignis__gather_forget_meetings(parallel);
     return parallel->window != NULL;
@@ -14716,7 +15208,7 @@ IGNIS__PRIVATE bool ignis__gather_make(const char *call, ignis__bucket *bucket, 
     storage->finder = bucket;
     memcpy(values->tag, "parameters", sizeof "parameters");
     bucket->values = ignis__array_adopt(call, ignis__array_publish(values));
-    bucket->slice = ignis__gather_slice(call, bucket->parallel, dtype, count / bucket->parallel->ranks);
+    bucket->slice = ignis__gather_slice(call, bucket->parallel, dtype, count / bucket->parallel->place.ranks);
     bucket->whole = ignis__array_adopt(call, ignis__array_zeroed(call, device, dtype, count, "parameters", false));
     return bucket->slice && bucket->whole;
 }
@@ -14776,7 +15268,7 @@ IGNIS__PRIVATE int64_t ignis__shard_place(const ignis__parallel_state *parallel,
 /*  Returns the size of a bucket whose parameters end at `end`: with shards all slices have equal sizes. */
 IGNIS__PRIVATE int64_t ignis__shard_bucket_bytes(const ignis__parallel_state *parallel, ignis_dtype dtype, int64_t end)
 {
-    const int64_t unit = (int64_t)parallel->ranks * IGNIS__OPTIM_LARGEST_CHUNK * ignis__dtypes[dtype].size;
+    const int64_t unit = (int64_t)parallel->place.ranks * IGNIS__OPTIM_LARGEST_CHUNK * ignis__dtypes[dtype].size;
     return parallel->shard ? ignis__ceil_div(end, unit) * unit : end;
 }
 
@@ -14828,7 +15320,7 @@ IGNIS__PRIVATE bool ignis__shard_broadcast(ignis__parallel_state *parallel)
 static void ignis__shard_range(const ignis__bucket *bucket, int rank, int64_t at, int64_t numel, int64_t *start,
                                int64_t *count)
 {
-    const int64_t slice = bucket->values->numel / bucket->parallel->ranks, first = rank * slice - at,
+    const int64_t slice = bucket->values->numel / bucket->parallel->place.ranks, first = rank * slice - at,
                   end = first + slice < numel ? first + slice : numel;
     *start = first > 0 ? first : 0;
     *count = end > *start ? end - *start : 0;
@@ -14857,10 +15349,11 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
     if (bucket->slice && !ignis__gather_settle(call, bucket->parallel, false))
         return false;
     piece->at = parallel->places[ignis__shard_find(parallel, leaf)];
-    ignis__shard_range(bucket, parallel->rank, piece->at, ignis__tensor_numel(leaf), &piece->start, &piece->count);
+    ignis__shard_range(bucket, parallel->place.rank, piece->at, ignis__tensor_numel(leaf), &piece->start,
+                       &piece->count);
     shape = IGNIS_SHAPE(piece->count);
     bytes = (piece->at + piece->start) * size;
-    before = bucket->slice ? parallel->rank * ignis__array_bytes(bucket->slice) : 0;
+    before = bucket->slice ? parallel->place.rank * ignis__array_bytes(bucket->slice) : 0;
     piece->data = ignis__array_view(call, values, &shape, piece->count, piece->count ? bytes - before : 0);
     if (parallel->shard < IGNIS_SHARD_GRADIENTS)
         piece->grad = ignis__array_view(call, bucket->memory, &shape, piece->count, piece->count ? bytes : 0);
@@ -14869,7 +15362,7 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
 
 static bool ignis__shard_sum(ignis__grad_group *group, ignis_array array)
 {
-    return ignis_comm_all_reduce(((ignis__bucket *)group)->parallel->comm, array, array, IGNIS_OP_SUM) == IGNIS_OK;
+    return ignis_comm_all_reduce(((ignis__bucket *)group)->parallel->inside, array, array, IGNIS_OP_SUM) == IGNIS_OK;
 }
 
 /*  Broadcasts each piece of a leaf from its rank. */
@@ -14881,7 +15374,7 @@ static bool ignis__shard_fill(ignis__grad_group *group, const char *call, int64_
     int64_t start, count;
     bool ok = array != NULL;
     int rank;
-    for (rank = 0; ok && rank < parallel->ranks; rank++) {
+    for (rank = 0; ok && rank < parallel->place.ranks; rank++) {
         ignis_shape shape;
         ignis_array view;
         ignis__shard_range(bucket, rank, at, array->numel, &start, &count);
@@ -14889,7 +15382,7 @@ static bool ignis__shard_fill(ignis__grad_group *group, const char *call, int64_
             continue;
         shape = IGNIS_SHAPE(count);
         view = ignis__array_view(call, array, &shape, count, start * ignis__dtypes[array->dtype].size);
-        ok = view.id && ignis_comm_broadcast(parallel->comm, view, rank) == IGNIS_OK;
+        ok = view.id && ignis_comm_broadcast(parallel->inside, view, rank) == IGNIS_OK;
         if (view.id)
             ignis__array_discard(call, &view);
     }
@@ -14903,9 +15396,9 @@ static bool ignis__shard_spread(ignis__grad_group *group, const char *call)
 {
     const ignis__bucket *bucket = (const ignis__bucket *)group;
     const ignis__parallel_state *parallel = bucket->parallel;
-    const int64_t slice = bucket->values->numel / parallel->ranks;
-    ignis_array view = ignis_array_slice(ignis__shard_handle(bucket->values), 0, parallel->rank * slice, slice);
-    bool ok = view.id && ignis_comm_all_gather(parallel->comm, view, ignis__shard_handle(bucket->values)) == IGNIS_OK;
+    const int64_t slice = bucket->values->numel / parallel->place.ranks;
+    ignis_array view = ignis_array_slice(ignis__shard_handle(bucket->values), 0, parallel->place.rank * slice, slice);
+    bool ok = view.id && ignis_comm_all_gather(parallel->inside, view, ignis__shard_handle(bucket->values)) == IGNIS_OK;
     (void)call;
     if (view.id)
         (void)ignis_array_free(view);
@@ -14951,7 +15444,7 @@ static ignis_array ignis__shard_grad(ignis__grad_group *group, const char *call,
 {
     ignis__bucket *bucket = (ignis__bucket *)group;
     const ignis_shape shape = IGNIS_SHAPE(count);
-    const int64_t first = count ? at + start - bucket->parallel->rank * bucket->numel : 0;
+    const int64_t first = count ? at + start - bucket->parallel->place.rank * bucket->numel : 0;
     ignis_array none = IGNIS__ZERO;
     if (!bucket->memory && !ignis__shard_take_memory(call, bucket, true))
         return none;
@@ -14979,7 +15472,7 @@ static bool ignis__shard_zero(ignis__grad_group *group, const char *call, const 
     int64_t start, count;
     ignis_array grad;
     bool ok;
-    ignis__shard_range(bucket, bucket->parallel->rank, at, ignis__tensor_numel(leaf), &start, &count);
+    ignis__shard_range(bucket, bucket->parallel->place.rank, at, ignis__tensor_numel(leaf), &start, &count);
     if (!bucket->memory || count == 0)
         return true;
     grad = ignis__shard_grad(group, call, at, start, count);
@@ -15074,11 +15567,27 @@ IGNIS__PRIVATE bool ignis__shard_scatter(const char *call, const ignis__bucket *
     bool ok;
     memory = ignis__shard_handle(bucket->memory);
     if (bucket->is_fresh)
-        return ignis_comm_reduce_scatter(parallel->comm, staging, memory, IGNIS_OP_AVG) == IGNIS_OK;
+        return ignis__parallel_groups_average(parallel, staging, memory);
     slice = ignis__array_view(call, parallel->staging, &bucket->memory->shape, bucket->memory->numel,
-                              parallel->rank * ignis__array_bytes(bucket->memory));
-    ok = slice.id && ignis_comm_reduce_scatter(parallel->comm, staging, slice, IGNIS_OP_AVG) == IGNIS_OK &&
+                              parallel->place.rank * ignis__array_bytes(bucket->memory));
+    ok = slice.id && ignis__parallel_groups_average(parallel, staging, slice) &&
          ignis__array_binary(call, IGNIS__BUILTIN(ADD), memory, memory, slice) == IGNIS_OK;
+    if (slice.id)
+        ignis__array_discard(call, &slice);
+    return ok;
+}
+
+/*  Averages the gradients of a bucket, which each rank keeps, over groups and across them. */
+IGNIS__PRIVATE bool ignis__shard_average(const char *call, const ignis__bucket *bucket)
+{
+    const ignis__parallel_state *parallel = bucket->parallel;
+    const int64_t count = bucket->memory->numel / parallel->place.ranks;
+    const ignis_array memory = ignis__shard_handle(bucket->memory);
+    const ignis_shape shape = IGNIS_SHAPE(count);
+    ignis_array slice = ignis__array_view(call, bucket->memory, &shape, count,
+                                          parallel->place.rank * count * ignis__dtypes[bucket->dtype].size);
+    bool ok = slice.id && ignis__parallel_groups_average(parallel, memory, slice) &&
+              ignis_comm_all_gather(parallel->inside, slice, memory) == IGNIS_OK;
     if (slice.id)
         ignis__array_discard(call, &slice);
     return ok;
@@ -15166,6 +15675,7 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
             ignis__device_leave(&binding);
         }
     }
+    ignis__parallel_groups_leave(call, parallel);
     for (i = 0; i < parallel->bucket_count; i++) {
         if (parallel->buckets[i].memory)
             ignis__array_unclaim(call, parallel->buckets[i].memory);
@@ -15222,6 +15732,8 @@ static bool ignis__bucket_average(const char *call, const ignis__bucket *bucket)
     if (parallel->shard >= IGNIS_SHARD_GRADIENTS)
         return ignis__shard_scatter(call, bucket);
     gradients.id = bucket->memory->slot.handle;
+    if (parallel->across.id)
+        return ignis__shard_average(call, bucket);
     return ignis_comm_all_reduce(parallel->comm, gradients, gradients, IGNIS_OP_AVG) == IGNIS_OK;
 }
 
@@ -15426,7 +15938,7 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     bool ok = true;
     int i;
     bucket->dtype = dtype;
-    bucket->numel = whole ? count : count / parallel->ranks;
+    bucket->numel = whole ? count : count / parallel->place.ranks;
     if (whole)
         bucket->memory = ignis__array_adopt(
             call, ignis__array_zeroed(call, parallel->device, dtype, bucket->numel, "gradients", false));
@@ -15566,8 +16078,9 @@ static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *p
 static bool ignis__parallel_make(const char *call, ignis__parallel_state *parallel, const ignis_parallel_desc *desc)
 {
     int64_t bytes = 0;
-    if (parallel->shard == IGNIS_SHARD_PARAMETERS && !(ignis__parallel_plan(call, parallel, desc, &bytes) &&
-                                                       ignis__gather_open(call, parallel, bytes / parallel->ranks)))
+    if (parallel->shard == IGNIS_SHARD_PARAMETERS &&
+        !(ignis__parallel_plan(call, parallel, desc, &bytes) &&
+          ignis__gather_open(call, parallel, bytes / parallel->place.ranks)))
         return false;
     return ignis__parallel_plan(call, parallel, desc, NULL);
 }
@@ -15585,7 +16098,8 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
     return parallel->parameters && parallel->grads && parallel->values && parallel->places && parallel->buckets &&
            ignis__parallel_hold_parameters(call, parallel, parameters, count) &&
            ignis__parallel_claim(call, parallel, alone) && ignis__shard_check(call, parallel) &&
-           (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_make(call, parallel, desc) &&
+           (alone || (ignis__parallel_groups_make(call, parallel) && ignis__parallel_stream(call, parallel) &&
+                      ignis__parallel_make(call, parallel, desc) &&
                       (!parallel->broadcasts || ignis__parallel_broadcast(call, parallel))));
 }
 
@@ -15595,6 +16109,7 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     static const char call[] = "ignis_parallel_create";
     ignis_parallel handle = IGNIS__ZERO;
     ignis__parallel_state *parallel;
+    ignis__parallel_place place;
     ignis_comm_info info;
     if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__check_not_null(call, "parameters", parameters))
         return handle;
@@ -15610,7 +16125,7 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
                     (int)desc->shard, IGNIS_SHARD_COUNT - 1);
         return handle;
     }
-    if (ignis__comm_query(call, comm, &info) != IGNIS_OK)
+    if (ignis__comm_query(call, comm, &info) != IGNIS_OK || !ignis__parallel_place_find(call, comm, desc, &place))
         return handle;
     parallel = (ignis__parallel_state *)ignis__pool_take(call, &ignis__parallels);
     if (!parallel)
@@ -15618,8 +16133,8 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     memset((char *)parallel + sizeof parallel->slot, 0, sizeof *parallel - sizeof parallel->slot);
     parallel->comm = comm;
     parallel->device = &ignis__devices[info.device];
-    parallel->rank = info.rank;
-    parallel->ranks = info.size;
+    parallel->inside = comm;
+    parallel->place = place;
     parallel->shard = desc ? desc->shard : IGNIS_SHARD_NONE;
     parallel->broadcasts = !desc || !desc->no_broadcast;
     parallel->current = parallel->before = -1;
@@ -15680,6 +16195,7 @@ IGNIS_API ignis_status ignis_parallel_query(ignis_parallel handle, ignis_paralle
     info->buckets = parallel->bucket_count;
     info->bytes = parallel->bytes;
     info->shard = parallel->shard;
+    info->shard_ranks = parallel->shard ? parallel->place.ranks : 1;
     info->syncs = parallel->no_sync == 0;
     ignis__mutex_unlock(&parallel->slot.lock);
     (void)ignis__parallel_drop(call, parallel);

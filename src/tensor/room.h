@@ -39,6 +39,7 @@ typedef struct ignis__piece {
     uint64_t sharer;        /* the handle of the training that the leaf belongs to */
     int64_t start, count;   /* elements of the leaf; a piece may be empty */
     int64_t at;             /* the leaf's place in its group, in elements */
+    int copy, copies;       /* this rank's copy of the piece, of those that ranks have */
     ignis_array data, grad; /* the elements and their gradients; the caller frees both. No grad: see grad_fn */
 } ignis__piece;
 

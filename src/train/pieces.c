@@ -68,6 +68,8 @@ IGNIS__PRIVATE bool ignis__piece_take(const char *call, ignis__optimizer *optimi
     ok = ok && parameter->data && (parameter->grad || group->sharing->grad_fn);
     parameter->start = piece.start;
     parameter->at = piece.at;
+    parameter->copy = piece.copy;
+    parameter->copies = piece.copies;
     parameter->leads_group = true;
     for (i = 0; i < optimizer->count; i++)
         parameter->leads_group &= optimizer->parameters[i].group_of != group;

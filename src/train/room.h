@@ -24,6 +24,7 @@ typedef struct ignis__parameter {
     ignis__grad_group *group_of; /* NULL: the parameter is whole */
     ignis__array *grad;          /* claimed; of groups with a grad_fn only during a call */
     int64_t start, at;
+    int copy, copies; /* this rank's copy of the piece, and how many there are */
     bool leads_group; /* it is the first of its group here */
     bool has_row;     /* the table gathered last has its gradient */
     bool grouped;     /* its gradient's memory is shared: it is not dropped */
@@ -98,6 +99,7 @@ typedef struct ignis__training_entry {
     int64_t offset;              /* of their copy in pinned memory */
     bool is_piece, is_model;     /* files have pieces of it; it is in files of the model */
     int owner;                   /* the rank that writes the whole tensor; -1: each rank writes a piece */
+    int copy, copies;            /* of a piece: this rank's copy, and how many there are; 0: each rank has one */
 } ignis__training_entry;
 
 typedef struct ignis__training_entries {

@@ -123,7 +123,9 @@ static bool ignis__training_entry_piece(const char *call, ignis__training_entrie
     entry->start = parameter->start;
     entry->count = array->numel;
     entry->is_piece = true;
-    entry->owner = parameter->group_of ? -1 : 0;
+    entry->owner = -1;
+    entry->copy = parameter->copy;
+    entry->copies = parameter->copies;
     return true;
 }
 
@@ -192,14 +194,15 @@ static bool ignis__training_entries_random(const char *call, const ignis__traini
     entry->count = 2;
     entry->is_piece = true;
     entry->owner = -1;
+    entry->copies = 1;
     return true;
 }
 
-/*  Divides what all ranks have: whole tensors of the model by their bytes, state of parameters by elements. */
+/*  Divides what several ranks have: whole tensors of the model by their bytes, copies of pieces by elements. */
 static void ignis__training_entries_divide(const ignis__training *training, ignis__training_entries *entries)
 {
-    const int64_t ranks = training->ranks.size, rank = training->ranks.rank;
-    int64_t total = 0, before = 0, bytes;
+    const int64_t ranks = training->ranks.size;
+    int64_t total = 0, before = 0, bytes, copy, copies, rest;
     int i;
     for (i = 0; i < entries->count; i++)
         if (entries->list[i].is_model)
@@ -213,10 +216,12 @@ static void ignis__training_entries_divide(const ignis__training *training, igni
             entry->owner = total ? (int)((double)before / (double)total * (double)ranks) : 0;
             entry->owner = entry->owner < ranks ? entry->owner : (int)ranks - 1;
             before += bytes;
-        } else if (entry->is_piece && entry->owner == 0) {
-            entry->owner = -1;
-            entry->from = entry->numel / ranks * rank + (rank < entry->numel % ranks ? rank : entry->numel % ranks);
-            entry->elements = entry->numel / ranks + (rank < entry->numel % ranks);
+        } else if (entry->is_piece) {
+            copy = entry->copies ? entry->copy : training->ranks.rank;
+            copies = entry->copies ? entry->copies : ranks;
+            rest = entry->count % copies;
+            entry->from += entry->count / copies * copy + (copy < rest ? copy : rest);
+            entry->elements = entry->count / copies + (copy < rest);
         }
     }
 }

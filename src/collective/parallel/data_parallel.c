@@ -70,6 +70,7 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
             ignis__device_leave(&binding);
         }
     }
+    ignis__parallel_groups_leave(call, parallel);
     for (i = 0; i < parallel->bucket_count; i++) {
         if (parallel->buckets[i].memory)
             ignis__array_unclaim(call, parallel->buckets[i].memory);
@@ -126,6 +127,8 @@ static bool ignis__bucket_average(const char *call, const ignis__bucket *bucket)
     if (parallel->shard >= IGNIS_SHARD_GRADIENTS)
         return ignis__shard_scatter(call, bucket);
     gradients.id = bucket->memory->slot.handle;
+    if (parallel->across.id)
+        return ignis__shard_average(call, bucket);
     return ignis_comm_all_reduce(parallel->comm, gradients, gradients, IGNIS_OP_AVG) == IGNIS_OK;
 }
 
@@ -330,7 +333,7 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     bool ok = true;
     int i;
     bucket->dtype = dtype;
-    bucket->numel = whole ? count : count / parallel->ranks;
+    bucket->numel = whole ? count : count / parallel->place.ranks;
     if (whole)
         bucket->memory = ignis__array_adopt(
             call, ignis__array_zeroed(call, parallel->device, dtype, bucket->numel, "gradients", false));
@@ -470,8 +473,9 @@ static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *p
 static bool ignis__parallel_make(const char *call, ignis__parallel_state *parallel, const ignis_parallel_desc *desc)
 {
     int64_t bytes = 0;
-    if (parallel->shard == IGNIS_SHARD_PARAMETERS && !(ignis__parallel_plan(call, parallel, desc, &bytes) &&
-                                                       ignis__gather_open(call, parallel, bytes / parallel->ranks)))
+    if (parallel->shard == IGNIS_SHARD_PARAMETERS &&
+        !(ignis__parallel_plan(call, parallel, desc, &bytes) &&
+          ignis__gather_open(call, parallel, bytes / parallel->place.ranks)))
         return false;
     return ignis__parallel_plan(call, parallel, desc, NULL);
 }
@@ -489,7 +493,8 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
     return parallel->parameters && parallel->grads && parallel->values && parallel->places && parallel->buckets &&
            ignis__parallel_hold_parameters(call, parallel, parameters, count) &&
            ignis__parallel_claim(call, parallel, alone) && ignis__shard_check(call, parallel) &&
-           (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_make(call, parallel, desc) &&
+           (alone || (ignis__parallel_groups_make(call, parallel) && ignis__parallel_stream(call, parallel) &&
+                      ignis__parallel_make(call, parallel, desc) &&
                       (!parallel->broadcasts || ignis__parallel_broadcast(call, parallel))));
 }
 
@@ -499,6 +504,7 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     static const char call[] = "ignis_parallel_create";
     ignis_parallel handle = IGNIS__ZERO;
     ignis__parallel_state *parallel;
+    ignis__parallel_place place;
     ignis_comm_info info;
     if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__check_not_null(call, "parameters", parameters))
         return handle;
@@ -514,7 +520,7 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
                     (int)desc->shard, IGNIS_SHARD_COUNT - 1);
         return handle;
     }
-    if (ignis__comm_query(call, comm, &info) != IGNIS_OK)
+    if (ignis__comm_query(call, comm, &info) != IGNIS_OK || !ignis__parallel_place_find(call, comm, desc, &place))
         return handle;
     parallel = (ignis__parallel_state *)ignis__pool_take(call, &ignis__parallels);
     if (!parallel)
@@ -522,8 +528,8 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     memset((char *)parallel + sizeof parallel->slot, 0, sizeof *parallel - sizeof parallel->slot);
     parallel->comm = comm;
     parallel->device = &ignis__devices[info.device];
-    parallel->rank = info.rank;
-    parallel->ranks = info.size;
+    parallel->inside = comm;
+    parallel->place = place;
     parallel->shard = desc ? desc->shard : IGNIS_SHARD_NONE;
     parallel->broadcasts = !desc || !desc->no_broadcast;
     parallel->current = parallel->before = -1;
@@ -584,6 +590,7 @@ IGNIS_API ignis_status ignis_parallel_query(ignis_parallel handle, ignis_paralle
     info->buckets = parallel->bucket_count;
     info->bytes = parallel->bytes;
     info->shard = parallel->shard;
+    info->shard_ranks = parallel->shard ? parallel->place.ranks : 1;
     info->syncs = parallel->no_sync == 0;
     ignis__mutex_unlock(&parallel->slot.lock);
     (void)ignis__parallel_drop(call, parallel);

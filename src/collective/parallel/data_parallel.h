@@ -21,6 +21,8 @@ typedef enum ignis_shard {
     IGNIS_SHARD_COUNT
 } ignis_shard;
 
+#define IGNIS_SHARD_RANKS_HOST (-1) /* ignis_parallel_desc.shard_ranks: those of each host */
+
 typedef struct ignis_parallel_desc {
     int64_t bucket_bytes; /* size of a bucket of gradients, and with shards of parameters (25 MiB) */
     /* size of the first gradient bucket (1 MiB); smaller starts communication earlier */
@@ -30,6 +32,9 @@ typedef struct ignis_parallel_desc {
     /* of which each rank has a part only: ON SHARDS in the manual. Changes no bit of the weights, unless NCCL computes
        (IGNIS_SHARD_NONE) */
     ignis_shard shard;
+    /* the number of ranks that divide a copy of it: the first ones, the next ones, and so on; it divides the number of
+       all. Or IGNIS_SHARD_RANKS_HOST (0: all ranks). ON SHARDS has the order of sums */
+    int shard_ranks;
 } ignis_parallel_desc;
 
 typedef struct ignis_parallel_info {
@@ -37,7 +42,8 @@ typedef struct ignis_parallel_info {
     int buckets;   /* of gradients, one all-reduce each; 0 with one rank */
     int64_t bytes; /* of the gradients in all buckets, on this rank */
     ignis_shard shard;
-    bool syncs; /* the next ignis_backward averages: no section of ignis_parallel_no_sync_begin is open */
+    int shard_ranks; /* ranks that divide a copy of what is shared; 1 without shards */
+    bool syncs;      /* the next ignis_backward averages: no section of ignis_parallel_no_sync_begin is open */
 } ignis_parallel_info;
 
 /*  ignis_parallel_create - make ignis_backward average the gradients of parameters over the ranks of comm
@@ -50,9 +56,10 @@ typedef struct ignis_parallel_info {
     it before ignis_optimizer_add, too: an optimizer of 16-bit parameters copies them.
     Returns: the handle, or no handle.
     Errors: ARGUMENT (no parameters, not a leaf that requires a gradient, one twice or in use by another, with
-    shards one that an optimizer has, sizes, shard), FREED, DEVICE (not the communicator's), UNSUPPORTED (this thread
-    captures), MISMATCH, PEER and TIMEOUT (other ranks), MEMORY, CUDA. With IGNIS_SHARD_PARAMETERS operations that use
-    a parameter have the errors of ignis_comm_all_gather, too, and UNSUPPORTED (parameters of more than 16 buckets).
+    shards one that an optimizer has, sizes, shard, shard_ranks), FREED, DEVICE (not the communicator's),
+    UNSUPPORTED (this thread captures; groups of ignis_comm_init_all), MISMATCH, PEER and TIMEOUT (other ranks),
+    LIBRARY (NCCL, for groups on several hosts), MEMORY, CUDA. With IGNIS_SHARD_PARAMETERS operations that use a
+    parameter have the errors of ignis_comm_all_gather, too, and UNSUPPORTED (parameters of more than 16 buckets).
     Ownership: the caller frees it, before comm is destroyed. It holds the parameters; the caller may release
     their handles at any time.
     Threads: any; waits for the other ranks. One ignis_backward at a time may average; another one meanwhile
@@ -78,7 +85,8 @@ IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel);
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_parallel_info *info);
 
 /*  ignis_parallel_free - stop averaging gradients; they stay in their memory, but for those that ranks share
-    With shards, its optimizers can only be freed afterwards, and with IGNIS_SHARD_PARAMETERS the parameters, too.
+    With shards, its optimizers can only be freed afterwards, and with IGNIS_SHARD_PARAMETERS the parameters, too. With
+    shard_ranks all ranks free it at about the same time: where NCCL joins hosts, a rank waits up to 5 s for the others.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (this thread captures), CUDA.
     Ownership: the handle is stale afterwards.

@@ -32,7 +32,7 @@ IGNIS__PRIVATE uint64_t ignis__gather_capture(const ignis__parallel_state *paral
 static bool ignis__gather_meet_readers(const char *call, ignis__parallel_state *parallel)
 {
     (void)call;
-    if (parallel->is_read && ignis_comm_barrier(parallel->comm) != IGNIS_OK)
+    if (parallel->is_read && ignis_comm_barrier(parallel->inside) != IGNIS_OK)
         return false;
     parallel->is_read = false;
     return true;
@@ -45,8 +45,9 @@ static bool ignis__gather_save(const char *call, const ignis__bucket *bucket)
     bool ok;
     if (!ignis__gather_meet_readers(call, bucket->parallel))
         return false;
-    view = ignis__array_adopt(call, ignis__array_view(call, bucket->whole, &bucket->slice->shape, bucket->slice->numel,
-                                                      bucket->parallel->rank * ignis__array_bytes(bucket->slice)));
+    view =
+        ignis__array_adopt(call, ignis__array_view(call, bucket->whole, &bucket->slice->shape, bucket->slice->numel,
+                                                   bucket->parallel->place.rank * ignis__array_bytes(bucket->slice)));
     ok = view && ignis__array_copy_bytes(call, bucket->slice, 0, view);
     bucket->parallel->is_written = ignis__window_has(bucket->slice);
     if (view)
@@ -83,13 +84,13 @@ static bool ignis__gather_slices(const char *call, ignis__bucket *bucket)
     if (!ignis__window_has(bucket->slice)) {
         slice.id = bucket->slice->slot.handle;
         whole.id = bucket->whole->slot.handle;
-        return ignis_comm_all_gather(parallel->comm, slice, whole) == IGNIS_OK;
+        return ignis_comm_all_gather(parallel->inside, slice, whole) == IGNIS_OK;
     }
-    if (parallel->is_written && ignis_comm_barrier(parallel->comm) != IGNIS_OK)
+    if (parallel->is_written && ignis_comm_barrier(parallel->inside) != IGNIS_OK)
         return false;
     parallel->is_written = false;
     parallel->is_read = true;
-    return ignis__window_gather(call, parallel->comm, bucket->slice, bucket->whole);
+    return ignis__window_gather(call, parallel->inside, bucket->slice, bucket->whole);
 }
 
 /*  Gathers a bucket on the second stream, after the work that the thread's stream has queued: after the step that
@@ -247,7 +248,7 @@ IGNIS__PRIVATE bool ignis__gather_update(const char *call, ignis__bucket *bucket
 /*  Makes memory for the slices of all buckets. */
 IGNIS__PRIVATE bool ignis__gather_open(const char *call, ignis__parallel_state *parallel, int64_t bytes)
 {
-    parallel->window = ignis__window_make(call, parallel->comm, bytes, "parameters");
+    parallel->window = ignis__window_make(call, parallel->inside, bytes, "parameters");
     if (parallel->window)
         ignis__gather_forget_meetings(parallel);
     return parallel->window != NULL;
@@ -282,7 +283,7 @@ IGNIS__PRIVATE bool ignis__gather_make(const char *call, ignis__bucket *bucket, 
     storage->finder = bucket;
     memcpy(values->tag, "parameters", sizeof "parameters");
     bucket->values = ignis__array_adopt(call, ignis__array_publish(values));
-    bucket->slice = ignis__gather_slice(call, bucket->parallel, dtype, count / bucket->parallel->ranks);
+    bucket->slice = ignis__gather_slice(call, bucket->parallel, dtype, count / bucket->parallel->place.ranks);
     bucket->whole = ignis__array_adopt(call, ignis__array_zeroed(call, device, dtype, count, "parameters", false));
     return bucket->slice && bucket->whole;
 }

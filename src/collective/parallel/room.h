@@ -10,6 +10,7 @@
 #include "../../train/room.h"
 #include "../room.h"
 #include "../vmm/room.h"
+#include "../job/room.h"
 #include "../comm/room.h"
 
 #ifndef IGNIS_NO_TENSORS
@@ -34,6 +35,12 @@ typedef struct ignis__bucket {
     bool ready;                    /* complete in the backward pass that averages */
 } ignis__bucket;
 
+/*  The place of a rank among groups of ranks, each of which has a copy of what is shared. */
+typedef struct ignis__parallel_place {
+    int rank, ranks;   /* of the group */
+    int group, copies; /* the group, of how many; each has a copy */
+} ignis__parallel_place;
+
 typedef struct ignis__parallel_state {
     ignis__slot slot; /* first; its lock guards no_sync and backward_pass */
     ignis_comm comm;
@@ -45,8 +52,9 @@ typedef struct ignis__parallel_state {
     ignis__array **values;      /* as grads, of the parameters; each NULL without shards */
     int64_t *places;            /* of the parameters in their buckets, in elements */
     ignis_shard shard;
-    int rank, ranks;
-    ignis__array *staging; /* gradients that the ranks reduce now, if they share them; claimed; NULL: none */
+    ignis__parallel_place place;
+    ignis_comm inside, across; /* of the group, comm if it has all ranks; of one position in each group, or none */
+    ignis__array *staging;     /* gradients that the ranks reduce now, if they share them; claimed; NULL: none */
     /* in the order in which the backward pass completes them, if parameters are in the order of use */
     ignis__bucket *buckets;
     int count, bucket_count;
@@ -106,6 +114,14 @@ IGNIS__PRIVATE bool ignis__parallel_enter_second(const char *call, ignis__parall
 IGNIS__PRIVATE void ignis__parallel_leave_second(const ignis__parallel_state *parallel,
                                                  const ignis__second_stream *second);
 
+/* group.c */
+IGNIS__PRIVATE bool ignis__parallel_place_find(const char *call, ignis_comm handle, const ignis_parallel_desc *desc,
+                                               ignis__parallel_place *place);
+IGNIS__PRIVATE bool ignis__parallel_groups_make(const char *call, ignis__parallel_state *parallel);
+IGNIS__PRIVATE void ignis__parallel_groups_leave(const char *call, ignis__parallel_state *parallel);
+IGNIS__PRIVATE bool ignis__parallel_groups_average(const ignis__parallel_state *parallel, ignis_array whole,
+                                                   ignis_array slice);
+
 /* gather.c */
 IGNIS__PRIVATE uint64_t ignis__gather_capture(const ignis__parallel_state *parallel);
 IGNIS__PRIVATE bool ignis__gather_open(const char *call, ignis__parallel_state *parallel, int64_t bytes);
@@ -122,6 +138,7 @@ extern const ignis__sharing ignis__shard_sharings[IGNIS_SHARD_COUNT];
 IGNIS__PRIVATE bool ignis__shard_stage(const char *call, ignis__bucket *bucket);
 IGNIS__PRIVATE void ignis__shard_unstage(const char *call, ignis__parallel_state *parallel);
 IGNIS__PRIVATE bool ignis__shard_scatter(const char *call, const ignis__bucket *bucket);
+IGNIS__PRIVATE bool ignis__shard_average(const char *call, const ignis__bucket *bucket);
 IGNIS__PRIVATE int64_t ignis__shard_place(const ignis__parallel_state *parallel, const ignis__tensor *parameter,
                                           int64_t *end);
 IGNIS__PRIVATE int64_t ignis__shard_bucket_bytes(const ignis__parallel_state *parallel, ignis_dtype dtype, int64_t end);

@@ -30,7 +30,7 @@ IGNIS__PRIVATE int64_t ignis__shard_place(const ignis__parallel_state *parallel,
 /*  Returns the size of a bucket whose parameters end at `end`: with shards all slices have equal sizes. */
 IGNIS__PRIVATE int64_t ignis__shard_bucket_bytes(const ignis__parallel_state *parallel, ignis_dtype dtype, int64_t end)
 {
-    const int64_t unit = (int64_t)parallel->ranks * IGNIS__OPTIM_LARGEST_CHUNK * ignis__dtypes[dtype].size;
+    const int64_t unit = (int64_t)parallel->place.ranks * IGNIS__OPTIM_LARGEST_CHUNK * ignis__dtypes[dtype].size;
     return parallel->shard ? ignis__ceil_div(end, unit) * unit : end;
 }
 
@@ -82,7 +82,7 @@ IGNIS__PRIVATE bool ignis__shard_broadcast(ignis__parallel_state *parallel)
 static void ignis__shard_range(const ignis__bucket *bucket, int rank, int64_t at, int64_t numel, int64_t *start,
                                int64_t *count)
 {
-    const int64_t slice = bucket->values->numel / bucket->parallel->ranks, first = rank * slice - at,
+    const int64_t slice = bucket->values->numel / bucket->parallel->place.ranks, first = rank * slice - at,
                   end = first + slice < numel ? first + slice : numel;
     *start = first > 0 ? first : 0;
     *count = end > *start ? end - *start : 0;
@@ -111,10 +111,11 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
     if (bucket->slice && !ignis__gather_settle(call, bucket->parallel, false))
         return false;
     piece->at = parallel->places[ignis__shard_find(parallel, leaf)];
-    ignis__shard_range(bucket, parallel->rank, piece->at, ignis__tensor_numel(leaf), &piece->start, &piece->count);
+    ignis__shard_range(bucket, parallel->place.rank, piece->at, ignis__tensor_numel(leaf), &piece->start,
+                       &piece->count);
     shape = IGNIS_SHAPE(piece->count);
     bytes = (piece->at + piece->start) * size;
-    before = bucket->slice ? parallel->rank * ignis__array_bytes(bucket->slice) : 0;
+    before = bucket->slice ? parallel->place.rank * ignis__array_bytes(bucket->slice) : 0;
     piece->data = ignis__array_view(call, values, &shape, piece->count, piece->count ? bytes - before : 0);
     if (parallel->shard < IGNIS_SHARD_GRADIENTS)
         piece->grad = ignis__array_view(call, bucket->memory, &shape, piece->count, piece->count ? bytes : 0);
@@ -123,7 +124,7 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
 
 static bool ignis__shard_sum(ignis__grad_group *group, ignis_array array)
 {
-    return ignis_comm_all_reduce(((ignis__bucket *)group)->parallel->comm, array, array, IGNIS_OP_SUM) == IGNIS_OK;
+    return ignis_comm_all_reduce(((ignis__bucket *)group)->parallel->inside, array, array, IGNIS_OP_SUM) == IGNIS_OK;
 }
 
 /*  Broadcasts each piece of a leaf from its rank. */
@@ -135,7 +136,7 @@ static bool ignis__shard_fill(ignis__grad_group *group, const char *call, int64_
     int64_t start, count;
     bool ok = array != NULL;
     int rank;
-    for (rank = 0; ok && rank < parallel->ranks; rank++) {
+    for (rank = 0; ok && rank < parallel->place.ranks; rank++) {
         ignis_shape shape;
         ignis_array view;
         ignis__shard_range(bucket, rank, at, array->numel, &start, &count);
@@ -143,7 +144,7 @@ static bool ignis__shard_fill(ignis__grad_group *group, const char *call, int64_
             continue;
         shape = IGNIS_SHAPE(count);
         view = ignis__array_view(call, array, &shape, count, start * ignis__dtypes[array->dtype].size);
-        ok = view.id && ignis_comm_broadcast(parallel->comm, view, rank) == IGNIS_OK;
+        ok = view.id && ignis_comm_broadcast(parallel->inside, view, rank) == IGNIS_OK;
         if (view.id)
             ignis__array_discard(call, &view);
     }
@@ -157,9 +158,9 @@ static bool ignis__shard_spread(ignis__grad_group *group, const char *call)
 {
     const ignis__bucket *bucket = (const ignis__bucket *)group;
     const ignis__parallel_state *parallel = bucket->parallel;
-    const int64_t slice = bucket->values->numel / parallel->ranks;
-    ignis_array view = ignis_array_slice(ignis__shard_handle(bucket->values), 0, parallel->rank * slice, slice);
-    bool ok = view.id && ignis_comm_all_gather(parallel->comm, view, ignis__shard_handle(bucket->values)) == IGNIS_OK;
+    const int64_t slice = bucket->values->numel / parallel->place.ranks;
+    ignis_array view = ignis_array_slice(ignis__shard_handle(bucket->values), 0, parallel->place.rank * slice, slice);
+    bool ok = view.id && ignis_comm_all_gather(parallel->inside, view, ignis__shard_handle(bucket->values)) == IGNIS_OK;
     (void)call;
     if (view.id)
         (void)ignis_array_free(view);
@@ -205,7 +206,7 @@ static ignis_array ignis__shard_grad(ignis__grad_group *group, const char *call,
 {
     ignis__bucket *bucket = (ignis__bucket *)group;
     const ignis_shape shape = IGNIS_SHAPE(count);
-    const int64_t first = count ? at + start - bucket->parallel->rank * bucket->numel : 0;
+    const int64_t first = count ? at + start - bucket->parallel->place.rank * bucket->numel : 0;
     ignis_array none = IGNIS__ZERO;
     if (!bucket->memory && !ignis__shard_take_memory(call, bucket, true))
         return none;
@@ -233,7 +234,7 @@ static bool ignis__shard_zero(ignis__grad_group *group, const char *call, const 
     int64_t start, count;
     ignis_array grad;
     bool ok;
-    ignis__shard_range(bucket, bucket->parallel->rank, at, ignis__tensor_numel(leaf), &start, &count);
+    ignis__shard_range(bucket, bucket->parallel->place.rank, at, ignis__tensor_numel(leaf), &start, &count);
     if (!bucket->memory || count == 0)
         return true;
     grad = ignis__shard_grad(group, call, at, start, count);
@@ -328,11 +329,27 @@ IGNIS__PRIVATE bool ignis__shard_scatter(const char *call, const ignis__bucket *
     bool ok;
     memory = ignis__shard_handle(bucket->memory);
     if (bucket->is_fresh)
-        return ignis_comm_reduce_scatter(parallel->comm, staging, memory, IGNIS_OP_AVG) == IGNIS_OK;
+        return ignis__parallel_groups_average(parallel, staging, memory);
     slice = ignis__array_view(call, parallel->staging, &bucket->memory->shape, bucket->memory->numel,
-                              parallel->rank * ignis__array_bytes(bucket->memory));
-    ok = slice.id && ignis_comm_reduce_scatter(parallel->comm, staging, slice, IGNIS_OP_AVG) == IGNIS_OK &&
+                              parallel->place.rank * ignis__array_bytes(bucket->memory));
+    ok = slice.id && ignis__parallel_groups_average(parallel, staging, slice) &&
          ignis__array_binary(call, IGNIS__BUILTIN(ADD), memory, memory, slice) == IGNIS_OK;
+    if (slice.id)
+        ignis__array_discard(call, &slice);
+    return ok;
+}
+
+/*  Averages the gradients of a bucket, which each rank keeps, over groups and across them. */
+IGNIS__PRIVATE bool ignis__shard_average(const char *call, const ignis__bucket *bucket)
+{
+    const ignis__parallel_state *parallel = bucket->parallel;
+    const int64_t count = bucket->memory->numel / parallel->place.ranks;
+    const ignis_array memory = ignis__shard_handle(bucket->memory);
+    const ignis_shape shape = IGNIS_SHAPE(count);
+    ignis_array slice = ignis__array_view(call, bucket->memory, &shape, count,
+                                          parallel->place.rank * count * ignis__dtypes[bucket->dtype].size);
+    bool ok = slice.id && ignis__parallel_groups_average(parallel, memory, slice) &&
+              ignis_comm_all_gather(parallel->inside, slice, memory) == IGNIS_OK;
     if (slice.id)
         ignis__array_discard(call, &slice);
     return ok;

@@ -18,6 +18,7 @@ typedef struct use {
 typedef struct member {
     ignis_comm comm;
     ignis_shard shard;
+    int shard_ranks;
     bool gathers; /* saves the training, too */
     use memory;
 } member;
@@ -48,6 +49,7 @@ static void train(member *r)
     memset(&training_desc, 0, sizeof training_desc);
     memset(&adamw, 0, sizeof adamw);
     parallel_desc.shard = r->shard;
+    parallel_desc.shard_ranks = r->shard_ranks;
     parallel_desc.bucket_bytes = parallel_desc.first_bucket_bytes = 20000;
     parallel = ignis_parallel_create(r->comm, all, PARAMETERS, &parallel_desc);
     CHECK(parallel.id);
@@ -159,6 +161,54 @@ TEST(the_memory_of_a_rank_is_that_among_others)
     for (shard = 0; shard < IGNIS_SHARD_COUNT; shard++)
         compare(shard == IGNIS_SHARD_OPTIMIZER ? 4 : 2, (ignis_shard)shard, &facts);
     SETUP(NULL);
+}
+
+/*  A rank has as much of a model as one of fewer ranks that are as many as those of its group. */
+TEST(groups_of_ranks_are_those_of_a_smaller_run)
+{
+    static const char *const tags[] = {"gradients", "parameters", "optimizer"};
+    static const struct {
+        int rank, ranks, shard_ranks;
+    } runs[] = {{1, 4, 0}, {5, 8, 4}};
+    static member dry[2];
+    ignis_comm_desc comm_desc;
+    ignis_parallel_desc parallel;
+    ignis_tensor_desc leaf;
+    ignis_tensor parameter;
+    ignis_desc desc;
+    int shard, i, k;
+    memset(&desc, 0, sizeof desc);
+    memset(&parallel, 0, sizeof parallel);
+    memset(&leaf, 0, sizeof leaf);
+    desc.dry_run = desc.trace_memory = true;
+    leaf.requires_grad = true;
+    for (shard = IGNIS_SHARD_OPTIMIZER; shard < IGNIS_SHARD_COUNT; shard++) {
+        memset(dry, 0, sizeof dry);
+        for (i = 0; i < 2; i++) {
+            SETUP(&desc);
+            memset(&comm_desc, 0, sizeof comm_desc);
+            comm_desc.rank = runs[i].rank, comm_desc.size = runs[i].ranks;
+            dry[i].comm = ignis_comm_init(&comm_desc);
+            dry[i].shard = (ignis_shard)shard, dry[i].shard_ranks = runs[i].shard_ranks;
+            train(&dry[i]);
+            CHECK_OK(ignis_comm_destroy(dry[i].comm));
+            CHECK_OK(ignis_shutdown());
+        }
+        for (k = 0; k < COUNT_OF(tags); k++)
+            CHECK_INT(bytes_of(&dry[1].memory, tags[k]), bytes_of(&dry[0].memory, tags[k]));
+        CHECK(bytes_of(&dry[1].memory, "optimizer") > 0);
+    }
+    SETUP(&desc);
+    comm_desc.rank = 1, comm_desc.size = 8;
+    dry[0].comm = ignis_comm_init(&comm_desc);
+    parameter = ignis_tensor_zeros(IGNIS_SHAPE(4), &leaf);
+    parallel.shard = IGNIS_SHARD_GRADIENTS;
+    parallel.shard_ranks = IGNIS_SHARD_RANKS_HOST;
+    CHECK_FAILS(ignis_parallel_create(dry[0].comm, &parameter, 1, &parallel), IGNIS_ERROR_ARGUMENT,
+                IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("a dry run, which knows no hosts");
+    CHECK_OK(ignis_tensor_release(parameter));
+    CHECK_OK(ignis_comm_destroy(dry[0].comm));
 }
 
 /*  By the environment, as launchers say it, and more ranks than any machine has. */

@@ -333,6 +333,8 @@ TEST(what_needs_an_address_is_refused)
 int main(int argc, char **argv)
 {
     setenv("IGNIS_SIM_DEVICES", "4", 0);
+    /* kernels with many threads cost most of a simulated step, and a sanitizer's memory */
+    setenv("IGNIS_COMM_TUNE", "ll_blocks=3,ll_threads=64,blocks=3,threads=64", 0);
     setenv("NCCL_NVLS_ENABLE", "0", 1); /* multicast is not asked for on machines that others use too */
     return test_run(argc, argv);
 }

@@ -17,6 +17,8 @@ static const char *const state_names[] = {"losses"};
 typedef struct work {
     int ranks, first, end; /* steps */
     ignis_shard shard;
+    int shard_ranks;       /* not 0: ranks meet by ignis_comm_init */
+    char meeting[64];      /* the folder where they meet */
     const char *from, *to; /* folders: loaded before the first step, saved at SAVED_AT; NULL: not */
     bool differs, fails;   /* rank 1 has other names; it writes elsewhere, where it cannot */
     double losses[RANKS_MAX][STEPS];
@@ -70,6 +72,7 @@ static void member_begin(member *r)
     CHECK_OK(ignis_seed((uint64_t)seed));
     if (r->comm.id) {
         parallel.shard = r->job->shard;
+        parallel.shard_ranks = r->job->shard_ranks;
         if (parallel.shard == IGNIS_SHARD_PARAMETERS)
             parallel.bucket_bytes = parallel.first_bucket_bytes = 1; /* a bucket each */
         r->parallel = ignis_parallel_create(r->comm, r->all, PARAMETERS, &parallel);
@@ -143,7 +146,17 @@ static void *member_run(void *context)
 {
     member *r = (member *)context;
     const work *job = r->job;
+    ignis_comm_desc desc;
+    char rendezvous[128];
     CHECK_OK(ignis_device_use(r->rank));
+    if (job->shard_ranks) {
+        memset(&desc, 0, sizeof desc);
+        snprintf(rendezvous, sizeof rendezvous, "dir:%s", job->meeting);
+        desc.rank = r->rank, desc.size = job->ranks, desc.rendezvous = rendezvous;
+        desc.device = r->rank ? r->rank : IGNIS_DEVICE_0;
+        r->comm = ignis_comm_init(&desc);
+        CHECK(r->comm.id);
+    }
     member_begin(r);
     if (job->from)
         CHECK_OK(ignis_training_load(r->training, job->from));
@@ -158,6 +171,8 @@ static void *member_run(void *context)
         (void)ignis_training_wait(r->training);
     keep_outcome(r);
     member_end(r);
+    if (job->shard_ranks)
+        CHECK_OK(ignis_comm_destroy(r->comm));
     return NULL;
 }
 
@@ -169,7 +184,10 @@ static work *done(work *job)
     int i;
     memset(comms, 0, sizeof comms);
     memset(members, 0, sizeof members);
-    if (job->ranks > 1)
+    if (job->shard_ranks) {
+        snprintf(job->meeting, sizeof job->meeting, "/tmp/ignis_test_saved_XXXXXX");
+        CHECK(mkdtemp(job->meeting) != NULL);
+    } else if (job->ranks > 1)
         CHECK_OK(ignis_comm_init_all(comms, NULL, job->ranks, NULL));
     for (i = 0; i < job->ranks; i++) {
         members[i].job = job, members[i].rank = i, members[i].comm = comms[i];
@@ -179,6 +197,8 @@ static work *done(work *job)
         pthread_join(threads[i], NULL);
     for (i = 0; i < job->ranks && job->ranks > 1; i++)
         CHECK_OK(ignis_comm_destroy(comms[i]));
+    if (job->shard_ranks)
+        CHECK_INT(rmdir(job->meeting), 0);
     return job;
 }
 
@@ -235,6 +255,41 @@ TEST(any_number_of_ranks_continues)
             CHECK(memcmp(one.weights, other.weights, sizeof one.weights) == 0);
             CHECK(memcmp(one.state, other.state, sizeof one.state) == 0);
         }
+}
+
+/*  Copies of the state are written once, and the unbroken run goes on; with another number of ranks in a group, too. */
+TEST(groups_of_ranks_save_and_continue)
+{
+    int shard, i;
+    NEEDS_POSIX("folders to meet in");
+    SETUP(NULL);
+    NEEDS_DEVICES(4);
+    for (shard = IGNIS_SHARD_OPTIMIZER; shard < IGNIS_SHARD_COUNT; shard++) {
+        begin(&one, 4, (ignis_shard)shard, 0, STEPS)->to = test_path("groups");
+        one.shard_ranks = 2;
+        done(&one);
+        begin(&other, 4, (ignis_shard)shard, SAVED_AT, STEPS)->from = test_path("groups");
+        other.shard_ranks = 2;
+        done(&other);
+        for (i = 0; i < 4; i++) {
+            CHECK_INT(one.outcomes[i], IGNIS_OK);
+            CHECK(memcmp(one.losses[i] + SAVED_AT, other.losses[i] + SAVED_AT, sizeof(double) * (STEPS - SAVED_AT)) ==
+                  0);
+        }
+        CHECK(memcmp(one.weights, other.weights, sizeof one.weights) == 0);
+        begin(&other, shard == IGNIS_SHARD_OPTIMIZER ? 2 : 4, (ignis_shard)shard, SAVED_AT, SAVED_AT)->from =
+            test_path("groups");
+        other.shard_ranks = shard == IGNIS_SHARD_GRADIENTS ? 4 : 1;
+        other.to = test_path("others");
+        done(&other);
+        begin(&one, 1, IGNIS_SHARD_NONE, SAVED_AT, SAVED_AT)->from = test_path("groups");
+        done(&one);
+        begin(&other, 1, IGNIS_SHARD_NONE, SAVED_AT, SAVED_AT)->from = test_path("others");
+        done(&other);
+        CHECK(one.state[0][0][3] == SAVED_AT && one.state[0][2][7] > 0); /* steps, and a second moment */
+        CHECK(memcmp(one.weights, other.weights, sizeof one.weights) == 0);
+        CHECK(memcmp(one.state, other.state, sizeof one.state) == 0);
+    }
 }
 
 TEST(a_rank_that_fails_is_named_by_the_others)
