@@ -11,7 +11,8 @@
     Any launcher that ignis_comm_init knows works; without one it uses one GPU. Arguments: llama-1b, -3b, -8b, -13b,
     -34b or -70b; none, optimizer, gradients or parameters; the size of a bucket in MiB (0: a layer with parameters,
     else 25); a file for what each kernel of rank 0 takes in a step (-: none); activations that backward computes
-    again: none, all, or with keep-products all but results of products. Instead of a kind of shard, tensor divides the
+    again: none, all, or with keep-products all but results of products; the ranks that divide a copy of the model (0:
+    all; -1: those of each host). Instead of a kind of shard, tensor divides the
     matrices (tensor-parallel layers): all ranks train on all sequences.
     For PyTorch: python3 bench/peer_shards.py
 */
@@ -24,6 +25,7 @@
 typedef struct job {
     llama llama;
     const char *model, *kind;
+    int shard_ranks;
     ignis_comm comm;
     ignis_comm_info ranks;
     ignis_graph graph; /* none: steps are called one by one */
@@ -112,8 +114,8 @@ static void measure(const job *j, const char *name)
     qsort(times, (size_t)repeats, sizeof times[0], compare);
     tokens = (double)(j->ranks.size / llama_parts * j->llama.sequences * j->llama.context) / times[repeats / 2];
     if (j->ranks.rank == 0)
-        printf("%s on %d, %-10s recompute %-13s %-18s %9.0f tokens/s  peak %6.2f GiB\n", j->model, j->ranks.size,
-               j->kind, llama_recomputes[j->llama.recompute], name, tokens,
+        printf("%s on %d, %-10s over %d, recompute %-13s %-18s %9.0f tokens/s  peak %6.2f GiB\n", j->model,
+               j->ranks.size, j->kind, j->shard_ranks, llama_recomputes[j->llama.recompute], name, tokens,
                (double)memory.live_peak / (double)(1 << 30));
     fflush(stdout);
 }
@@ -135,6 +137,7 @@ int main(int argc, char **argv)
     int model, kind = 0, i;
     ignis_parallel_desc desc;
     ignis_parallel parallel;
+    ignis_parallel_info info;
     ignis_device_info device;
     for (i = 0; i < LLAMA_SHAPES; i++)
         models[i] = llama_shapes[i].name;
@@ -157,6 +160,8 @@ int main(int argc, char **argv)
         j.llama.recompute = (llama_recompute)find_name(argv[5], llama_recomputes, LLAMA_RECOMPUTES);
     memset(&desc, 0, sizeof desc);
     desc.shard = kind == TENSOR ? IGNIS_SHARD_NONE : (ignis_shard)kind;
+    desc.shard_ranks = argc > 6 ? atoi(argv[6]) : 0;
+    j.shard_ranks = j.ranks.size; /* that divide matrices */
     if (argc > 3 && atoll(argv[3]) > 0)
         desc.bucket_bytes = atoll(argv[3]) << 20;
     else if (desc.shard == IGNIS_SHARD_PARAMETERS)
@@ -165,6 +170,8 @@ int main(int argc, char **argv)
     if (kind != TENSOR) {
         parallel = ignis_parallel_create(j.comm, j.llama.all, j.llama.count, &desc);
         require(parallel.id != 0, "ignis_parallel_create");
+        REQUIRE(ignis_parallel_query(parallel, &info));
+        j.shard_ranks = info.shard_ranks;
     }
     llama_optimize(&j.llama);
     measure(&j, "called one by one");

@@ -29,6 +29,7 @@
 #   collective  several GPUs: collective operations beside NCCL
 #   shards      a Llama, the largest of 1B, 3B and 8B that fits, with parameters that the GPUs share, beside PyTorch's FSDP2; and each kind of shard
 #               on one GPU, where none may cost more than 2 %. KINDS='gradients parameters tensor' BUCKET=100 (MiB; else a layer)
+#               SHARD_RANKS=2 (that divide a copy of the model; else all)
 #   parallel    several GPUs: data-parallel training beside DistributedDataParallel, and tokens a second of models that they share
 #
 # TOTAL=580: seconds for all of it; what does not fit is stopped, or left out. LOGS=build/gpu: where the logs go, a file for each part.
@@ -182,7 +183,7 @@ part() {
         [ "${memory:-0}" -gt $((49000 / gpus + 55000)) ] && model=llama-3b
         [ "${memory:-0}" -gt $((115000 / gpus + 60000)) ] && model=llama-8b
         for kind in ${KINDS:-gradients parameters tensor}; do
-            sh examples/launch.sh "$gpus" $out/bench_shards $model $kind ${BUCKET:-} || exit 1
+            sh examples/launch.sh "$gpus" $out/bench_shards $model $kind "${BUCKET:-0}" - none "$([ $kind = tensor ] || echo "${SHARD_RANKS:-0}")" || exit 1
         done
         $python bench/peer_shards.py "$gpus" $model ;;
     *) echo "there is no part $1" && exit 2 ;;

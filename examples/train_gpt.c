@@ -19,8 +19,9 @@
     ./train_gpt --gpus 4 trains on four GPUs: four processes, each with the whole model on a GPU of its own and a fourth
     of every batch. While backward goes on they average their gradients, and so take equal steps. The losses are those
     of one GPU, up to rounding. --shard parameters divides weights, gradients and what the optimizer remembers among
-    them, so that larger models fit; --shard optimizer or gradients divide less. Under torchrun, mpirun or srun the
-    program takes its part among theirs, on several machines too; --gpus is not needed then.
+    them, so that larger models fit; --shard optimizer or gradients divide less. With --shard-ranks 8 each eight GPUs
+    divide a copy, so that only gradients go between machines of eight. Under torchrun, mpirun or srun the program takes
+    its part among theirs, on several machines too; --gpus is not needed then.
 
     With --restarts 3 a process that is killed is started again, up to three times, and takes the training from the
     memory of another one. The others wait for it, and do the step again that was not complete. The losses are those of
@@ -107,7 +108,7 @@ typedef struct settings {
     int64_t seed;
     int64_t done; /* steps, when it was saved */
     double lr;
-    int64_t graph, sample, gpus, restarts;
+    int64_t graph, sample, gpus, restarts, shard_ranks;
     ignis_shard shard; /* what the GPUs divide among them */
     const char *text, *save, *resume, *out;
     const char *folder; /* of --export; null: none */
@@ -125,7 +126,8 @@ static const char help[] =
     "  --dtype f32|bf16                              --graph 0|1     steps as a CUDA graph\n"
     "  --gpus n        that share the work           --prompt text   what samples go on from\n"
     "  --export folder the model for others, too     --restarts n    of processes that were killed (0)\n"
-    "  --shard none|optimizer|gradients|parameters   what they divide; then nothing can be resumed\n";
+    "  --shard none|optimizer|gradients|parameters   what they divide; then nothing can be resumed\n"
+    "  --shard-ranks n GPUs that divide a copy (0: all)\n";
 
 static settings settings_default(int is_simulator)
 {
@@ -189,10 +191,11 @@ static void settings_read(settings *s, int argc, char **argv)
             const char *name;
             int64_t *number;
             int64_t least;
-        } numbers[] = {{"--steps", &s->steps, 1}, {"--layers", &s->layers, 1},    {"--width", &s->width, 1},
-                       {"--heads", &s->heads, 1}, {"--context", &s->context, 2},  {"--batch", &s->batch, 1},
-                       {"--seed", &s->seed, 0},   {"--graph", &s->graph, 0},      {"--sample", &s->sample, 0},
-                       {"--gpus", &s->gpus, 1},   {"--restarts", &s->restarts, 0}};
+        } numbers[] = {
+            {"--steps", &s->steps, 1}, {"--layers", &s->layers, 1},     {"--width", &s->width, 1},
+            {"--heads", &s->heads, 1}, {"--context", &s->context, 2},   {"--batch", &s->batch, 1},
+            {"--seed", &s->seed, 0},   {"--graph", &s->graph, 0},       {"--sample", &s->sample, 0},
+            {"--gpus", &s->gpus, 1},   {"--restarts", &s->restarts, 0}, {"--shard-ranks", &s->shard_ranks, 0}};
         size_t k, count = sizeof numbers / sizeof *numbers;
         if (strncmp(name, "--", 2) != 0) {
             s->text = name;
@@ -1086,7 +1089,8 @@ static void run_begin(run *r)
     ignis_schedule_desc schedule = {
         .kind = IGNIS_SCHEDULE_COSINE, .warmup = s->steps / 20, .total = s->steps, .floor = 0.1};
     ignis_adamw_desc adamw = {.lr = s->lr, .beta2 = 0.99, .weight_decay = 0.1, .schedule = schedule, .drop_grad = true};
-    ignis_parallel_desc parallel = {.shard = s->shard, .no_broadcast = s->restarts > 0};
+    ignis_parallel_desc parallel = {
+        .shard = s->shard, .shard_ranks = (int)s->shard_ranks, .no_broadcast = s->restarts > 0};
     size_t numbers;
     int i;
     r->part = s->batch / r->ranks;
