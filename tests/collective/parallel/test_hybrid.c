@@ -88,8 +88,10 @@ static void children_start(int count)
     snprintf(folder, sizeof folder, "/tmp/ignis_test_hybrid_XXXXXX");
     if (!mkdtemp(folder))
         folder[0] = 0;
-    for (i = 0; i < count; i++)
+    for (i = 0; i < count; i++) {
         children[i] = process_start("rank");
+        process_patient(children[i].socket); /* its operations have deadlines */
+    }
 }
 
 static void children_end(int count)
