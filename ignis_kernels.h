@@ -53,7 +53,7 @@
         linalg_qr.cu               155 lines    4852 bytes
         log_softmax.cu              81 lines    2483 bytes
         map.cuh                    447 lines   13257 bytes
-        mma.cuh                    151 lines    4556 bytes
+        mma.cuh                    165 lines    4907 bytes
         norm.cu                    216 lines    7141 bytes
         norm.cuh                   365 lines    9399 bytes
         norm_add.cu                 44 lines    1621 bytes
@@ -230,7 +230,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x0a73a5cac1e943a5ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x9187a957460cfc9fULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -12579,6 +12579,18 @@ static const char ignis__text_mma_cuh_0[] =
     "uint32_t result;\n"
     "asm(\"lop3.b32 %0, %1, %2, %3, 0xea;\" : \"=r\"(result) : \"r\"(word), \"r\"(mask), \"r\"(bits));\n"
     "return result;\n"
+    "}\n\n\n"
+    "__device__ inline uint32_t ignis_ptx_mul_hi(uint32_t a, uint32_t b)\n"
+    "{\n"
+    "uint32_t upper;\n"
+    "asm(\"mul.hi.u32 %0, %1, %2;\" : \"=r\"(upper) : \"r\"(a), \"r\"(b));\n"
+    "return upper;\n"
+    "}\n"
+    "__device__ inline uint32_t ignis_ptx_mad(uint32_t a, uint32_t b, uint32_t c)\n"
+    "{\n"
+    "uint32_t lower;\n"
+    "asm(\"mad.lo.u32 %0, %1, %2, %3;\" : \"=r\"(lower) : \"r\"(a), \"r\"(b), \"r\"(c));\n"
+    "return lower;\n"
     "}\n\n\n\n"
     "__device__ inline uint32_t ignis_ptx_prmt(uint32_t low, uint32_t high, uint32_t which)\n"
     "{\n"
@@ -12653,7 +12665,8 @@ static const char ignis__text_mma_cuh_0[] =
     "__device__ inline void ignis_ptx_cp_async(uint32_t to, const void *from, int valid)\n"
     "{\n"
     "asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16, %2;\" ::\"r\"(to), \"l\"(from), \"r\"(valid) : \"memory\");\n"
-    "}\n\n\n"
+    "}\n\n\n";
+static const char ignis__text_mma_cuh_1[] =
     "__device__ inline void ignis_ptx_cp_async_8(uint32_t to, const void *from, int valid)\n"
     "{\n"
     "asm volatile(\"cp.async.ca.shared.global [%0], [%1], 8, %2;\" ::\"r\"(to), \"l\"(from), \"r\"(valid) : \"memory\");\n"
@@ -12661,8 +12674,7 @@ static const char ignis__text_mma_cuh_0[] =
     "__device__ inline void ignis_ptx_cp_async_4(uint32_t to, const void *from, int valid)\n"
     "{\n"
     "asm volatile(\"cp.async.ca.shared.global [%0], [%1], 4, %2;\" ::\"r\"(to), \"l\"(from), \"r\"(valid) : \"memory\");\n"
-    "}\n\n";
-static const char ignis__text_mma_cuh_1[] =
+    "}\n\n"
     "__device__ inline void ignis_ptx_cp_async_commit() { asm volatile(\"cp.async.commit_group;\" ::: \"memory\"); }\n\n"
     "template <int pending> __device__ inline void ignis_ptx_cp_async_wait()\n"
     "{\n"
@@ -18378,7 +18390,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_tiles_cuh = {
 static const ignis__source *const ignis__includes_mma_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_mma_cuh = {
-    "mma.cuh", 0x2cecf6a0f0683e41ULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 48};
+    "mma.cuh", 0xe687139f6eaff03fULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 48};
 
 static const ignis__source *const ignis__includes_attention_decode_mma_cu[] = {
     &ignis__source_ignis_cuh,

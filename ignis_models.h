@@ -1403,6 +1403,7 @@ static inline ignis_status ignis_model_score(ignis_model model, const char *quer
     X(EXPERTS_CHOOSE, experts_cu, "ignis_experts_choose", WAITS)                       \
     X(EXPERTS_CHOOSE_SIGMOID, experts_cu, "ignis_experts_choose_sigmoid", WAITS)       \
     X(EXPERTS_SHARED, experts_cu, "ignis_experts_shared", WAITS)                       \
+    X(EXPERTS_WHOLE, experts_product_cu, "ignis_experts_whole", WAITS)                 \
     X(EXPERTS_UP, experts_product_cu, "ignis_experts_up", WAITS)                       \
     X(EXPERTS_UP_SORTED, experts_product_cu, "ignis_experts_up_sorted", WAITS)         \
     X(EXPERTS_DOWN, experts_product_cu, "ignis_experts_down", WAITS)                   \
@@ -1628,7 +1629,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xb57d2583b007122cULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x0010b8517f75aa0dULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -3454,7 +3455,7 @@ static const char ignis__text_blocks_cuh_0[] =
     "{\n"
     "constexpr signed char tables[][16] = IGNIS__BLOCKS_TABLES;\n"
     "const signed char *const items = tables[numbers - IGNIS__NUMBERS_IQ4];\n"
-    "return items[i + 8 * last] + (items[i + 8 * !last] < 0);\n"
+    "return last ? items[15 - i] + (items[7 - i] < 0) : items[i] + (items[i + 8] < 0);\n"
     "}\n\n\n"
     "__device__ constexpr uint32_t half_word(int numbers, bool last, int word)\n"
     "{\n"
@@ -3470,7 +3471,7 @@ static const char ignis__text_blocks_cuh_0[] =
     "constexpr signed char tables[][16] = IGNIS__BLOCKS_TABLES;\n"
     "for (int i = 0; i < 8; i++) {\n"
     "const int item = half_item(numbers, last, i);\n"
-    "if (item > 127 || (item < 0) != (tables[numbers - IGNIS__NUMBERS_IQ4][i + 8 * last] < 0))\n"
+    "if (item > 127 || (item < 0) != (tables[numbers - IGNIS__NUMBERS_IQ4][last ? 15 - i : i] < 0))\n"
     "return false;\n"
     "}\n"
     "return true;\n"
@@ -4234,10 +4235,16 @@ static const char ignis__text_experts_product_cu_0[] =
     "typedef ignis_wide<T> Wide;\n"
     "#include \"experts.cuh\"\n"
     "#include \"shared/models/experts.h\"\n\n\n"
-    "constexpr int SLICES = 8, THREADS = 32 * SLICES, TILE = 16, PART = 32 * RECORD, SLOTS = 8, MOST_SLOTS = 32;\n"
+    "__device__ constexpr bool has_one_scale(int type)\n"
+    "{\n"
+    "const int scales = layout_of(type).scales;\n"
+    "return scales == IGNIS__SCALES_BLOCK || scales == IGNIS__SCALES_POWER || scales == IGNIS__SCALES_32;\n"
+    "}\n\n"
     "constexpr bool on_tensor_cores = ignis_is_half<T> && __CUDA_ARCH__ >= 800,\n"
     "whole = on_tensor_cores && IGNIS_BLOCKS && IGNIS_BLOCKS_UP,\n"
     "dense = on_tensor_cores && !IGNIS_BLOCKS && !IGNIS_BLOCKS_UP;\n\n\n"
+    "constexpr int SLICES = 8, THREADS = 32 * SLICES, TILE = 16, PART = 32 * RECORD, MOST_SLOTS = 32,\n"
+    "SLOTS = whole && has_one_scale(IGNIS_BLOCKS) && has_one_scale(IGNIS_BLOCKS_UP) ? 16 : 8;\n\n\n"
     "typedef Wide tile_of[TILE];\n\n\n"
     "template <typename To> __device__ inline void eight_of(const T *row, int at, int k, To (&x)[8])\n"
     "{\n"
@@ -4329,7 +4336,7 @@ static const char ignis__text_experts_product_cu_0[] =
     "};\n\n\n"
     "template <int type> struct whole_product {\n"
     "typedef blocks_rows<type> weights;\n"
-    "float sum[SLOTS] = {};\n"
+    "float sum = 0;\n"
     "const weights from;\n"
     "typename weights::unit units[2];\n\n"
     "__device__ whole_product(const ignis__quantised_weight &w, long long first, long long last)\n"
@@ -4337,28 +4344,26 @@ static const char ignis__text_experts_product_cu_0[] =
     "min(first + threadIdx.x % 32 / 4 + 8, last))\n"
     "{\n"
     "}\n"
-    "__device__ void load(int number, int to) { units[to] = from.template load<true>(number); }\n\n"
+    "__device__ void load(int number, int to) { units[to] = from.template load<true>(number); }\n\n";
+static const char ignis__text_experts_product_cu_1[] =
     "__device__ float of_unit(const typename weights::unit &unit, int half, const whole_part &x) const\n"
     "{\n"
     "const int lane = threadIdx.x % 32, t = lane % 4, block = half * UNIT + t;\n"
     "float y = 0;\n"
     "uint4 two[2] = {};\n"
     "if (lane / 8 == t) {\n"
-    "const uint4 *of = (const uint4 *)(x.numbers + block * 64 + lane / 4 % 2 * 32);\n";
-static const char ignis__text_experts_product_cu_1[] =
+    "const uint4 *of = (const uint4 *)(x.numbers + block * 64 + lane / 4 % 2 * 32);\n"
     "two[0] = of[0];\n"
     "two[1] = of[1];\n"
     "}\n"
     "weights::add_alone(y, unit, half, two, __fmul_rn(x.scales[block], weights::factor), x.sums[block]);\n"
     "return y;\n"
     "}\n"
-    "__device__ void put(tile_of *to, int count) const\n"
+    "__device__ void put(tile_of *to, int) const\n"
     "{\n"
     "const int lane = threadIdx.x % 32;\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < SLOTS; i++)\n"
-    "if (i < count && lane % 4 < 2)\n"
-    "to[i][lane / 4 + lane % 4 * 8] = sum[i];\n"
+    "if (lane % 4 < 2)\n"
+    "(*to)[lane / 4 + lane % 4 * 8] = sum;\n"
     "}\n"
     "};\n\n\n"
     "__device__ inline uint4 words_of(const T *row, int at, int k)\n"
@@ -4395,6 +4400,9 @@ static const char ignis__text_experts_product_cu_1[] =
     "to[lane % 4 * 2 + c % 2][lane / 4 + c / 2 * 8] = sum[c];\n"
     "}\n"
     "};\n\n"
+    "template <int i> struct number_of {\n"
+    "static constexpr int value = i;\n"
+    "};\n\n"
     "template <int type, bool whole, bool dense> struct product_of {\n"
     "typedef plain_product<type> kind;\n"
     "};\n"
@@ -4419,28 +4427,19 @@ static const char ignis__text_experts_product_cu_1[] =
     "(products.add(own, x), ...);\n"
     "}\n"
     "} else if constexpr (whole) {\n"
-    "constexpr int unrolled = __CUDA_ARCH__ >= 900 || most == 1 ? 2 : 1;\n"
-    "__shared__ __align__(16) whole_part all[SLICES][most];\n"
-    "whole_part *const x = all[threadIdx.x / 32];\n"
+    "static_assert(most == 1, \"multiply_whole multiplies several\");\n"
+    "__shared__ __align__(16) whole_part all[SLICES];\n"
+    "whole_part &x = all[threadIdx.x / 32];\n"
     "#pragma unroll 1\n"
-    "for (int part = begin; part < end; part++) {\n"
-    "if (most == 1) {\n"
+    "for (int part = begin; part < end; part++) {\n\n"
     "(products.load(2 * part, 0), ...);\n"
     "(products.load(2 * part + 1, 1), ...);\n"
-    "}\n"
     "__syncwarp();\n"
-    "for (int i = 0; i < (most == 1 ? 1 : slots.count); i++)\n"
-    "x[i].convert(slots.row(i), part, slots.k);\n"
+    "x.convert(slots.row(0), part, slots.k);\n"
     "__syncwarp();\n"
-    "#pragma unroll unrolled\n"
-    "for (int half = 0; half < 2; half++) {\n"
-    "if (most > 1)\n"
-    "(products.load(2 * part + half, 0), ...);\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < most; i++)\n"
-    "if (most == 1 || i < slots.count)\n"
-    "((products.sum[i] += products.of_unit(products.units[most == 1 ? half : 0], half, x[i])), ...);\n"
-    "}\n"
+    "for (int half = 0; half < 2; half++)\n"
+    "((products.sum += products.of_unit(products.units[half], half, x)), ...);\n"
     "}\n"
     "} else {\n"
     "#pragma unroll 1\n"
@@ -4464,9 +4463,9 @@ static const char ignis__text_experts_product_cu_1[] =
     "{\n"
     "return ((found[0][row] + found[apart][row]) + (found[2 * apart][row] + found[3 * apart][row])) +\n"
     "((found[4 * apart][row] + found[5 * apart][row]) + (found[6 * apart][row] + found[7 * apart][row]));\n"
-    "}\n\n\n"
-    "__device__ inline int parts_of_slice(int k) { return ((k + PART - 1) / PART + SLICES - 1) / SLICES; }\n";
+    "}\n\n\n";
 static const char ignis__text_experts_product_cu_2[] =
+    "__device__ inline int parts_of_slice(int k) { return ((k + PART - 1) / PART + SLICES - 1) / SLICES; }\n"
     "__device__ inline int end_of_slice(int k, int slice)\n"
     "{\n"
     "return min((k + PART - 1) / PART, (slice + 1) * parts_of_slice(k));\n"
@@ -4509,14 +4508,175 @@ static const char ignis__text_experts_product_cu_2[] =
     "__syncthreads();\n"
     "inner_of<1>(p, p.chosen[blockIdx.x], own, 1, found);\n"
     "}\n\n\n"
+    "template <typename E> __device__ inline void convert_row(uint8_t *to, const E *row, int k, int units)\n"
+    "{\n"
+    "float *scales = (float *)(to + units * UNIT * 64);\n"
+    "for (int first = 0; first < units * UNIT * 4; first += THREADS) {\n"
+    "const int eight = first + threadIdx.x;\n"
+    "ignis_pack<E, 8> pack = {};\n"
+    "if (eight * 8 < k)\n"
+    "pack = ignis_load<8>(row + eight * 8);\n"
+    "const whole_numbers<8, true> x(pack);\n"
+    "if (eight >= units * UNIT * 4)\n"
+    "continue;\n"
+    "((uint4 *)to)[eight] = make_uint4(x.high[0], x.high[1], x.low[0], x.low[1]);\n"
+    "if (eight % 4 == 0) {\n"
+    "scales[eight / 4] = x.scale;\n"
+    "scales[units * UNIT + eight / 4] = x.sum;\n"
+    "}\n"
+    "}\n"
+    "}\n\n\n"
+    "template <typename Params> __device__ inline void convert_rows(const Params &p)\n"
+    "{\n"
+    "const int k = (int)p.weights[0].k, units = (k + PART - 1) / PART * 2;\n"
+    "convert_row(p.whole + (long long)blockIdx.x * units * IGNIS__EXPERTS_WHOLE_BYTES, p.x + (long long)blockIdx.x * k,\n"
+    "k, units);\n"
+    "}\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_experts_whole(const __grid_constant__ ignis__experts p)\n"
+    "{\n"
+    "ignis_grid_dependency();\n"
+    "if constexpr (whole)\n"
+    "convert_rows(p);\n"
+    "}\n\n\n\n"
+    "constexpr int GROUP = 4, COLUMN = 20;\n"
+    "typedef float whole_tile[SLOTS * COLUMN];\n\n\n"
+    "struct whole_slots {\n"
+    "const uint8_t *x;\n"
+    "const int *own;\n"
+    "int count, divisor;\n"
+    "};\n\n\n"
+    "template <int type, int N>\n"
+    "__device__ inline void multiply_slice(float (&sum)[N][4], const ignis__quantised_weight &w, long long first,\n"
+    "long long last, int begin, int end, const whole_slots &slots)\n"
+    "{\n"
+    "typedef blocks_rows<type> weights;\n"
+    "const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, k = (int)w.k, units = (k + PART - 1) / PART * 2;\n"
+    "const weights from(w.records, w.scales, k, min(first + g, last), min(first + g + 8, last));\n"
+    "constexpr int ring = N == 1 && has_one_scale(type) ? 2 : 1;\n"
+    "int numbers[N], scales[N][2];\n"
+    "typename weights::unit loaded[ring];\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < ring; i++)\n"
+    "loaded[i] = from.template load<false>(2 * begin + i);\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < N; n++) {\n"
+    "const auto row = [&](int column) {\n"
+    "return slots.own[min(8 * n + column, slots.count - 1)] / slots.divisor *\n"
+    "units * IGNIS__EXPERTS_WHOLE_BYTES;\n"
+    "};\n"
+    "numbers[n] = row(g) + t * 16;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 2; i++)\n";
+static const char ignis__text_experts_product_cu_3[] =
+    "scales[n][i] = row(2 * t + i) + units * UNIT * 64;\n"
+    "}\n"
+    "#pragma unroll 1\n"
+    "for (int first_unit = 2 * begin; first_unit < 2 * end; first_unit += ring) {\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < ring; i++) {\n"
+    "const int unit = first_unit + i;\n"
+    "weights::template add<N, false>(\n"
+    "sum, 8 * N, loaded[i], unit,\n"
+    "[&](int block, int n) { return *(const uint4 *)(slots.x + numbers[n] + (unit * UNIT + block) * 64); },\n"
+    "[&](int block, int n, float(&of)[2]) {\n"
+    "float2 both;\n"
+    "const float *first_of = (const float *)(slots.x + scales[n][0]) + unit * UNIT + block,\n"
+    "*second_of = (const float *)(slots.x + scales[n][1]) + unit * UNIT + block;\n"
+    "both.x = __fmul_rn(*first_of, weights::factor);\n"
+    "both.y = __fmul_rn(*second_of, weights::factor);\n"
+    "if (weights::minima) {\n"
+    "of[0] = first_of[units * UNIT];\n"
+    "of[1] = second_of[units * UNIT];\n"
+    "}\n"
+    "return both;\n"
+    "});\n"
+    "if (unit + ring < 2 * end)\n"
+    "loaded[i] = from.template load<false>(unit + ring);\n"
+    "}\n"
+    "}\n"
+    "}\n\n\n"
+    "template <int N, int matrices>\n"
+    "__device__ inline void multiply_group(const ignis__experts &p, int first, const int *own, int count,\n"
+    "whole_tile (&found)[GROUP][SLICES])\n"
+    "{\n"
+    "const int lane = threadIdx.x % 32, k = (int)p.weights[0].k, each = parts_of_slice(k),\n"
+    "used = ((k + PART - 1) / PART + each - 1) / each;\n"
+    "const long long base = (long long)blockIdx.x * p.n;\n"
+    "const whole_slots slots = {p.whole, own, count, matrices == 2 ? p.slot_count : 1};\n"
+    "#pragma unroll 1\n"
+    "for (int i = (int)threadIdx.x / 32; i < GROUP * used; i += SLICES) {\n"
+    "const int which = i / used, slice = i % used, tile = first + which / matrices;\n"
+    "float sum[N][4] = {};\n"
+    "if (tile * TILE >= p.n)\n"
+    "break;\n"
+    "const auto multiply = [&](auto number, const ignis__quantised_weight &w) {\n"
+    "multiply_slice<decltype(number)::value, N>(sum, w, base + tile * TILE, base + p.n - 1, slice * each,\n"
+    "end_of_slice(k, slice), slots);\n"
+    "};\n"
+    "if (IGNIS_BLOCKS == IGNIS_BLOCKS_UP)\n"
+    "multiply(number_of<IGNIS_BLOCKS>(), p.weights[which % matrices]);\n"
+    "else if (which % matrices == 0)\n"
+    "multiply(number_of<IGNIS_BLOCKS>(), p.weights[0]);\n"
+    "else\n"
+    "multiply(number_of<IGNIS_BLOCKS_UP>(), p.weights[1]);\n"
+    "float *to = found[which][slice] + lane % 4 * 2 * COLUMN + lane / 4;\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < N; n++)\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < 4; c++)\n"
+    "to[(8 * n + c % 2) * COLUMN + c / 2 * 8] = sum[n][c];\n"
+    "}\n"
+    "}\n\n\n\n"
+    "template <int matrices, typename Put> __device__ inline void multiply_whole(const ignis__experts &p, const Put &put)\n"
+    "{\n"
+    "__shared__ whole_tile found[GROUP][SLICES];\n"
+    "__shared__ int own[SLOTS];\n"
+    "constexpr int tiles = GROUP / matrices;\n"
+    "const int in = threadIdx.x % TILE, i = threadIdx.x / TILE;\n"
+    "for (int j = threadIdx.x; j < (int)(sizeof found / sizeof(float)); j += THREADS)\n"
+    "((float *)found)[j] = 0;\n"
+    "for (int first_slot = 0, count; (count = slots_of_expert(p, first_slot, own)) > 0; first_slot += SLOTS)\n"
+    "for (int first = blockIdx.y * tiles; first * TILE < p.n; first += gridDim.y * tiles) {\n"
+    "if (SLOTS == 8 || count <= 8)\n"
+    "multiply_group<1, matrices>(p, first, own, count, found);\n"
+    "else\n"
+    "multiply_group<2, matrices>(p, first, own, count, found);\n"
+    "__syncthreads();\n"
+    "#pragma unroll 1\n"
+    "for (int tile = 0; tile < tiles; tile++) {\n"
+    "const int row = (first + tile) * TILE + in;\n"
+    "float y[matrices];\n"
+    "if (i >= count || row >= p.n)\n"
+    "continue;\n"
+    "#pragma unroll\n"
+    "for (int m = 0; m < matrices; m++) {\n"
+    "const whole_tile *slices = found[tile * matrices + m];\n"
+    "const int at = i * COLUMN + in;\n"
+    "y[m] = ((slices[0][at] + slices[1][at]) + (slices[2][at] + slices[3][at])) +\n"
+    "((slices[4][at] + slices[5][at]) + (slices[6][at] + slices[7][at]));\n"
+    "}\n"
+    "put(own[i], row, y);\n"
+    "}\n"
+    "__syncthreads();\n"
+    "}\n"
+    "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
     "ignis_experts_up_sorted(const __grid_constant__ ignis__experts p)\n"
     "{\n"
-    "__shared__ tile_of found[2][SLICES][SLOTS];\n"
-    "__shared__ int own[SLOTS];\n"
     "ignis_grid_dependency();\n"
+    "if constexpr (whole) {\n"
+    "const long long base = (long long)blockIdx.x * p.n;\n"
+    "multiply_whole<2>(p, [&](int slot, int row, const float(&y)[2]) {\n"
+    "p.out[(long long)slot * p.n + row] =\n"
+    "T(gated(Wide(p.limit), y[0] + bias_at(p.bias[0], base + row), y[1] + bias_at(p.bias[1], base + row)));\n"
+    "});\n"
+    "} else {\n"
+    "__shared__ tile_of found[2][SLICES][SLOTS];\n"
+    "__shared__ int own[SLOTS];\n";
+static const char ignis__text_experts_product_cu_4[] =
     "for (int first = 0, count; (count = slots_of_expert(p, first, own)) > 0; first += SLOTS)\n"
     "inner_of<SLOTS>(p, (int)blockIdx.x, own, count, found);\n"
+    "}\n"
     "}\n\n\n"
     "__device__ inline Wide add_result(Wide total, Wide share, Wide found, Wide bias)\n"
     "{\n"
@@ -4560,12 +4720,15 @@ static const char ignis__text_experts_product_cu_2[] =
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
     "ignis_experts_down_sorted(const __grid_constant__ ignis__experts p)\n"
     "{\n"
-    "__shared__ tile_of found[SLICES][SLOTS];\n";
-static const char ignis__text_experts_product_cu_3[] =
+    "ignis_grid_dependency();\n"
+    "if constexpr (whole) {\n"
+    "multiply_whole<1>(\n"
+    "p, [&](int slot, int row, const float(&y)[1]) { p.results[(long long)slot * p.n + row] = y[0]; });\n"
+    "} else {\n"
+    "__shared__ tile_of found[SLICES][SLOTS];\n"
     "__shared__ int own[SLOTS];\n"
     "const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, row = (int)(blockIdx.y * TILE + threadIdx.x % TILE);\n"
     "const long long base = (long long)blockIdx.x * p.n;\n"
-    "ignis_grid_dependency();\n"
     "for (int first = 0, count; (count = slots_of_expert(p, first, own)) > 0; first += SLOTS) {\n"
     "product down(p.weights[0], base + blockIdx.y * TILE, base + p.n - 1);\n"
     "multiply_parts<SLOTS>(expert_slots{own, p.x, count, 1, k}, warp * parts_of_slice(k), end_of_slice(k, warp),\n"
@@ -4574,6 +4737,7 @@ static const char ignis__text_experts_product_cu_3[] =
     "__syncthreads();\n"
     "for (int i = (int)threadIdx.x / TILE; i < count && row < p.n; i += THREADS / TILE)\n"
     "p.results[(long long)own[i] * p.n + row] = sum_of_slices(&found[0][i], SLOTS, (int)threadIdx.x % TILE);\n"
+    "}\n"
     "}\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_experts_sum(const __grid_constant__ ignis__experts p)\n"
@@ -4593,6 +4757,7 @@ static const char *const ignis__text_experts_product_cu[] = {
     ignis__text_experts_product_cu_1,
     ignis__text_experts_product_cu_2,
     ignis__text_experts_product_cu_3,
+    ignis__text_experts_product_cu_4,
 };
 
 static const char ignis__text_experts_sorted_cu_0[] =
@@ -8888,11 +9053,13 @@ static const char ignis__text_shared_models_experts_h_0[] =
     "IGNIS__POINTER(const Wide) shares;\n"
     "IGNIS__POINTER(const int32_t) order;\n"
     "IGNIS__POINTER(const int32_t) offsets;\n"
-    "IGNIS__POINTER(Wide) results;\n"
+    "IGNIS__POINTER(Wide) results;\n\n\n"
+    "IGNIS__POINTER(uint8_t) whole;\n"
     "double limit;\n"
     "int slot_count, n;\n"
     "} ignis__experts;\n"
-    "IGNIS__ASSERT_SIZE(ignis__experts, 160);\n";
+    "IGNIS__ASSERT_SIZE(ignis__experts, 168);\n\n\n"
+    "#define IGNIS__EXPERTS_WHOLE_BYTES (2 * 128 + 2 * 4 * 4)\n";
 static const char *const ignis__text_shared_models_experts_h[] = {
     ignis__text_shared_models_experts_h_0,
 };
@@ -9366,7 +9533,10 @@ static const char ignis__text_weights_blocks_cuh_0[] =
     "minima = layout.scales == IGNIS__SCALES_K || layout.scales == IGNIS__SCALES_ADDED;\n\n"
     "static constexpr int words = bytes ? 2 : 1, parts = halves ? 2 : 1;\n\n"
     "static constexpr int terms = is_table && bits == 4 ? 2 : 1;\n\n"
-    "static constexpr int begin = is_signed ? 8 - bits : 0, twos_begin = begin + (bits == 6 ? 4 : bits == 3 ? 1 : 0),\n"
+    "static constexpr int begin = is_signed ? 8 - bits : 0,\n"
+    "twos_begin = begin + (bits == 6 ? 4\n"
+    ": bits == 3 ? 1\n"
+    ": 0),\n"
     "ones_begin = begin + (bits == 5 ? 4 : 0);\n"
     "static constexpr float factor = 1.0f / (float)((1 << begin) * layout.divisor);\n"
     "static constexpr int at_twos = nibbles ? 128 : 0, at_ones = at_twos + (twos ? 64 : 0), at_scales = 32 * bits;\n\n\n\n"
@@ -9499,28 +9669,28 @@ static const char ignis__text_weights_blocks_cuh_1[] =
     "const uint32_t of_eight = q & 0x77777777u, which = and_or(q >> 1, 0x44444444u, 0x32103210u);\n"
     "low = four(of_eight, which);\n"
     "high = four(of_eight >> 16, which >> 16);\n"
-    "}\n\n"
+    "}\n\n\n\n"
     "template <bool last> static __device__ void look_up_half(uint32_t q, uint32_t &low, uint32_t &high)\n"
     "{\n"
     "constexpr int numbers = is_table ? layout.numbers : IGNIS__NUMBERS_IQ4;\n"
     "typedef half_table<numbers, last> half;\n"
     "static_assert(bits != 4 || half::fits(), \"sums of both halves are exact\");\n"
-    "const uint32_t which = last ? q ^ 0x88888888u : q;\n"
-    "low = ignis_ptx_prmt(half::low, half::high, which);\n"
-    "high = ignis_ptx_prmt(half::low, half::high, which >> 16);\n"
+    "const uint32_t zero = gridDim.z - 1, inverse = zero - 1, first = half::low ^ zero, second = half::high ^ zero,\n"
+    "upper = ignis_ptx_mul_hi(q, 1 << 16);\n"
+    "low = ignis_ptx_prmt(first, second, last ? ignis_ptx_mad(q, inverse, inverse) : q);\n"
+    "high = ignis_ptx_prmt(first, second, last ? ignis_ptx_mad(upper, inverse, inverse) : upper);\n"
     "}\n\n"
     "static __device__ uint32_t look_up_of_eight(uint32_t four)\n"
     "{\n"
-    "constexpr int numbers = is_table ? layout.numbers : IGNIS__NUMBERS_IQ4;\n"
+    "constexpr int numbers = is_table ? layout.numbers : IGNIS__NUMBERS_IQ4;\n";
+static const char ignis__text_weights_blocks_cuh_2[] =
     "return __byte_perm(table<numbers, 0>::bytes, table<numbers, 1>::bytes, four);\n"
     "}\n\n\n"
     "static __device__ uint32_t upper_bits(uint32_t two, uint32_t one, int i)\n"
     "{\n"
     "uint32_t q = 0;\n"
-    "if (twos)\n";
-static const char ignis__text_weights_blocks_cuh_2[] =
-    "q = twos_begin == 6 ? two << (6 - 2 * i) & 0xc0c0c0c0u\n"
-    ": (two >> 2 * i & 0x03030303u) << twos_begin;\n"
+    "if (twos)\n"
+    "q = twos_begin == 6 ? two << (6 - 2 * i) & 0xc0c0c0c0u : (two >> 2 * i & 0x03030303u) << twos_begin;\n"
     "if (ones)\n"
     "q |= (one >> i & 0x01010101u) << ones_begin;\n"
     "return q;\n"
@@ -9610,8 +9780,8 @@ static const char ignis__text_weights_blocks_cuh_2[] =
     "for (int &c : found)\n"
     "c *= 128;\n"
     "ignis_ptx_mma_s8(found, a, x.z, x.w);\n"
-    "}\n\n\n\n\n"
-    "template <int N, typename Of, typename Scales>\n"
+    "}\n\n\n\n\n\n"
+    "template <int N, bool ahead = true, typename Of, typename Scales>\n"
     "static __device__ void add(float (&sum)[N][4], int rows, const unit &w, int number, const Of &x_of,\n"
     "const Scales &scales_of_x)\n"
     "{\n"
@@ -9631,7 +9801,8 @@ static const char ignis__text_weights_blocks_cuh_2[] =
     "if (minima || own_minima)\n"
     "s[b].least[r][i] = __shfl_sync(0xffffffff, own.least[r][i], quad + b);\n"
     "}\n"
-    "if (twos) {\n"
+    "if (twos) {\n";
+static const char ignis__text_weights_blocks_cuh_3[] =
     "more[r].x = __shfl_sync(0xffffffff, w.more[r].x, quad + b);\n"
     "more[r].y = __shfl_sync(0xffffffff, w.more[r].y, quad + b);\n"
     "}\n"
@@ -9639,32 +9810,35 @@ static const char ignis__text_weights_blocks_cuh_2[] =
     "one[r] = __shfl_sync(0xffffffff, w.one[r], quad + b);\n"
     "}\n"
     "operand<-1>(a[b], w, b, more, one, t);\n"
-    "}\n\n";
-static const char ignis__text_weights_blocks_cuh_3[] =
+    "}\n\n"
     "constexpr bool apart = N >= 4 && __CUDA_ARCH__ != 900;\n"
-    "uint4 x[2][UNIT];\n"
-    "float2 of[2][UNIT];\n"
-    "float sums[2][UNIT][2];\n"
+    "constexpr int buffers = ahead ? 2 : 1;\n"
+    "uint4 x[buffers][UNIT];\n"
+    "float2 of[buffers][UNIT];\n"
+    "float sums[buffers][UNIT][2];\n"
     "const auto fetch = [&](int n) {\n"
     "#pragma unroll\n"
     "for (int b = 0; b < UNIT; b++) {\n"
-    "x[n % 2][b] = x_of(b, n);\n"
-    "of[n % 2][b] = scales_of_x(b, n, sums[n % 2][b]);\n"
+    "x[n % buffers][b] = x_of(b, n);\n"
+    "of[n % buffers][b] = scales_of_x(b, n, sums[n % buffers][b]);\n"
     "}\n"
     "};\n"
+    "if (ahead)\n"
     "fetch(0);\n"
     "#pragma unroll\n"
     "for (int n = 0; n < N; n++) {\n"
     "float pair[4], y[4];\n"
     "if (apart && 8 * n >= rows)\n"
     "break;\n"
-    "if (n + 1 < N)\n"
+    "if (!ahead)\n"
+    "fetch(n);\n"
+    "else if (n + 1 < N)\n"
     "fetch(n + 1);\n"
     "if (N > 1)\n"
     "__syncwarp();\n"
     "#pragma unroll\n"
     "for (int b = 0; b < UNIT; b++) {\n"
-    "const uint4 now = x[n % 2][b];\n"
+    "const uint4 now = x[n % buffers][b];\n"
     "const uint32_t all[4] = {0x01010101u, 0x01010101u, 0x01010101u, 0x01010101u};\n"
     "int found[parts][4] = {}, whole[parts][4] = {};\n"
     "#pragma unroll\n"
@@ -9683,8 +9857,9 @@ static const char ignis__text_weights_blocks_cuh_3[] =
     "product[i] = found[i][c];\n"
     "sum_of_x[i] = whole[i][c];\n"
     "}\n"
-    "const float one = scaled(product, sum_of_x, s[b].of[c / 2], s[b].least[c / 2],\n"
-    "c % 2 ? of[n % 2][b].y : of[n % 2][b].x, sums[n % 2][b][c % 2]);\n"
+    "const float one =\n"
+    "scaled(product, sum_of_x, s[b].of[c / 2], s[b].least[c / 2],\n"
+    "c % 2 ? of[n % buffers][b].y : of[n % buffers][b].x, sums[n % buffers][b][c % 2]);\n"
     "if (b % 2 == 0)\n"
     "y[c] = one;\n"
     "else if (b == 1)\n"
@@ -9870,7 +10045,7 @@ static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_blocks_cuh = {
-    "blocks.cuh", 0xebb170bb1ca03bedULL, IGNIS__PIECES(blocks_cuh), ignis__includes_blocks_cuh, 8};
+    "blocks.cuh", 0xb30815fb18f8dbddULL, IGNIS__PIECES(blocks_cuh), ignis__includes_blocks_cuh, 8};
 
 static const ignis__source *const ignis__includes_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9932,7 +10107,7 @@ static const ignis__source ignis__source_experts_cuh = {
 static const ignis__source *const ignis__includes_shared_models_experts_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_h = {
-    "shared/models/experts.h", 0xa7dba28c15a700c1ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 37};
+    "shared/models/experts.h", 0x3e104fd3ad9e7ce8ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 37};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -9940,7 +10115,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x9184dab3f073bad7ULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 48};
+    "weights_blocks.cuh", 0x224eafb1efe147a2ULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 48};
 
 static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_ignis_cuh,
@@ -9954,7 +10129,7 @@ static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_experts_product_cu = {
-    "experts_product.cu", 0x9aefed68dc60d0faULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 15};
+    "experts_product.cu", 0xd241b22162ec9419ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 15};
 
 static const ignis__source *const ignis__includes_shared_models_experts_sorted_h[] = {
     NULL};
@@ -34120,10 +34295,16 @@ typedef struct ignis__experts {
     IGNIS__POINTER(const int32_t) order; /* of slots by expert, and where those of an expert begin; or null */
     IGNIS__POINTER(const int32_t) offsets;
     IGNIS__POINTER(Wide) results; /* of down, if there is an order: [rows, slots, n] */
-    double limit;                 /* of gate and up: of gpt-oss; 0: the gate is silu */
+    /* rows of x as whole numbers, of IGNIS__EXPERTS_WHOLE_BYTES a unit, if there is an order and weights are quantised:
+       of a block, eight elements after eight, their high bytes and their low ones; then all scales, then all sums */
+    IGNIS__POINTER(uint8_t) whole;
+    double limit; /* of gate and up: of gpt-oss; 0: the gate is silu */
     int slot_count, n;
 } ignis__experts;
-IGNIS__ASSERT_SIZE(ignis__experts, 160);
+IGNIS__ASSERT_SIZE(ignis__experts, 168);
+
+/*  Bytes of a unit of 128 elements as whole numbers. */
+#define IGNIS__EXPERTS_WHOLE_BYTES (2 * 128 + 2 * 4 * 4)
 
 /*  Params of the kernels that sort the slots of rows by expert. A row has slot_count slots, one for each of its
     experts. Kernels define T, the type of elements, and Wide, that of sums. */
@@ -34434,17 +34615,17 @@ typedef struct ignis__engine {
        result: of attention or MLP before it is added, if it is scaled or normalised first; else NULL. router_logits to
        expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their shares and their
        inner elements; else NULL. expert_order, expert_rows, expert_up: of the rows of a chunk, sorted by expert: this
-       order, rows of x or of results, and one of the two products of a gate; expert_results: of rows outside of chunks,
-       results of each expert; else NULL. shared_inner: of the expert for
-       all tokens, if it differs from `inner`; else NULL.
+       order, rows of x or of results, and one of the two products of a gate; expert_results, expert_whole: of rows
+       outside of chunks, results of each expert, and its x as whole numbers; else NULL. shared_inner: of the expert
+       for all tokens, if it differs from `inner`; else NULL.
        q_normed to latents: of latent attention, see latent.c, else NULL; q_normed and q also if q has no low rank.
        shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. qkvz, mixed, strengths,
        recalled: of recurrent layers, see delta_net.c; gates: of the results of attention; NULL without them. */
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
         *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner,
-        *expert_order, *expert_rows, *expert_up, *expert_results, *shared_inner, *shrunk, *delta, *q_normed, *q, *query,
-        *latents, *qkvz, *mixed, *strengths, *recalled, *gates, *agreement;
+        *expert_order, *expert_rows, *expert_up, *expert_results, *expert_whole, *shared_inner, *shrunk, *delta,
+        *q_normed, *q, *query, *latents, *qkvz, *mixed, *strengths, *recalled, *gates, *agreement;
     int64_t step_types;
     int context, step_rows, splits;
     bool one_sequence; /* the rows of the step that is launched are of one sequence */
@@ -38112,7 +38293,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ig
     May use: engine.c, >>ops.matmul.grouped_linear; kernels/models/experts.cu, experts_product.cu, experts_sorted.cu.
     Locks: the caller holds the engine's lock. */
 
-enum { IGNIS__EXPERT_WARPS = 8, IGNIS__EXPERT_TILE = 16 }; /* WARPS of experts.cu, TILE of experts_product.cu */
+/*  WARPS of experts.cu; TILE of experts_product.cu, and the tiles of a block that multiplies with whole numbers. */
+enum { IGNIS__EXPERT_WARPS = 8, IGNIS__EXPERT_TILE = 16, IGNIS__EXPERT_TILES_WHOLE = 4 };
 
 static void ignis__experts_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t results,
                                   int64_t rows, void **params)
@@ -38123,12 +38305,19 @@ static void ignis__experts_launch(ignis__op *op, ignis__builtin builtin, ignis_d
         params);
 }
 
+/*  Returns the bytes of a row of k elements as whole numbers. */
+IGNIS__PRIVATE int64_t ignis__experts_whole_bytes(int64_t k)
+{
+    return ignis__ceil_div(k, 256) * 2 * IGNIS__EXPERTS_WHOLE_BYTES;
+}
+
 /*  Allocates the buffers of experts, for chunks of `rows` rows. Allocates nothing if the model has no experts. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ignis__engine *engine, int64_t rows)
 {
     const ignis__model *model = engine->model;
     const ignis_dtype wide = ignis__wide_dtype(model->dtype);
-    const int64_t entries = rows * model->chosen, most = ignis__engine_rows_outside_chunks(engine);
+    const int64_t entries = rows * model->chosen, most = ignis__engine_rows_outside_chunks(engine) * model->chosen,
+                  widest = model->hidden > model->expert_inner ? model->hidden : model->expert_inner;
     return !model->experts ||
            (ignis__engine_alloc(call, engine, &engine->router_logits, rows, model->experts, wide) &&
             ignis__engine_alloc(call, engine, &engine->chosen, rows, model->chosen, IGNIS_I32) &&
@@ -38139,7 +38328,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
             ignis__engine_alloc(call, engine, &engine->expert_up, entries, model->expert_inner, model->dtype) &&
             (!model->shared_inner ||
              ignis__engine_alloc(call, engine, &engine->shared_inner, rows, model->shared_inner, model->dtype)) &&
-            ignis__engine_alloc(call, engine, &engine->expert_results, most * model->chosen, model->hidden, wide));
+            ignis__engine_alloc(call, engine, &engine->expert_whole, most, ignis__experts_whole_bytes(widest),
+                                IGNIS_U8) &&
+            ignis__engine_alloc(call, engine, &engine->expert_results, most, model->hidden, wide));
 }
 
 /*  Describes a weight of experts. Returns its type, 0 if it is dense. */
@@ -38261,6 +38452,27 @@ static void ignis__experts_run_sorted(ignis__op *op, ignis__engine *engine, cons
     ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_COMBINE), model->dtype, count, 256, params);
 }
 
+/*  Launches a kernel of products by experts. Quantised weights multiply rows of x as whole numbers, which are made
+    before, if tensor cores support the weights. rows: of x. */
+static void ignis__experts_multiply_by_experts(ignis__op *op, ignis__engine *engine, ignis__builtin builtin,
+                                               ignis__experts *p, const int types[2], int64_t rows)
+{
+    const ignis__model *model = engine->model;
+    const bool whole = (model->dtype == IGNIS_F16 || model->dtype == IGNIS_BF16) &&
+                       op->work.device->info.compute_major >= 8 && types[0] && types[1];
+    const int64_t tiles = ignis__ceil_div(p->n, IGNIS__EXPERT_TILE);
+    if (whole) {
+        p->whole = ignis__op_write(op, engine->expert_whole);
+        ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_WHOLE), model->dtype, ignis__launch_row(rows, 256, 0), p,
+                                types);
+    }
+    ignis__experts_multiply(op, builtin, model->dtype,
+                            ignis__launch_grid(model->experts,
+                                               whole ? ignis__ceil_div(tiles, IGNIS__EXPERT_TILES_WHOLE) : tiles, 1,
+                                               256, 1, 0),
+                            p, types);
+}
+
 /*  As ignis__experts_run, for the rows of a step, whose experts are chosen. */
 static void ignis__experts_run_step(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer, int count)
 {
@@ -38290,8 +38502,11 @@ static void ignis__experts_run_step(ignis__op *op, ignis__engine *engine, const 
     p.limit = model->expert_limit;
     types[0] = ignis__experts_weight(op, layer->gate_experts, &p.weights[0]);
     types[1] = ignis__experts_weight(op, layer->up_experts, &p.weights[1]);
-    ignis__experts_multiply(op, sorted ? IGNIS__BUILTIN(EXPERTS_UP_SORTED) : IGNIS__BUILTIN(EXPERTS_UP), model->dtype,
-                            ignis__launch_grid(sorted ? model->experts : entries, tiles, 1, 256, 1, 0), &p, types);
+    if (sorted)
+        ignis__experts_multiply_by_experts(op, engine, IGNIS__BUILTIN(EXPERTS_UP_SORTED), &p, types, count);
+    else
+        ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_UP), model->dtype,
+                                ignis__launch_grid(entries, tiles, 1, 256, 1, 0), &p, types);
     p.x = p.out;
     p.out = engine->result ? ignis__op_write(op, engine->result) : 0;
     p.sum = ignis__op_write(op, engine->sum);
@@ -38299,13 +38514,14 @@ static void ignis__experts_run_step(ignis__op *op, ignis__engine *engine, const 
     p.bias[0] = layer->down_experts_bias ? ignis__op_read(op, layer->down_experts_bias) : 0;
     p.n = model->hidden;
     types[0] = types[1] = ignis__experts_weight(op, layer->down_experts, &p.weights[0]);
-    ignis__experts_multiply(op, sorted ? IGNIS__BUILTIN(EXPERTS_DOWN_SORTED) : IGNIS__BUILTIN(EXPERTS_DOWN),
-                            model->dtype, ignis__launch_grid(sorted ? model->experts : count, down_tiles, 1, 256, 1, 0),
-                            &p, types);
-    if (sorted)
-        ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_SUM), model->dtype,
-                                ignis__launch_grid(ignis__ceil_div(model->hidden, 256), count, 1, 256, 1, 0), &p,
-                                types);
+    if (!sorted) {
+        ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_DOWN), model->dtype,
+                                ignis__launch_grid(count, down_tiles, 1, 256, 1, 0), &p, types);
+        return;
+    }
+    ignis__experts_multiply_by_experts(op, engine, IGNIS__BUILTIN(EXPERTS_DOWN_SORTED), &p, types, entries);
+    ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_SUM), model->dtype,
+                            ignis__launch_grid(ignis__ceil_div(model->hidden, 256), count, 1, 256, 1, 0), &p, types);
 }
 
 /*  Adds the results of the experts for the rows of `normed` to `sum`, or writes them to `result` if there is one.

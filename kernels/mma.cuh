@@ -22,6 +22,20 @@ __device__ inline uint32_t and_or(uint32_t word, uint32_t mask, uint32_t bits)
     return result;
 }
 
+/*  Returns the upper 32 bits of a product; of one and a sum, the lower ones. */
+__device__ inline uint32_t ignis_ptx_mul_hi(uint32_t a, uint32_t b)
+{
+    uint32_t upper;
+    asm("mul.hi.u32 %0, %1, %2;" : "=r"(upper) : "r"(a), "r"(b));
+    return upper;
+}
+__device__ inline uint32_t ignis_ptx_mad(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t lower;
+    asm("mad.lo.u32 %0, %1, %2, %3;" : "=r"(lower) : "r"(a), "r"(b), "r"(c));
+    return lower;
+}
+
 /*  Returns bytes of `low` and `high`: one for each of the four low nibbles of `which`, whose number is the nibble's
     three low bits. If the nibble's bit 3 is set, all bits of the byte are its highest bit. */
 __device__ inline uint32_t ignis_ptx_prmt(uint32_t low, uint32_t high, uint32_t which)

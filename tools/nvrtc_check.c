@@ -707,7 +707,7 @@ static const struct {
     {IGNIS__SOURCE_EXPERTS_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_EXPERTS_SORTED_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_EXPERTS_PRODUCT_CU, every_float, 0, 0, {0}},
-    {IGNIS__SOURCE_EXPERTS_PRODUCT_CU, experts_of_blocks, 0, 0, {0, 112, 0}}, /* sm_80: Q2_K; 8 of others */
+    {IGNIS__SOURCE_EXPERTS_PRODUCT_CU, experts_of_blocks, 0, 0, {0, 0, 24}}, /* sm_90: Q2_K; 12 of others */
     {IGNIS__SOURCE_DELTA_NET_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_DELTA_NET_RULE_CU, every_float, 0, 0, {0}},
     {IGNIS__SOURCE_DELTA_NET_RULE_CU, delta_keys, 0, 0, {0}},

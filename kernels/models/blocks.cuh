@@ -65,14 +65,14 @@ template <int numbers, int word> struct table {
     static constexpr uint32_t bytes = table_word(numbers, word);
 };
 
-/*  Returns item `i` of a table's first eight, or of its last eight, as ignis_ptx_prmt needs it: nibbles look up the
-    first eight, and with bit 3 inverted the last eight. A nibble of the other eight gives 0 or -1, the sign of the item
-    with its three low bits. So each item makes up for the one that is added to it, and the sum of both is exact. */
+/*  Returns item `i` of a table's first eight, or of its last eight from the last one on, as ignis_ptx_prmt needs it:
+    nibbles look up the first eight, and inverted the last eight. A nibble of the other eight gives 0 or -1, the sign of
+    the item with its three low bits. So each item makes up for the one that is added to it, and the sum is exact. */
 __device__ constexpr int half_item(int numbers, bool last, int i)
 {
     constexpr signed char tables[][16] = IGNIS__BLOCKS_TABLES;
     const signed char *const items = tables[numbers - IGNIS__NUMBERS_IQ4];
-    return items[i + 8 * last] + (items[i + 8 * !last] < 0);
+    return last ? items[15 - i] + (items[7 - i] < 0) : items[i] + (items[i + 8] < 0);
 }
 
 /*  Returns four items of half a table as bytes. */
@@ -92,7 +92,7 @@ template <int numbers, bool last> struct half_table {
         constexpr signed char tables[][16] = IGNIS__BLOCKS_TABLES;
         for (int i = 0; i < 8; i++) {
             const int item = half_item(numbers, last, i);
-            if (item > 127 || (item < 0) != (tables[numbers - IGNIS__NUMBERS_IQ4][i + 8 * last] < 0))
+            if (item > 127 || (item < 0) != (tables[numbers - IGNIS__NUMBERS_IQ4][last ? 15 - i : i] < 0))
                 return false;
         }
         return true;

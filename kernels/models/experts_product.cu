@@ -7,10 +7,10 @@
 
         by slots    Few rows. A block has a slot of a row, or, of down, all slots of a row, whose results it adds.
         by experts  The slots of many rows are sorted: experts_sorted.cu. A block has an expert, reads its weights once
-                    for up to 8 slots, and ignis_experts_sum adds the results of a row's slots.
+                    for up to SLOTS slots, and ignis_experts_sum adds the results of a row's slots.
 
-    f16 and bf16 on sm_80 and up are multiplied by tensor cores: dense weights as they are, slots as columns; quantised
-    ones as whole numbers, as in gemv_blocks.cu.
+    f16 and bf16 on sm_80 and up are multiplied by tensor cores, slots as columns: dense weights as they are; quantised
+    ones as whole numbers, as in gemv_blocks.cu. Many rows become whole numbers once, by ignis_experts_whole.
 
     One program per element type, and types of gate (or down) and up: compiled with -DIGNIS_T=<1 to 4>, and, if they are
     quantised, with -DIGNIS_BLOCKS=<a blocks_type> -DIGNIS_BLOCKS_UP=<a blocks_type>. */
@@ -30,11 +30,20 @@ typedef ignis_wide<T> Wide;
 #include "experts.cuh"
 #include "shared/models/experts.h"
 
-/*  PART: elements of K that a warp takes at a time; SLOTS: slots of an expert that are multiplied at once */
-constexpr int SLICES = 8, THREADS = 32 * SLICES, TILE = 16, PART = 32 * RECORD, SLOTS = 8, MOST_SLOTS = 32;
+/*  Returns whether a block has one scale and no minimum. */
+__device__ constexpr bool has_one_scale(int type)
+{
+    const int scales = layout_of(type).scales;
+    return scales == IGNIS__SCALES_BLOCK || scales == IGNIS__SCALES_POWER || scales == IGNIS__SCALES_32;
+}
+
 constexpr bool on_tensor_cores = ignis_is_half<T> && __CUDA_ARCH__ >= 800,
                whole = on_tensor_cores && IGNIS_BLOCKS && IGNIS_BLOCKS_UP,
                dense = on_tensor_cores && !IGNIS_BLOCKS && !IGNIS_BLOCKS_UP;
+/*  PART: elements of K that a warp takes at a time; SLOTS: slots of an expert that are multiplied at once, as registers
+    allow */
+constexpr int SLICES = 8, THREADS = 32 * SLICES, TILE = 16, PART = 32 * RECORD, MOST_SLOTS = 32,
+              SLOTS = whole && has_one_scale(IGNIS_BLOCKS) && has_one_scale(IGNIS_BLOCKS_UP) ? 16 : 8;
 
 /*  The product of a slice of K with a row of x: a number for each row of the tile. */
 typedef Wide tile_of[TILE];
@@ -143,12 +152,12 @@ template <int type> struct plain_product {
     }
 };
 
-/*  By tensor cores, quantised weights: */
+/*  By tensor cores, quantised weights, one slot: */
 template <int type> struct whole_product {
     typedef blocks_rows<type> weights;
-    float sum[SLOTS] = {}; /* of row lane / 4, or, in odd lanes, of the one eight rows later */
+    float sum = 0; /* of row lane / 4, or, in odd lanes, of the one eight rows later */
     const weights from;
-    typename weights::unit units[2]; /* of a part; with several slots the first one alone */
+    typename weights::unit units[2]; /* of a part */
 
     __device__ whole_product(const ignis__quantised_weight &w, long long first, long long last)
         : from(w.records, w.scales, (int)w.k, min(first + threadIdx.x % 32 / 4, last),
@@ -170,13 +179,11 @@ template <int type> struct whole_product {
         weights::add_alone(y, unit, half, two, __fmul_rn(x.scales[block], weights::factor), x.sums[block]);
         return y;
     }
-    __device__ void put(tile_of *to, int count) const
+    __device__ void put(tile_of *to, int) const
     {
         const int lane = threadIdx.x % 32;
-#pragma unroll
-        for (int i = 0; i < SLOTS; i++)
-            if (i < count && lane % 4 < 2)
-                to[i][lane / 4 + lane % 4 * 8] = sum[i];
+        if (lane % 4 < 2)
+            (*to)[lane / 4 + lane % 4 * 8] = sum;
     }
 };
 
@@ -220,6 +227,10 @@ template <typename Half> struct dense_product {
     }
 };
 
+template <int i> struct number_of {
+    static constexpr int value = i;
+};
+
 template <int type, bool whole, bool dense> struct product_of {
     typedef plain_product<type> kind;
 };
@@ -246,28 +257,20 @@ __device__ inline void multiply_parts(const expert_slots &slots, int begin, int 
             (products.add(own, x), ...);
         }
     } else if constexpr (whole) {
-        constexpr int unrolled = __CUDA_ARCH__ >= 900 || most == 1 ? 2 : 1; /* registers do not suffice for 2 before */
-        __shared__ __align__(16) whole_part all[SLICES][most];
-        whole_part *const x = all[threadIdx.x / 32];
+        static_assert(most == 1, "multiply_whole multiplies several");
+        __shared__ __align__(16) whole_part all[SLICES];
+        whole_part &x = all[threadIdx.x / 32];
 #pragma unroll 1
         for (int part = begin; part < end; part++) {
-            if (most == 1) { /* all loads are in flight while x is converted */
-                (products.load(2 * part, 0), ...);
-                (products.load(2 * part + 1, 1), ...);
-            }
+            /* all loads are in flight while x is converted */
+            (products.load(2 * part, 0), ...);
+            (products.load(2 * part + 1, 1), ...);
             __syncwarp(); /* all have read the part before */
-            for (int i = 0; i < (most == 1 ? 1 : slots.count); i++)
-                x[i].convert(slots.row(i), part, slots.k);
+            x.convert(slots.row(0), part, slots.k);
             __syncwarp();
-#pragma unroll unrolled
-            for (int half = 0; half < 2; half++) {
-                if (most > 1)
-                    (products.load(2 * part + half, 0), ...);
 #pragma unroll
-                for (int i = 0; i < most; i++)
-                    if (most == 1 || i < slots.count)
-                        ((products.sum[i] += products.of_unit(products.units[most == 1 ? half : 0], half, x[i])), ...);
-            }
+            for (int half = 0; half < 2; half++)
+                ((products.sum += products.of_unit(products.units[half], half, x)), ...);
         }
     } else {
 #pragma unroll 1
@@ -347,15 +350,191 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_up(const 
     inner_of<1>(p, p.chosen[blockIdx.x], own, 1, found);
 }
 
-/*  As ignis_experts_up, by experts. grid = experts, tiles of n. */
+/*  Converts a row of k elements to whole numbers: see ignis__experts. E is T. */
+template <typename E> __device__ inline void convert_row(uint8_t *to, const E *row, int k, int units)
+{
+    float *scales = (float *)(to + units * UNIT * 64);
+    for (int first = 0; first < units * UNIT * 4; first += THREADS) {
+        const int eight = first + threadIdx.x;
+        ignis_pack<E, 8> pack = {};
+        if (eight * 8 < k)
+            pack = ignis_load<8>(row + eight * 8);
+        const whole_numbers<8, true> x(pack);
+        if (eight >= units * UNIT * 4)
+            continue;
+        ((uint4 *)to)[eight] = make_uint4(x.high[0], x.high[1], x.low[0], x.low[1]);
+        if (eight % 4 == 0) {
+            scales[eight / 4] = x.scale;
+            scales[units * UNIT + eight / 4] = x.sum;
+        }
+    }
+}
+
+/*  Converts rows of x to whole numbers. grid = rows. */
+template <typename Params> __device__ inline void convert_rows(const Params &p)
+{
+    const int k = (int)p.weights[0].k, units = (k + PART - 1) / PART * 2;
+    convert_row(p.whole + (long long)blockIdx.x * units * IGNIS__EXPERTS_WHOLE_BYTES, p.x + (long long)blockIdx.x * k,
+                k, units);
+}
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_experts_whole(const __grid_constant__ ignis__experts p)
+{
+    ignis_grid_dependency();
+    if constexpr (whole)
+        convert_rows(p);
+}
+
+/*  Tiles that the warps of a block multiply before they add slices: of gate and of up, or of down. A warp has a slice
+    of a tile at a time. */
+constexpr int GROUP = 4, COLUMN = 20;     /* COLUMN: floats of a column of a tile, which do not conflict */
+typedef float whole_tile[SLOTS * COLUMN]; /* a slice */
+
+/*  Slots with an expert in common, whose rows of x are whole numbers. */
+struct whole_slots {
+    const uint8_t *x;
+    const int *own;     /* in shared memory */
+    int count, divisor; /* divisor: slots of a row of x */
+};
+
+/*  Multiplies a slice of a tile with slots, N times 8 columns. begin, end: of its parts. */
+template <int type, int N>
+__device__ inline void multiply_slice(float (&sum)[N][4], const ignis__quantised_weight &w, long long first,
+                                      long long last, int begin, int end, const whole_slots &slots)
+{
+    typedef blocks_rows<type> weights;
+    const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, k = (int)w.k, units = (k + PART - 1) / PART * 2;
+    const weights from(w.records, w.scales, k, min(first + g, last), min(first + g + 8, last));
+    constexpr int ring = N == 1 && has_one_scale(type) ? 2 : 1; /* as registers allow */
+    int numbers[N], scales[N][2];                               /* offsets in x */
+    typename weights::unit loaded[ring];
+#pragma unroll
+    for (int i = 0; i < ring; i++)
+        loaded[i] = from.template load<false>(2 * begin + i);
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+        const auto row = [&](int column) { /* clamped: columns that do not exist are not used */
+                                           return slots.own[min(8 * n + column, slots.count - 1)] / slots.divisor *
+                                                  units * IGNIS__EXPERTS_WHOLE_BYTES;
+        };
+        numbers[n] = row(g) + t * 16;
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            scales[n][i] = row(2 * t + i) + units * UNIT * 64;
+    }
+#pragma unroll 1
+    for (int first_unit = 2 * begin; first_unit < 2 * end; first_unit += ring) {
+#pragma unroll
+        for (int i = 0; i < ring; i++) {
+            const int unit = first_unit + i;
+            weights::template add<N, false>(
+                sum, 8 * N, loaded[i], unit,
+                [&](int block, int n) { return *(const uint4 *)(slots.x + numbers[n] + (unit * UNIT + block) * 64); },
+                [&](int block, int n, float(&of)[2]) {
+                    float2 both;
+                    const float *first_of = (const float *)(slots.x + scales[n][0]) + unit * UNIT + block,
+                                *second_of = (const float *)(slots.x + scales[n][1]) + unit * UNIT + block;
+                    both.x = __fmul_rn(*first_of, weights::factor);
+                    both.y = __fmul_rn(*second_of, weights::factor);
+                    if (weights::minima) {
+                        of[0] = first_of[units * UNIT];
+                        of[1] = second_of[units * UNIT];
+                    }
+                    return both;
+                });
+            if (unit + ring < 2 * end)
+                loaded[i] = from.template load<false>(unit + ring);
+        }
+    }
+}
+
+/*  Multiplies a group of tiles, from number `first` on: `matrices` of each, gate and up or down. */
+template <int N, int matrices>
+__device__ inline void multiply_group(const ignis__experts &p, int first, const int *own, int count,
+                                      whole_tile (&found)[GROUP][SLICES])
+{
+    const int lane = threadIdx.x % 32, k = (int)p.weights[0].k, each = parts_of_slice(k),
+              used = ((k + PART - 1) / PART + each - 1) / each;
+    const long long base = (long long)blockIdx.x * p.n;
+    const whole_slots slots = {p.whole, own, count, matrices == 2 ? p.slot_count : 1};
+#pragma unroll 1
+    for (int i = (int)threadIdx.x / 32; i < GROUP * used; i += SLICES) {
+        const int which = i / used, slice = i % used, tile = first + which / matrices;
+        float sum[N][4] = {};
+        if (tile * TILE >= p.n)
+            break;
+        const auto multiply = [&](auto number, const ignis__quantised_weight &w) {
+            multiply_slice<decltype(number)::value, N>(sum, w, base + tile * TILE, base + p.n - 1, slice * each,
+                                                       end_of_slice(k, slice), slots);
+        };
+        if (IGNIS_BLOCKS == IGNIS_BLOCKS_UP)
+            multiply(number_of<IGNIS_BLOCKS>(), p.weights[which % matrices]);
+        else if (which % matrices == 0)
+            multiply(number_of<IGNIS_BLOCKS>(), p.weights[0]);
+        else
+            multiply(number_of<IGNIS_BLOCKS_UP>(), p.weights[1]);
+        float *to = found[which][slice] + lane % 4 * 2 * COLUMN + lane / 4;
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int c = 0; c < 4; c++)
+                to[(8 * n + c % 2) * COLUMN + c / 2 * 8] = sum[n][c];
+    }
+}
+
+/*  Multiplies the tiles of a block with all slots of its expert, and calls put(slot, row, y) with the results
+    of a slot and a row of the matrices. */
+template <int matrices, typename Put> __device__ inline void multiply_whole(const ignis__experts &p, const Put &put)
+{
+    __shared__ whole_tile found[GROUP][SLICES];
+    __shared__ int own[SLOTS];
+    constexpr int tiles = GROUP / matrices;
+    const int in = threadIdx.x % TILE, i = threadIdx.x / TILE;
+    for (int j = threadIdx.x; j < (int)(sizeof found / sizeof(float)); j += THREADS)
+        ((float *)found)[j] = 0; /* slices that do not exist */
+    for (int first_slot = 0, count; (count = slots_of_expert(p, first_slot, own)) > 0; first_slot += SLOTS)
+        for (int first = blockIdx.y * tiles; first * TILE < p.n; first += gridDim.y * tiles) {
+            if (SLOTS == 8 || count <= 8)
+                multiply_group<1, matrices>(p, first, own, count, found);
+            else
+                multiply_group<2, matrices>(p, first, own, count, found);
+            __syncthreads();
+#pragma unroll 1
+            for (int tile = 0; tile < tiles; tile++) {
+                const int row = (first + tile) * TILE + in;
+                float y[matrices];
+                if (i >= count || row >= p.n)
+                    continue;
+#pragma unroll
+                for (int m = 0; m < matrices; m++) {
+                    const whole_tile *slices = found[tile * matrices + m];
+                    const int at = i * COLUMN + in;
+                    y[m] = ((slices[0][at] + slices[1][at]) + (slices[2][at] + slices[3][at])) +
+                           ((slices[4][at] + slices[5][at]) + (slices[6][at] + slices[7][at]));
+                }
+                put(own[i], row, y);
+            }
+            __syncthreads();
+        }
+}
+
+/*  As ignis_experts_up, by experts. grid = experts, tiles of n, or groups of them that are multiplied with whole
+    numbers. */
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     ignis_experts_up_sorted(const __grid_constant__ ignis__experts p)
 {
-    __shared__ tile_of found[2][SLICES][SLOTS];
-    __shared__ int own[SLOTS];
     ignis_grid_dependency();
-    for (int first = 0, count; (count = slots_of_expert(p, first, own)) > 0; first += SLOTS)
-        inner_of<SLOTS>(p, (int)blockIdx.x, own, count, found);
+    if constexpr (whole) {
+        const long long base = (long long)blockIdx.x * p.n;
+        multiply_whole<2>(p, [&](int slot, int row, const float(&y)[2]) {
+            p.out[(long long)slot * p.n + row] =
+                T(gated(Wide(p.limit), y[0] + bias_at(p.bias[0], base + row), y[1] + bias_at(p.bias[1], base + row)));
+        });
+    } else {
+        __shared__ tile_of found[2][SLICES][SLOTS];
+        __shared__ int own[SLOTS];
+        for (int first = 0, count; (count = slots_of_expert(p, first, own)) > 0; first += SLOTS)
+            inner_of<SLOTS>(p, (int)blockIdx.x, own, count, found);
+    }
 }
 
 /*  Adds the result of an expert, times its share, to the sum of a row, with one rounding in all kernels. */
@@ -403,23 +582,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2) ignis_experts_down(cons
     put_total(p, (long long)blockIdx.x * p.n + row, total);
 }
 
-/*  Computes the results [rows, slots, n] of the chosen experts, by experts. grid = experts, tiles of n. */
+/*  Computes the results [rows, slots, n] of the chosen experts, by experts. grid = as ignis_experts_up_sorted. */
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     ignis_experts_down_sorted(const __grid_constant__ ignis__experts p)
 {
-    __shared__ tile_of found[SLICES][SLOTS];
-    __shared__ int own[SLOTS];
-    const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, row = (int)(blockIdx.y * TILE + threadIdx.x % TILE);
-    const long long base = (long long)blockIdx.x * p.n;
     ignis_grid_dependency();
-    for (int first = 0, count; (count = slots_of_expert(p, first, own)) > 0; first += SLOTS) {
-        product down(p.weights[0], base + blockIdx.y * TILE, base + p.n - 1);
-        multiply_parts<SLOTS>(expert_slots{own, p.x, count, 1, k}, warp * parts_of_slice(k), end_of_slice(k, warp),
-                              down);
-        down.put(found[warp], count);
-        __syncthreads();
-        for (int i = (int)threadIdx.x / TILE; i < count && row < p.n; i += THREADS / TILE)
-            p.results[(long long)own[i] * p.n + row] = sum_of_slices(&found[0][i], SLOTS, (int)threadIdx.x % TILE);
+    if constexpr (whole) {
+        multiply_whole<1>(
+            p, [&](int slot, int row, const float(&y)[1]) { p.results[(long long)slot * p.n + row] = y[0]; });
+    } else {
+        __shared__ tile_of found[SLICES][SLOTS];
+        __shared__ int own[SLOTS];
+        const int warp = threadIdx.x / 32, k = (int)p.weights[0].k, row = (int)(blockIdx.y * TILE + threadIdx.x % TILE);
+        const long long base = (long long)blockIdx.x * p.n;
+        for (int first = 0, count; (count = slots_of_expert(p, first, own)) > 0; first += SLOTS) {
+            product down(p.weights[0], base + blockIdx.y * TILE, base + p.n - 1);
+            multiply_parts<SLOTS>(expert_slots{own, p.x, count, 1, k}, warp * parts_of_slice(k), end_of_slice(k, warp),
+                                  down);
+            down.put(found[warp], count);
+            __syncthreads();
+            for (int i = (int)threadIdx.x / TILE; i < count && row < p.n; i += THREADS / TILE)
+                p.results[(long long)own[i] * p.n + row] = sum_of_slices(&found[0][i], SLOTS, (int)threadIdx.x % TILE);
+        }
     }
 }
 

@@ -89,7 +89,10 @@ template <int type> struct blocks_rows {
     /* operands whose sum is the numbers: two halves of a table */
     static constexpr int terms = is_table && bits == 4 ? 2 : 1;
     /* bit of an operand's byte at which a number begins: signed ones are the upper bits */
-    static constexpr int begin = is_signed ? 8 - bits : 0, twos_begin = begin + (bits == 6 ? 4 : bits == 3 ? 1 : 0),
+    static constexpr int begin = is_signed ? 8 - bits : 0,
+                         twos_begin = begin + (bits == 6   ? 4
+                                               : bits == 3 ? 1
+                                                           : 0),
                          ones_begin = begin + (bits == 5 ? 4 : 0);
     static constexpr float factor = 1.0f / (float)((1 << begin) * layout.divisor);
     static constexpr int at_twos = nibbles ? 128 : 0, at_ones = at_twos + (twos ? 64 : 0), at_scales = 32 * bits;
@@ -237,15 +240,18 @@ template <int type> struct blocks_rows {
         low = four(of_eight, which);
         high = four(of_eight >> 16, which >> 16);
     }
-    /*  As look_up, in one half of the table: numbers whose sum over both halves is the item. */
+    /*  As look_up, in one half of the table: numbers whose sum over both halves is the item. Shifts and inversions are
+        products, which other units compute than prmt. zero: the compiler does not know it; else it would load tables
+        again for each use, and make a subtraction of the product. */
     template <bool last> static __device__ void look_up_half(uint32_t q, uint32_t &low, uint32_t &high)
     {
         constexpr int numbers = is_table ? layout.numbers : IGNIS__NUMBERS_IQ4;
         typedef half_table<numbers, last> half;
         static_assert(bits != 4 || half::fits(), "sums of both halves are exact");
-        const uint32_t which = last ? q ^ 0x88888888u : q;
-        low = ignis_ptx_prmt(half::low, half::high, which);
-        high = ignis_ptx_prmt(half::low, half::high, which >> 16);
+        const uint32_t zero = gridDim.z - 1, inverse = zero - 1, first = half::low ^ zero, second = half::high ^ zero,
+                       upper = ignis_ptx_mul_hi(q, 1 << 16);
+        low = ignis_ptx_prmt(first, second, last ? ignis_ptx_mad(q, inverse, inverse) : q);
+        high = ignis_ptx_prmt(first, second, last ? ignis_ptx_mad(upper, inverse, inverse) : upper);
     }
     /*  Returns four items of a table of eight, for the low nibbles of `four`. */
     static __device__ uint32_t look_up_of_eight(uint32_t four)
@@ -259,8 +265,7 @@ template <int type> struct blocks_rows {
     {
         uint32_t q = 0;
         if (twos)
-            q = twos_begin == 6 ? two << (6 - 2 * i) & 0xc0c0c0c0u
-                                : (two >> 2 * i & 0x03030303u) << twos_begin;
+            q = twos_begin == 6 ? two << (6 - 2 * i) & 0xc0c0c0c0u : (two >> 2 * i & 0x03030303u) << twos_begin;
         if (ones)
             q |= (one >> i & 0x01010101u) << ones_begin;
         return q;
@@ -365,8 +370,9 @@ template <int type> struct blocks_rows {
 
     /*  Adds weights times rows 8 n and on of x to sum[n], in the layout of an MMA's C. rows: of x, a multiple of 8.
         x_of(b, n): high and low bytes, two words each, of elements 8 t to 8 t + 7 of block b of row 8 n + lane / 4.
-        scales_of_x(b, n, sums): scales of rows 8 n + 2 t and the next, and their sums. */
-    template <int N, typename Of, typename Scales>
+        scales_of_x(b, n, sums): scales of rows 8 n + 2 t and the next, and their sums. ahead: the next 8 rows of x are
+        loaded before these are multiplied. */
+    template <int N, bool ahead = true, typename Of, typename Scales>
     static __device__ void add(float (&sum)[N][4], int rows, const unit &w, int number, const Of &x_of,
                                const Scales &scales_of_x)
     {
@@ -397,29 +403,33 @@ template <int type> struct blocks_rows {
         }
         /* a branch each: else the compiler delays sums until registers spill */
         constexpr bool apart = N >= 4 && __CUDA_ARCH__ != 900;
-        uint4 x[2][UNIT];
-        float2 of[2][UNIT];
-        float sums[2][UNIT][2];
+        constexpr int buffers = ahead ? 2 : 1;
+        uint4 x[buffers][UNIT];
+        float2 of[buffers][UNIT];
+        float sums[buffers][UNIT][2];
         const auto fetch = [&](int n) {
 #pragma unroll
             for (int b = 0; b < UNIT; b++) {
-                x[n % 2][b] = x_of(b, n);
-                of[n % 2][b] = scales_of_x(b, n, sums[n % 2][b]);
+                x[n % buffers][b] = x_of(b, n);
+                of[n % buffers][b] = scales_of_x(b, n, sums[n % buffers][b]);
             }
         };
-        fetch(0);
+        if (ahead)
+            fetch(0);
 #pragma unroll
         for (int n = 0; n < N; n++) {
             float pair[4], y[4];
             if (apart && 8 * n >= rows)
                 break;
-            if (n + 1 < N)
+            if (!ahead)
+                fetch(n);
+            else if (n + 1 < N)
                 fetch(n + 1);
             if (N > 1)
                 __syncwarp(); /* else the compiler loads operands one by one, to save registers that are free */
 #pragma unroll
             for (int b = 0; b < UNIT; b++) {
-                const uint4 now = x[n % 2][b];
+                const uint4 now = x[n % buffers][b];
                 const uint32_t all[4] = {0x01010101u, 0x01010101u, 0x01010101u, 0x01010101u};
                 int found[parts][4] = {}, whole[parts][4] = {};
 #pragma unroll
@@ -438,8 +448,9 @@ template <int type> struct blocks_rows {
                         product[i] = found[i][c];
                         sum_of_x[i] = whole[i][c];
                     }
-                    const float one = scaled(product, sum_of_x, s[b].of[c / 2], s[b].least[c / 2],
-                                             c % 2 ? of[n % 2][b].y : of[n % 2][b].x, sums[n % 2][b][c % 2]);
+                    const float one =
+                        scaled(product, sum_of_x, s[b].of[c / 2], s[b].least[c / 2],
+                               c % 2 ? of[n % buffers][b].y : of[n % buffers][b].x, sums[n % buffers][b][c % 2]);
                     if (b % 2 == 0)
                         y[c] = one;
                     else if (b == 1)

@@ -64,6 +64,7 @@
     X(EXPERTS_CHOOSE, experts_cu, "ignis_experts_choose", WAITS)                       \
     X(EXPERTS_CHOOSE_SIGMOID, experts_cu, "ignis_experts_choose_sigmoid", WAITS)       \
     X(EXPERTS_SHARED, experts_cu, "ignis_experts_shared", WAITS)                       \
+    X(EXPERTS_WHOLE, experts_product_cu, "ignis_experts_whole", WAITS)                 \
     X(EXPERTS_UP, experts_product_cu, "ignis_experts_up", WAITS)                       \
     X(EXPERTS_UP_SORTED, experts_product_cu, "ignis_experts_up_sorted", WAITS)         \
     X(EXPERTS_DOWN, experts_product_cu, "ignis_experts_down", WAITS)                   \

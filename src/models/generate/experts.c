@@ -9,7 +9,8 @@
 
 #include "room.h"
 
-enum { IGNIS__EXPERT_WARPS = 8, IGNIS__EXPERT_TILE = 16 }; /* WARPS of experts.cu, TILE of experts_product.cu */
+/*  WARPS of experts.cu; TILE of experts_product.cu, and the tiles of a block that multiplies with whole numbers. */
+enum { IGNIS__EXPERT_WARPS = 8, IGNIS__EXPERT_TILE = 16, IGNIS__EXPERT_TILES_WHOLE = 4 };
 
 static void ignis__experts_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t results,
                                   int64_t rows, void **params)
@@ -20,12 +21,19 @@ static void ignis__experts_launch(ignis__op *op, ignis__builtin builtin, ignis_d
         params);
 }
 
+/*  Returns the bytes of a row of k elements as whole numbers. */
+IGNIS__PRIVATE int64_t ignis__experts_whole_bytes(int64_t k)
+{
+    return ignis__ceil_div(k, 256) * 2 * IGNIS__EXPERTS_WHOLE_BYTES;
+}
+
 /*  Allocates the buffers of experts, for chunks of `rows` rows. Allocates nothing if the model has no experts. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ignis__engine *engine, int64_t rows)
 {
     const ignis__model *model = engine->model;
     const ignis_dtype wide = ignis__wide_dtype(model->dtype);
-    const int64_t entries = rows * model->chosen, most = ignis__engine_rows_outside_chunks(engine);
+    const int64_t entries = rows * model->chosen, most = ignis__engine_rows_outside_chunks(engine) * model->chosen,
+                  widest = model->hidden > model->expert_inner ? model->hidden : model->expert_inner;
     return !model->experts ||
            (ignis__engine_alloc(call, engine, &engine->router_logits, rows, model->experts, wide) &&
             ignis__engine_alloc(call, engine, &engine->chosen, rows, model->chosen, IGNIS_I32) &&
@@ -36,7 +44,9 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
             ignis__engine_alloc(call, engine, &engine->expert_up, entries, model->expert_inner, model->dtype) &&
             (!model->shared_inner ||
              ignis__engine_alloc(call, engine, &engine->shared_inner, rows, model->shared_inner, model->dtype)) &&
-            ignis__engine_alloc(call, engine, &engine->expert_results, most * model->chosen, model->hidden, wide));
+            ignis__engine_alloc(call, engine, &engine->expert_whole, most, ignis__experts_whole_bytes(widest),
+                                IGNIS_U8) &&
+            ignis__engine_alloc(call, engine, &engine->expert_results, most, model->hidden, wide));
 }
 
 /*  Describes a weight of experts. Returns its type, 0 if it is dense. */
@@ -158,6 +168,27 @@ static void ignis__experts_run_sorted(ignis__op *op, ignis__engine *engine, cons
     ignis__op_launch_row(op, IGNIS__BUILTIN(EXPERTS_COMBINE), model->dtype, count, 256, params);
 }
 
+/*  Launches a kernel of products by experts. Quantised weights multiply rows of x as whole numbers, which are made
+    before, if tensor cores support the weights. rows: of x. */
+static void ignis__experts_multiply_by_experts(ignis__op *op, ignis__engine *engine, ignis__builtin builtin,
+                                               ignis__experts *p, const int types[2], int64_t rows)
+{
+    const ignis__model *model = engine->model;
+    const bool whole = (model->dtype == IGNIS_F16 || model->dtype == IGNIS_BF16) &&
+                       op->work.device->info.compute_major >= 8 && types[0] && types[1];
+    const int64_t tiles = ignis__ceil_div(p->n, IGNIS__EXPERT_TILE);
+    if (whole) {
+        p->whole = ignis__op_write(op, engine->expert_whole);
+        ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_WHOLE), model->dtype, ignis__launch_row(rows, 256, 0), p,
+                                types);
+    }
+    ignis__experts_multiply(op, builtin, model->dtype,
+                            ignis__launch_grid(model->experts,
+                                               whole ? ignis__ceil_div(tiles, IGNIS__EXPERT_TILES_WHOLE) : tiles, 1,
+                                               256, 1, 0),
+                            p, types);
+}
+
 /*  As ignis__experts_run, for the rows of a step, whose experts are chosen. */
 static void ignis__experts_run_step(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer, int count)
 {
@@ -187,8 +218,11 @@ static void ignis__experts_run_step(ignis__op *op, ignis__engine *engine, const 
     p.limit = model->expert_limit;
     types[0] = ignis__experts_weight(op, layer->gate_experts, &p.weights[0]);
     types[1] = ignis__experts_weight(op, layer->up_experts, &p.weights[1]);
-    ignis__experts_multiply(op, sorted ? IGNIS__BUILTIN(EXPERTS_UP_SORTED) : IGNIS__BUILTIN(EXPERTS_UP), model->dtype,
-                            ignis__launch_grid(sorted ? model->experts : entries, tiles, 1, 256, 1, 0), &p, types);
+    if (sorted)
+        ignis__experts_multiply_by_experts(op, engine, IGNIS__BUILTIN(EXPERTS_UP_SORTED), &p, types, count);
+    else
+        ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_UP), model->dtype,
+                                ignis__launch_grid(entries, tiles, 1, 256, 1, 0), &p, types);
     p.x = p.out;
     p.out = engine->result ? ignis__op_write(op, engine->result) : 0;
     p.sum = ignis__op_write(op, engine->sum);
@@ -196,13 +230,14 @@ static void ignis__experts_run_step(ignis__op *op, ignis__engine *engine, const 
     p.bias[0] = layer->down_experts_bias ? ignis__op_read(op, layer->down_experts_bias) : 0;
     p.n = model->hidden;
     types[0] = types[1] = ignis__experts_weight(op, layer->down_experts, &p.weights[0]);
-    ignis__experts_multiply(op, sorted ? IGNIS__BUILTIN(EXPERTS_DOWN_SORTED) : IGNIS__BUILTIN(EXPERTS_DOWN),
-                            model->dtype, ignis__launch_grid(sorted ? model->experts : count, down_tiles, 1, 256, 1, 0),
-                            &p, types);
-    if (sorted)
-        ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_SUM), model->dtype,
-                                ignis__launch_grid(ignis__ceil_div(model->hidden, 256), count, 1, 256, 1, 0), &p,
-                                types);
+    if (!sorted) {
+        ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_DOWN), model->dtype,
+                                ignis__launch_grid(count, down_tiles, 1, 256, 1, 0), &p, types);
+        return;
+    }
+    ignis__experts_multiply_by_experts(op, engine, IGNIS__BUILTIN(EXPERTS_DOWN_SORTED), &p, types, entries);
+    ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_SUM), model->dtype,
+                            ignis__launch_grid(ignis__ceil_div(model->hidden, 256), count, 1, 256, 1, 0), &p, types);
 }
 
 /*  Adds the results of the experts for the rows of `normed` to `sum`, or writes them to `result` if there is one.

@@ -162,17 +162,17 @@ typedef struct ignis__engine {
        result: of attention or MLP before it is added, if it is scaled or normalised first; else NULL. router_logits to
        expert_inner: of a mixture of experts: for each row the experts' logits, the chosen ones, their shares and their
        inner elements; else NULL. expert_order, expert_rows, expert_up: of the rows of a chunk, sorted by expert: this
-       order, rows of x or of results, and one of the two products of a gate; expert_results: of rows outside of chunks,
-       results of each expert; else NULL. shared_inner: of the expert for
-       all tokens, if it differs from `inner`; else NULL.
+       order, rows of x or of results, and one of the two products of a gate; expert_results, expert_whole: of rows
+       outside of chunks, results of each expert, and its x as whole numbers; else NULL. shared_inner: of the expert
+       for all tokens, if it differs from `inner`; else NULL.
        q_normed to latents: of latent attention, see latent.c, else NULL; q_normed and q also if q has no low rank.
        shrunk, delta: of adapters, see shared/models/lora.h; NULL until a sequence has adapters. qkvz, mixed, strengths,
        recalled: of recurrent layers, see delta_net.c; gates: of the results of attention; NULL without them. */
     ignis__array *caches[IGNIS__PAGE_GROUPS], *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch,
         *logits, *scores, *biases, *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts,
         *rank_logits, *layer_table, *step_scratch, *result, *router_logits, *chosen, *shares, *expert_inner,
-        *expert_order, *expert_rows, *expert_up, *expert_results, *shared_inner, *shrunk, *delta, *q_normed, *q, *query,
-        *latents, *qkvz, *mixed, *strengths, *recalled, *gates, *agreement;
+        *expert_order, *expert_rows, *expert_up, *expert_results, *expert_whole, *shared_inner, *shrunk, *delta,
+        *q_normed, *q, *query, *latents, *qkvz, *mixed, *strengths, *recalled, *gates, *agreement;
     int64_t step_types;
     int context, step_rows, splits;
     bool one_sequence; /* the rows of the step that is launched are of one sequence */
@@ -394,6 +394,7 @@ IGNIS__PRIVATE void ignis__latent_attend(ignis__op *op, const ignis__engine *eng
                                          const ignis__paged *paged, int count, bool is_chunk);
 
 /* experts.c */
+IGNIS__PRIVATE int64_t ignis__experts_whole_bytes(int64_t k);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ignis__engine *engine, int64_t rows);
 IGNIS__PRIVATE void ignis__experts_run(ignis__op *op, ignis__engine *engine, const ignis__engine_layer *layer,
                                        int count, bool is_chunk);

@@ -12,7 +12,13 @@ typedef struct ignis__experts {
     IGNIS__POINTER(const int32_t) order; /* of slots by expert, and where those of an expert begin; or null */
     IGNIS__POINTER(const int32_t) offsets;
     IGNIS__POINTER(Wide) results; /* of down, if there is an order: [rows, slots, n] */
-    double limit;                 /* of gate and up: of gpt-oss; 0: the gate is silu */
+    /* rows of x as whole numbers, of IGNIS__EXPERTS_WHOLE_BYTES a unit, if there is an order and weights are quantised:
+       of a block, eight elements after eight, their high bytes and their low ones; then all scales, then all sums */
+    IGNIS__POINTER(uint8_t) whole;
+    double limit; /* of gate and up: of gpt-oss; 0: the gate is silu */
     int slot_count, n;
 } ignis__experts;
-IGNIS__ASSERT_SIZE(ignis__experts, 160);
+IGNIS__ASSERT_SIZE(ignis__experts, 168);
+
+/*  Bytes of a unit of 128 elements as whole numbers. */
+#define IGNIS__EXPERTS_WHOLE_BYTES (2 * 128 + 2 * 4 * 4)

@@ -162,6 +162,8 @@ static void make_buffers(const mixture *c, ignis__engine *engine, bool adds)
     engine->expert_order = room(IGNIS_SHAPE(1, 2 * slots + c->experts + 1), IGNIS_I32);
     engine->expert_rows = room(IGNIS_SHAPE(slots, c->hidden), c->dtype);
     engine->expert_up = room(IGNIS_SHAPE(slots, c->inner), c->dtype);
+    engine->expert_whole =
+        room(IGNIS_SHAPE(slots, ignis__experts_whole_bytes(c->hidden > c->inner ? c->hidden : c->inner)), IGNIS_U8);
     engine->expert_results = room(IGNIS_SHAPE(slots, c->hidden), wide);
     engine->dequantised = room(IGNIS_SHAPE(1, c->experts * c->hidden * c->inner), c->dtype);
 }
@@ -244,6 +246,7 @@ TEST(quantised_experts)
         {IGNIS_F64, {IGNIS__GGUF_MXFP4, IGNIS__GGUF_MXFP4, IGNIS__GGUF_MXFP4}, 3, 2, 288, 32, 2, true},
         {IGNIS_F16, {IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0}, 2, 2, 2336, 32, 2, true},
         {IGNIS_BF16, {IGNIS__GGUF_Q4_0, IGNIS__GGUF_MXFP4, IGNIS__GGUF_Q4_0}, 3, 2, 96, 32, 19, true},
+        {IGNIS_BF16, {IGNIS__GGUF_MXFP4, IGNIS__GGUF_MXFP4, IGNIS__GGUF_MXFP4}, 2, 2, 288, 96, 40, true},
     };
     int t;
     SETUP(NULL);
