@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  models/gemv_hopper.cu - GEMV of 33 to 512 rows with dense weights, by clusters of blocks and wgmma
+/*  models/gemv_hopper.cu - GEMV of 65 to 512 rows with dense weights, by clusters of blocks and wgmma
 
     For f16 and bf16, sm_90; K is a multiple of 512. As gemv_cluster.cu, but a warpgroup multiplies 64 rows of weights
     with all rows of x of a block, which come from shared memory. The weights come through registers, as operands of

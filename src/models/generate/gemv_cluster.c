@@ -199,14 +199,11 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p,
 /*  Returns whether gemv_hopper.cu multiplies the rows. Their bits do not depend on it. */
 IGNIS__PRIVATE bool ignis__gemv_takes_wgmma(ignis__op *op, const ignis__gemv_desc *desc)
 {
-    /* Fewer rows are as fast by gemv_cluster.cu. Up to IGNIS__GEMV_ROWS rows gain with LARGE elements of weights. */
-    enum { LEAST_ROWS = 33, LARGE = 3 << 23 };
     const ignis__array *weights = desc->weights;
     char define[64];
     ignis__gemv_wgmma_define(define, sizeof define, 1);
-    return desc->count >= (weights->numel >= LARGE ? (int)LEAST_ROWS : IGNIS__GEMV_ROWS + 1) &&
-           !weights->blocks.count && weights->shape.dim[1] % 512 == 0 && desc->ordered &&
-           desc->ordered->numel >= desc->count * weights->shape.dim[1] && op->work.device->clusters &&
+    return desc->count > IGNIS__GEMV_ROWS && !weights->blocks.count && weights->shape.dim[1] % 512 == 0 &&
+           desc->ordered && desc->ordered->numel >= desc->count * weights->shape.dim[1] && op->work.device->clusters &&
            ignis__gemm_has_wgmma(op, weights->dtype) &&
            ignis__variant_exists(op->work.device, IGNIS__BUILTIN(GEMV_HOPPER), weights->dtype, define);
 }
