@@ -1059,7 +1059,7 @@ TEST(a_rank_that_dies_in_a_step_is_an_error)
 int main(int argc, char **argv)
 {
     const char *role = process_role(argc, argv);
-    setenv("IGNIS_SIM_DEVICES", "8", 0);
+    setenv("IGNIS_SIM_DEVICES", "4", 0);
     setenv("NCCL_NVLS_ENABLE", "0", 1); /* multicast is not asked for on machines that others use too */
     return role ? role_run(role) : test_run(argc, argv);
 }
