@@ -11,8 +11,8 @@
     Any launcher that ignis_comm_init knows works; without one it uses one GPU. Arguments: llama-1b, -3b, -8b, -13b,
     -34b or -70b; none, optimizer, gradients or parameters; the size of a bucket in MiB (0: a layer with parameters,
     else 25); a file for what each kernel of rank 0 takes in a step (-: none); activations that backward computes
-    again: none, all, or with keep-products all but results of products; the ranks that divide a copy of the model (0:
-    all; -1: those of each host). Instead of a kind of shard, tensor divides the
+    again: none, all, or with keep-products and offload (to the host) all but results of products; the ranks that
+    divide a copy of the model (0: all; -1: those of each host). Instead of a kind of shard, tensor divides the
     matrices (tensor-parallel layers): all ranks train on all sequences.
     For PyTorch: python3 bench/peer_shards.py
 */

@@ -206,9 +206,15 @@ static const llama_shape llama_shapes[LLAMA_SHAPES] = {
     {"llama-34b", 48, 8192, 22016, 64, 8, 1, 32000}, {"llama-70b", 80, 8192, 28672, 64, 8, 1, 128256}};
 
 /*  Activations of a layer that are not there between its forward and its backward. */
-typedef enum llama_recompute { LLAMA_NONE, LLAMA_ALL, LLAMA_KEEP_PRODUCTS, LLAMA_RECOMPUTES } llama_recompute;
+typedef enum llama_recompute {
+    LLAMA_NONE,
+    LLAMA_ALL,
+    LLAMA_KEEP_PRODUCTS,
+    LLAMA_OFFLOAD,
+    LLAMA_RECOMPUTES
+} llama_recompute;
 
-static const char *const llama_recomputes[LLAMA_RECOMPUTES] = {"none", "all", "keep-products"};
+static const char *const llama_recomputes[LLAMA_RECOMPUTES] = {"none", "all", "keep-products", "offload"};
 
 typedef struct llama {
     int64_t layers, width, hidden, heads, kv_heads, context, sequences, vocab;
@@ -338,7 +344,7 @@ static ignis_tensor llama_run_checkpoints(const llama *l, ignis_tensor x)
     ignis_checkpoint_desc desc;
     int64_t i;
     memset(&desc, 0, sizeof desc);
-    desc.recompute = l->recompute == LLAMA_KEEP_PRODUCTS ? IGNIS_RECOMPUTE_KEEP_PRODUCTS : IGNIS_RECOMPUTE_ALL;
+    desc.recompute = (ignis_recompute)(l->recompute - LLAMA_ALL);
     for (i = 0; i < l->layers; i++) {
         sections[i].model = l;
         sections[i].layer = &l->layer[i];

@@ -5,8 +5,8 @@
     2048 tokens, one for each rank. docs/scaling.md has the tables.
 
         cc -O2 -I. bench/plan_memory.c -o plan_memory -lm -ldl -lpthread
-        ./plan_memory [all | keep-products | none] [SEQUENCES [LENGTH]]     each kind of shard, on 1 to 64 ranks
-        ./plan_memory activations                                           each kind of recomputing, on 8 ranks
+        ./plan_memory [all | keep-products | offload | none [SEQUENCES [LENGTH]]]   each kind of shard, on 1 to 64 ranks
+        ./plan_memory activations                                                   each kind of recomputing, on 8 ranks
 
     Numbers are the peak of a rank's arrays in GiB, and behind them the smallest GPU of 24, 80 and 141 GB in which that
     and 1 GiB for the driver fit. *: the peak is that of the beginning, when each rank has whole parameters. Buffers

@@ -213,6 +213,7 @@ extern "C" {
 #include "tensor/recorded_gradient.c"
 #include "tensor/grad.c"
 #include "tensor/zero_grad.c"
+#include "tensor/offload.c"
 #include "tensor/checkpoint.c"
 #include "file/room.h"
 #include "train/room.h"

@@ -148,6 +148,9 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__capture_begin(const c
 IGNIS__PRIVATE bool (*ignis__graph_settle)(const char *call, const ignis__device *device,
                                            const ignis__capture *capture);
 
+/*  As ignis__graph_settle, only before the end of a capture: joins streams of a room above. */
+IGNIS__PRIVATE bool (*ignis__capture_join)(const char *call, ignis__device *device, const ignis__capture *capture);
+
 /*  Ends a capture, also on failure, and returns its executable graph. NULL on failure. The graph needs the items that
     the capture holds. */
 IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void *ignis__capture_end(const char *call, ignis__capture *capture)
@@ -155,9 +158,10 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void *ignis__capture_end(const ch
     ignis__device *device = capture->device;
     void *captured = NULL, *exec = NULL;
     ignis__capture **link = &ignis__captures.first;
-    bool closed = !ignis__graph_settle || ignis__capturing() != capture || ignis__graph_settle(call, device, capture),
+    bool joined = !ignis__capture_join || ignis__capturing() != capture || ignis__capture_join(call, device, capture),
+         closed = !ignis__graph_settle || ignis__capturing() != capture || ignis__graph_settle(call, device, capture),
          ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
-              closed && !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
+              joined && closed && !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
     if (ignis__capturing() == capture)
         ignis__thread_state()->capture = NULL;
     ignis__mutex_lock(&ignis__captures.lock);

@@ -251,6 +251,7 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__capture_resume(const char *call, 
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__capture_destroy(const char *call, ignis__capture *capture);
 IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__capture_begin(const char *call, ignis__device *device);
 extern bool (*ignis__graph_settle)(const char *call, const ignis__device *device, const ignis__capture *capture);
+extern bool (*ignis__capture_join)(const char *call, ignis__device *device, const ignis__capture *capture);
 IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void *ignis__capture_end(const char *call, ignis__capture *capture);
 
 /* stream.c */

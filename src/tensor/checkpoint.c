@@ -25,12 +25,15 @@ IGNIS__PRIVATE ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad,
     return output;
 }
 
+#define IGNIS__OFFLOAD_BYTES ((int64_t)1 << 20)
+
 typedef struct ignis__checkpoint {
     ignis_tensor_fn fn;
     void *user_data;
     ignis__random_state random;
-    bool counts; /* random numbers depend on a graph's launches; their counter is the last array saved */
-    bool keeps;  /* results of products */
+    bool counts;           /* random numbers depend on a graph's launches; their counter is the last array saved */
+    bool keeps;            /* results of products */
+    int64_t offload_bytes; /* results of as many bytes are kept in pinned memory; 0: none */
     int first_product, product_count; /* among the saved arrays */
 } ignis__checkpoint;
 
@@ -100,6 +103,8 @@ IGNIS__COLD static ignis_tensor ignis__checkpoint_run_again(const char *call, co
     ignis_tensor output;
     products.arrays = node->saved + checkpoint->first_product;
     products.count = checkpoint->product_count;
+    if (node->offload && !ignis__offload_use(call, node->offload, &products))
+        return ignis__no_tensor();
     *random = checkpoint->random;
     random->again = true;
     random->launches = checkpoint->counts ? node->saved[node->saved_count - node->kept_count - 1]->slot.handle : 0;
@@ -109,6 +114,8 @@ IGNIS__COLD static ignis_tensor ignis__checkpoint_run_again(const char *call, co
     thread->keeps = keeps;
     thread->replays = replays;
     *random = random_before;
+    if (node->offload && !ignis__offload_end_use(call, node->offload))
+        output.id = 0;
     if (output.id && products.next < products.count) {
         ignis__fail(IGNIS_DIAG_CHECKPOINT_DIFFERS, call,
                     "the function has computed %d results of products in its second run; expected %d, as in the first",
@@ -206,13 +213,15 @@ IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ig
     before it ran. Integers have no gradient. */
 IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkpoint *checkpoint, ignis_tensor result,
                                                  ignis__tensor *const *inputs, int count,
-                                                 ignis__checkpoint_inputs *reads, const ignis__products *products)
+                                                 ignis__checkpoint_inputs *reads, ignis__products *products)
 {
     ignis_array launches = ignis__random_launches();
     ignis__tensor *made = ignis__tensor_hold(call, result);
     ignis__node *node;
+    ignis__offload *offload = NULL;
     ignis_rule rule = IGNIS__ZERO;
     int i, alive = count;
+    bool ok = true;
     if (!made || !ignis__dtype_is_float(made->dtype)) {
         if (made)
             ignis__tensor_drop(call, made);
@@ -228,12 +237,16 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
             reads->versions[alive++] = reads->versions[i];
         }
     }
+    if (checkpoint->offload_bytes && products->count &&
+        (offload = ignis__offload_begin(call, products, checkpoint->offload_bytes)) == NULL) {
+        ok = false;
+    }
     reads->count = checkpoint->first_product = alive;
     checkpoint->product_count = products->count;
-    for (i = 0; i < products->count; i++) {
+    for (i = 0; ok && i < products->count; i++) {
         if (!ignis__checkpoint_inputs_add(call, reads, products->arrays[i])) {
-            ignis__tensor_drop(call, made);
-            return false;
+            ok = false;
+            break;
         }
         reads->versions[alive++] = products->versions[i];
     }
@@ -244,9 +257,10 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
     rule.saved_count = alive + checkpoint->counts;
     rule.params = checkpoint;
     rule.params_size = sizeof *checkpoint;
-    node = ignis__tape_add(call, made, count, inputs, &rule);
+    node = ok ? ignis__tape_add(call, made, count, inputs, &rule) : NULL;
     if (node) {
         node->nests = true;
+        node->offload = offload;
         node->uses = reads->uses;
         node->use_count = reads->use_count;
         reads->uses = NULL;
@@ -255,6 +269,8 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
             memcpy(node->versions, reads->versions, sizeof *reads->versions * (size_t)alive);
     } else {
         ignis__tensor_end_handle(call, made);
+        if (offload)
+            ignis__offload_close(call, offload);
     }
     ignis__tensor_drop(call, made);
     return node != NULL;
@@ -289,11 +305,18 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
                     (int)desc->recompute);
         return result;
     }
+    if (desc && desc->offload_bytes < 0) {
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->offload_bytes is %lld, below 0",
+                    (long long)desc->offload_bytes);
+        return result;
+    }
     thread = ignis__tensor_thread_now();
     memset(&reads, 0, sizeof reads);
     checkpoint.fn = fn;
     checkpoint.user_data = user_data;
-    checkpoint.keeps = desc && desc->recompute == IGNIS_RECOMPUTE_KEEP_PRODUCTS;
+    checkpoint.keeps = desc && desc->recompute != IGNIS_RECOMPUTE_ALL;
+    if (desc && desc->recompute == IGNIS_RECOMPUTE_OFFLOAD_PRODUCTS)
+        checkpoint.offload_bytes = desc->offload_bytes ? desc->offload_bytes : IGNIS__OFFLOAD_BYTES;
     checkpoint.random = ignis__thread_state()->random;
     for (; ok && i < count; i += ok) {
         ignis__array *array;

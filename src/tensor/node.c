@@ -10,6 +10,10 @@
 
 #include "room.h"
 
+/* Of the part offload. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__offload_close(const char *call, ignis__offload *offload);
+IGNIS__PRIVATE void ignis__lanes_leave(const ignis__tape *tape);
+
 IGNIS__PRIVATE ignis__pool ignis__tensors =
     IGNIS__POOL(ignis__tensor, IGNIS__KIND_TENSOR, "tensor", IGNIS_DIAG_TENSOR_FREED);
 
@@ -26,6 +30,7 @@ static void ignis__tape_free(ignis__tape *tape)
     while (*link != tape)
         link = &(*link)->next;
     *link = tape->next;
+    ignis__lanes_leave(tape);
     ignis__free(tape);
 }
 
@@ -100,6 +105,8 @@ IGNIS__PRIVATE void ignis__node_destroy(const char *call, ignis__node *node, ign
         }
     }
     ignis__free(node->uses);
+    if (node->offload)
+        ignis__offload_close(call, node->offload);
     ignis__free(node);
 }
 

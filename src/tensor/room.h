@@ -33,6 +33,7 @@ typedef struct ignis__tensor_thread {
 
 struct ignis__grad_group;
 struct ignis__tensor;
+typedef struct ignis__offload ignis__offload; /* results of products in pinned host memory: offload.c */
 
 /*  A range of the elements of a leaf, which one rank keeps the state of and updates. */
 typedef struct ignis__piece {
@@ -127,7 +128,8 @@ typedef struct ignis__node {
     ignis__tensor **inputs; /* each held */
     ignis__tensor **uses;   /* each held: older tensors that require a gradient, of a checkpoint's function; or NULL */
     int use_count;
-    ignis__array **saved; /* each claimed */
+    ignis__offload *offload; /* NULL: none */
+    ignis__array **saved;    /* each claimed */
     uint64_t
         *versions; /* of saved arrays, when it was recorded; IGNIS__UNWRITTEN for arrays that may be written later */
     void *params;
@@ -324,6 +326,7 @@ IGNIS__PRIVATE bool ignis__frame_end(const ignis__frame *frame);
 IGNIS__COLD IGNIS__PRIVATE int ignis__tensors_list_claims(ignis__string_writer *text, const ignis__array *array);
 
 /* tape.c */
+IGNIS__PRIVATE ignis__tape *ignis__tape_now(const char *call);
 IGNIS__PRIVATE void ignis__tensor_hold_again(ignis__tensor *held);
 IGNIS__PRIVATE bool ignis__recording(void);
 IGNIS__PRIVATE ignis__array *ignis__array_keep(const char *call, ignis__array *array);
@@ -403,6 +406,16 @@ IGNIS__PRIVATE ignis_status ignis__grad_call(const char *call, const ignis_tenso
                                              const ignis_tensor *inputs, int input_count, ignis_tensor *grads,
                                              const ignis__grad_options *options);
 IGNIS__PRIVATE bool ignis__grad_leads(const ignis__backward_pass *pass, ignis__tensor *tensor);
+
+/* offload.c */
+IGNIS__COLD IGNIS__PRIVATE ignis__offload *ignis__offload_begin(const char *call, ignis__products *products,
+                                                                int64_t least);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__offload_use(const char *call, ignis__offload *offload,
+                                                   ignis__products *products);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__offload_end_use(const char *call, ignis__offload *offload);
+IGNIS__COLD IGNIS__PRIVATE void ignis__offload_close(const char *call, ignis__offload *offload);
+IGNIS__PRIVATE void ignis__lanes_leave(const ignis__tape *tape);
+IGNIS__COLD IGNIS__PRIVATE void ignis__lanes_close(const char *call);
 
 /* checkpoint.c */
 IGNIS__PRIVATE bool ignis__products_add(const char *call, ignis__products *products, ignis__array *claimed);

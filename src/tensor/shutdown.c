@@ -1,7 +1,7 @@
 /*  >>tensor.shutdown - ends every tensor and tape at ignis_shutdown
 
     Reports tensors that are still alive. Called once, when no other thread uses Ignis.
-    Uses: tensor, tape, scope. */
+    Uses: tensor, tape, scope, offload. */
 
 #include "room.h"
 
@@ -25,6 +25,7 @@ IGNIS__PRIVATE void ignis__tensors_close(const char *call)
         ignis__tensor_end_handle(call, tensor);
         ignis__tensor_drop(call, tensor);
     }
+    ignis__lanes_close(call);
     while (tapes) {
         tape = tapes;
         tapes = tape->next;

@@ -14,7 +14,7 @@ IGNIS__INLINE IGNIS__PRIVATE void ignis__tensor_hold_again(ignis__tensor *held)
 }
 
 /*  Returns the calling thread's tape, made at its first use. */
-static ignis__tape *ignis__tape_now(const char *call)
+IGNIS__PRIVATE ignis__tape *ignis__tape_now(const char *call)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__tape *tape = thread->tape;

@@ -178,11 +178,16 @@ typedef enum ignis_recompute {
     /* All but products: ignis_linear, ignis_matmul and _t, ignis_mlp and its variants, ignis_grouped_linear,
        ignis_einsum, convolutions, ignis_sdpa and _packed. Their results are kept, with what their backward needs. */
     IGNIS_RECOMPUTE_KEEP_PRODUCTS,
+    /* All but products, whose results are in pinned host memory until the backward needs them. They are copied on a
+       stream of their own: away until the next checkpoint of the thread ends, back while the backward of the one after
+       runs. Their device memory is free in between. */
+    IGNIS_RECOMPUTE_OFFLOAD_PRODUCTS,
     IGNIS_RECOMPUTE_COUNT
 } ignis_recompute;
 
 typedef struct ignis_checkpoint_desc {
     ignis_recompute recompute; /* (IGNIS_RECOMPUTE_ALL) */
+    int64_t offload_bytes;     /* results of fewer bytes stay on the device (1 MiB) */
 } ignis_checkpoint_desc;
 
 /*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward
@@ -195,7 +200,8 @@ typedef struct ignis_checkpoint_desc {
     recorded. Checkpoints nest: products inside of the inner one are kept if the inner desc says so.
     Returns: a new tensor over what fn returns, or no handle.
     Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad
-    section; desc->recompute is not one of ignis_recompute), those of fn, MEMORY. Where fn writes to its inputs, or
+    section; desc->recompute is not one of ignis_recompute, desc->offload_bytes is below 0), those of fn, MEMORY, also
+    if there is no pinned memory. Where fn writes to its inputs, or
     computes other products than in its first run, the backward fails.
     Ownership: as ignis_tensor_from_host. user_data must live until backward.
     Threads: any. */

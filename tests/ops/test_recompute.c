@@ -14,7 +14,7 @@ enum {
 };
 enum { QKV = (HEADS + 2 * KV_HEADS) * HEAD, ROWS = SEQUENCES * LENGTH };
 
-typedef enum way { PLAIN, ALL, KEEP, MODES } way;
+typedef enum way { PLAIN, ALL, KEEP, OFFLOAD, MODES } way;
 
 typedef struct model {
     ignis_tensor (*layer)(const ignis_tensor *inputs, int count, void *user_data);
@@ -27,7 +27,10 @@ static ignis_checkpoint_desc desc_for(way mode)
 {
     ignis_checkpoint_desc desc;
     memset(&desc, 0, sizeof desc);
-    desc.recompute = mode == KEEP ? IGNIS_RECOMPUTE_KEEP_PRODUCTS : IGNIS_RECOMPUTE_ALL;
+    desc.recompute = mode == KEEP      ? IGNIS_RECOMPUTE_KEEP_PRODUCTS
+                     : mode == OFFLOAD ? IGNIS_RECOMPUTE_OFFLOAD_PRODUCTS
+                                       : IGNIS_RECOMPUTE_ALL;
+    desc.offload_bytes = 1;
     return desc;
 }
 
@@ -167,6 +170,7 @@ TEST(bits_and_launches_of_products)
             }
             CHECK(forward[PLAIN] >= 2 * (which ? 9 : 6));
             CHECK_INT(backward[KEEP], backward[PLAIN]);
+            CHECK_INT(backward[OFFLOAD], backward[PLAIN]);
             CHECK_INT(backward[ALL], backward[PLAIN] + forward[PLAIN]);
             model_close(&m);
         }
@@ -209,6 +213,8 @@ TEST(memory_between_none_and_all)
     CHECK_INT(kept[ALL], LAYERS * block_of(ROWS * WIDTH, 4)); /* results of the layers */
     CHECK_INT(kept[KEEP], kept[ALL] + LAYERS * products);
     CHECK(kept[KEEP] < kept[PLAIN]);
+    CHECK_INT(kept[OFFLOAD], kept[ALL] + products); /* those of the last layer are on their way */
+    CHECK(peak[OFFLOAD] < peak[KEEP]);
     CHECK(peak[ALL] < peak[KEEP] && peak[KEEP] < peak[PLAIN]);
 }
 
@@ -231,8 +237,10 @@ TEST(nested)
 {
     static unsigned char got[1 << 17], plain[1 << 17];
     /* how often the backward computes the forward of the outer layer, and of the inner one */
-    static const int again[MODES][MODES][2] = {
-        {{0, 0}, {0, 1}, {0, 0}}, {{1, 1}, {1, 2}, {1, 1}}, {{0, 0}, {0, 2}, {0, 0}}};
+    static const int again[MODES][MODES][2] = {{{0, 0}, {0, 1}, {0, 0}, {0, 0}},
+                                               {{1, 1}, {1, 2}, {1, 1}, {1, 1}},
+                                               {{0, 0}, {0, 2}, {0, 0}, {0, 0}},
+                                               {{0, 0}, {0, 2}, {0, 0}, {0, 0}}};
     int outer, inner;
     int64_t layer = 0, backward = 0, size = 0;
     SETUP(NULL);
@@ -383,17 +391,21 @@ TEST(wrong_arguments)
     memset(&desc, 0, sizeof desc);
     desc.recompute = IGNIS_RECOMPUTE_COUNT;
     CHECK_REFUSED(0, ignis_checkpoint(llama, &m, &m.x, 1, &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
-    CHECK_MESSAGE_HAS("ignis_checkpoint: desc->recompute is 2, not one of ignis_recompute");
+    CHECK_MESSAGE_HAS("ignis_checkpoint: desc->recompute is 3, not one of ignis_recompute");
+    desc.recompute = IGNIS_RECOMPUTE_OFFLOAD_PRODUCTS, desc.offload_bytes = -1;
+    CHECK_REFUSED(0, ignis_checkpoint(llama, &m, &m.x, 1, &desc).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_MESSAGE_HAS("ignis_checkpoint: desc->offload_bytes is -1, below 0");
     CHECK_INT(m.calls, 0);
     model_close(&m);
 }
 
 static model swept;
+static way swept_way;
 
 static ignis_tensor sweep_layers(int at, const ignis_tensor *inputs)
 {
     (void)at;
-    return ignis_sum(run(KEEP, &swept, inputs[0]));
+    return ignis_sum(run(swept_way, &swept, inputs[0]));
 }
 
 /*  Each allocation and each call of the driver fails once, in both runs. */
@@ -404,8 +416,12 @@ TEST(failures_leave_nothing_behind)
     SETUP(&desc);
     NEEDS_NO_MEMCHECK();
     model_open(&swept, 0, IGNIS_F32);
-    sweep_walks("cuLaunchKernel", NULL, sweep_layers, &swept.x);
-    sweep_walks(NULL, &counter, sweep_layers, &swept.x);
+    for (swept_way = KEEP; swept_way <= OFFLOAD; swept_way = (way)(swept_way + 1)) {
+        sweep_walks("cuLaunchKernel", &counter, sweep_layers, &swept.x);
+        sweep_walks(NULL, &counter, sweep_layers, &swept.x);
+    }
+    sweep_walks("cuMemcpyDtoH", &counter, sweep_layers, &swept.x);
+    sweep_walks("cuMemHostAlloc", &counter, sweep_layers, &swept.x);
     model_close(&swept);
 }
 
