@@ -16,15 +16,15 @@ LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_documents sdpa_masks sdpa_s
     ops_shape formula formula_reduce formula_table second_derivatives training)
 KERNEL_TESTS := $(addprefix %/test_,optimizers groups clip init averages lbfgs losses gemm layers conv formula_results \
     bundle model model_refused families latent latent_kernels generate generate_batch generate_kernels generate_text \
-    generate_window prefix speculate poll sequence_file experts recurrent lora sequence_lora fft linalg_eigen \
+    generate_window prefix speculate poll sequence_file experts recompute recurrent lora sequence_lora fft linalg_eigen \
     linalg_norms random embed cache_types)
 MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul linear grouped_linear conv3d conv_transpose einsum \
-    scan select grid_sample patches trainings)
+    scan select grid_sample patches split_master trainings)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_ops_failures comm_model)
 HOST_TESTS := $(addprefix %/test_,channel channel_strangers chat comm_model comm_ops comm_ops_failures grammar picture \
     text)
-RANK_TESTS := $(addprefix %/test_,comm_job comm_job_deaths comm_nccl gather dry_ranks generate_parallel parallel \
-    saved shards tensor_parallel)
+RANK_TESTS := $(addprefix %/test_,comm_grow comm_job comm_job_deaths comm_nccl dry_ranks elastic gather \
+    generate_parallel hybrid parallel recompute_shards regroup saved shards tensor_parallel windows)
 # $(call lane,name,tests left out): the tests of a lane, in its own folder
 lane = $(patsubst $(OUT)/%,build/$1/%,$(filter-out $2,$(TESTS)))
 
