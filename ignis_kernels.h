@@ -45,7 +45,7 @@
         gemm_tile.cuh              143 lines    4554 bytes
         grid_sample.cu             255 lines    6669 bytes
         grouped_mma.cu             293 lines    9923 bytes
-        hopper.cuh                 564 lines   19401 bytes
+        hopper.cuh                 567 lines   19533 bytes
         image.cuh                   50 lines    1151 bytes
         linalg.cu                  324 lines    9774 bytes
         linalg.cuh                  93 lines    1940 bytes
@@ -53,7 +53,7 @@
         linalg_qr.cu               155 lines    4852 bytes
         log_softmax.cu              81 lines    2483 bytes
         map.cuh                    447 lines   13257 bytes
-        mma.cuh                    165 lines    4907 bytes
+        mma.cuh                    190 lines    5558 bytes
         norm.cu                    216 lines    7141 bytes
         norm.cuh                   365 lines    9399 bytes
         norm_add.cu                 44 lines    1621 bytes
@@ -230,7 +230,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x9187a957460cfc9fULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x8ae79d0f545022e5ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -11194,8 +11194,10 @@ static const char ignis__text_hopper_cuh_3[] =
     "#define IGNIS_WGMMA_TYPE \"k8.f32.tf32.tf32 {\"\n"
     "#endif\n"
     "#define IGNIS_WGMMA_SUM(i) \"+f\"(c[i][0]), \"+f\"(c[i][1]), \"+f\"(c[i][2]), \"+f\"(c[i][3])\n"
-    "#define IGNIS_WGMMA_TEXT_16 \"%0, %1, %2, %3, %4, %5, %6, %7\"\n"
-    "#define IGNIS_WGMMA_SUMS_16 IGNIS_WGMMA_SUM(0), IGNIS_WGMMA_SUM(1)\n"
+    "#define IGNIS_WGMMA_TEXT_8 \"%0, %1, %2, %3\"\n"
+    "#define IGNIS_WGMMA_SUMS_8 IGNIS_WGMMA_SUM(0)\n"
+    "#define IGNIS_WGMMA_TEXT_16 IGNIS_WGMMA_TEXT_8 \", %4, %5, %6, %7\"\n"
+    "#define IGNIS_WGMMA_SUMS_16 IGNIS_WGMMA_SUMS_8, IGNIS_WGMMA_SUM(1)\n"
     "#define IGNIS_WGMMA_TEXT_32 IGNIS_WGMMA_TEXT_16 \", %8, %9, %10, %11, %12, %13, %14, %15\"\n"
     "#define IGNIS_WGMMA_SUMS_32 IGNIS_WGMMA_SUMS_16, IGNIS_WGMMA_SUM(2), IGNIS_WGMMA_SUM(3)\n"
     "#define IGNIS_WGMMA_TEXT_48 IGNIS_WGMMA_TEXT_32 \", %16, %17, %18, %19, %20, %21, %22, %23\"\n"
@@ -11212,9 +11214,9 @@ static const char ignis__text_hopper_cuh_3[] =
     "#define IGNIS_WGMMA_SUMS_128 IGNIS_WGMMA_SUMS_112, IGNIS_WGMMA_SUM(14), IGNIS_WGMMA_SUM(15)\n"
     "#define IGNIS_WGMMA_TEXT_144 IGNIS_WGMMA_TEXT_128 \", %64, %65, %66, %67, %68, %69, %70, %71\"\n"
     "#define IGNIS_WGMMA_SUMS_144 IGNIS_WGMMA_SUMS_128, IGNIS_WGMMA_SUM(16), IGNIS_WGMMA_SUM(17)\n"
-    "#define IGNIS_WGMMA_TEXT_160 IGNIS_WGMMA_TEXT_144 \", %72, %73, %74, %75, %76, %77, %78, %79\"\n"
-    "#define IGNIS_WGMMA_SUMS_160 IGNIS_WGMMA_SUMS_144, IGNIS_WGMMA_SUM(18), IGNIS_WGMMA_SUM(19)\n";
+    "#define IGNIS_WGMMA_TEXT_160 IGNIS_WGMMA_TEXT_144 \", %72, %73, %74, %75, %76, %77, %78, %79\"\n";
 static const char ignis__text_hopper_cuh_4[] =
+    "#define IGNIS_WGMMA_SUMS_160 IGNIS_WGMMA_SUMS_144, IGNIS_WGMMA_SUM(18), IGNIS_WGMMA_SUM(19)\n"
     "#define IGNIS_WGMMA_TEXT_176 IGNIS_WGMMA_TEXT_160 \", %80, %81, %82, %83, %84, %85, %86, %87\"\n"
     "#define IGNIS_WGMMA_SUMS_176 IGNIS_WGMMA_SUMS_160, IGNIS_WGMMA_SUM(20), IGNIS_WGMMA_SUM(21)\n"
     "#define IGNIS_WGMMA_TEXT_192 IGNIS_WGMMA_TEXT_176 \", %88, %89, %90, %91, %92, %93, %94, %95\"\n"
@@ -11262,6 +11264,7 @@ static const char ignis__text_hopper_cuh_4[] =
     ": \"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3]), \"l\"(b), \"n\"(keep)); \\\n"
     "}\n"
     "#endif\n"
+    "IGNIS_WGMMA(8, 4, 5, 6, 7, 8, 9, 10)\n"
     "IGNIS_WGMMA(16, 8, 9, 10, 11, 12, 13, 14)\n"
     "IGNIS_WGMMA(32, 16, 17, 18, 19, 20, 21, 22)\n"
     "IGNIS_WGMMA(48, 24, 25, 26, 27, 28, 29, 30)\n"
@@ -12688,6 +12691,27 @@ static const char ignis__text_mma_cuh_1[] =
     "else\n"
     "ignis_ptx_mma_bf16(c, a, b0, b1);\n"
     "}\n\n"
+    "#if __CUDA_ARCH__ >= 800\n"
+    "__device__ inline uint32_t ignis_ptx_fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)\n"
+    "{\n"
+    "uint32_t result;\n"
+    "asm(\"fma.rn.bf16x2 %0, %1, %2, %3;\" : \"=r\"(result) : \"r\"(a), \"r\"(b), \"r\"(c));\n"
+    "return result;\n"
+    "}\n\n"
+    "__device__ inline uint32_t ignis_ptx_fma_f16x2(uint32_t a, uint32_t b, uint32_t c)\n"
+    "{\n"
+    "uint32_t result;\n"
+    "asm(\"fma.rn.f16x2 %0, %1, %2, %3;\" : \"=r\"(result) : \"r\"(a), \"r\"(b), \"r\"(c));\n"
+    "return result;\n"
+    "}\n\n\n"
+    "template <typename T> __device__ inline uint32_t fma_two(uint32_t a, uint32_t b, uint32_t c)\n"
+    "{\n"
+    "if constexpr (ignis_is_same<T, ignis_bf16>)\n"
+    "return ignis_ptx_fma_bf16x2(a, b, c);\n"
+    "else\n"
+    "return ignis_ptx_fma_f16x2(a, b, c);\n"
+    "}\n"
+    "#endif\n\n"
     "#endif\n";
 static const char *const ignis__text_mma_cuh[] = {
     ignis__text_mma_cuh_0,
@@ -18390,7 +18414,7 @@ IGNIS__PRIVATE const ignis__source ignis__source_attention_tiles_cuh = {
 static const ignis__source *const ignis__includes_mma_cuh[] = {
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_mma_cuh = {
-    "mma.cuh", 0xe687139f6eaff03fULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 48};
+    "mma.cuh", 0x4fbc50384bac4c30ULL, IGNIS__PIECES_OF_TENSORS(mma_cuh), ignis__includes_mma_cuh, 48};
 
 static const ignis__source *const ignis__includes_attention_decode_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -18412,7 +18436,7 @@ static const ignis__source *const ignis__includes_hopper_cuh[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_hopper_cuh = {
-    "hopper.cuh", 0x2c30b4366c0ff6dcULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 40};
+    "hopper.cuh", 0xc300996b4a2b1e49ULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 40};
 
 static const ignis__source *const ignis__includes_attention_hopper_cu[] = {
     &ignis__source_ignis_cuh,

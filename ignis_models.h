@@ -1384,6 +1384,7 @@ static inline ignis_status ignis_model_score(ignis_model model, const char *quer
     X(GEMV_CLUSTER, gemv_cluster_cu, "ignis_gemv_cluster", WAITS)                      \
     X(GEMV_HOPPER, gemv_hopper_cu, "ignis_gemv_hopper", WAITS)                         \
     X(GEMV_CLUSTER_BLOCKS, gemv_cluster_blocks_cu, "ignis_gemv_cluster_blocks", WAITS) \
+    X(GEMV_HOPPER_BLOCKS, gemv_hopper_blocks_cu, "ignis_gemv_hopper_blocks", WAITS)    \
     X(GEMV_BLOCKS_ROWS, gemv_blocks_cu, "ignis_gemv_blocks_rows", WAITS)               \
     X(GEMV_BLOCKS_1, gemv_blocks_cu, "ignis_gemv_blocks_1", WAITS)                     \
     X(GEMV_BLOCKS_8, gemv_blocks_cu, "ignis_gemv_blocks_8", WAITS)                     \
@@ -1601,6 +1602,7 @@ enum {
     IGNIS__SOURCE_GEMV_CLUSTER_CUH,
     IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU,
     IGNIS__SOURCE_GEMV_HOPPER_CU,
+    IGNIS__SOURCE_GEMV_HOPPER_BLOCKS_CU,
     IGNIS__SOURCE_GEMV_MMA_CU,
     IGNIS__SOURCE_GENERATE_CU,
     IGNIS__SOURCE_GENERATE_CUH,
@@ -1629,7 +1631,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x0010b8517f75aa0dULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x00afd200f060b410ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -3576,26 +3578,7 @@ static const char ignis__text_cache_pairs_cuh_0[] =
     "#define IGNIS_CACHE_PAIRS_CUH\n\n"
     "#include \"cache_types.cuh\"\n"
     "#include \"mma.cuh\"\n\n"
-    "#if __CUDA_ARCH__ >= 800\n"
-    "__device__ inline uint32_t ignis_ptx_fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)\n"
-    "{\n"
-    "uint32_t result;\n"
-    "asm(\"fma.rn.bf16x2 %0, %1, %2, %3;\" : \"=r\"(result) : \"r\"(a), \"r\"(b), \"r\"(c));\n"
-    "return result;\n"
-    "}\n\n"
-    "__device__ inline uint32_t ignis_ptx_fma_f16x2(uint32_t a, uint32_t b, uint32_t c)\n"
-    "{\n"
-    "uint32_t result;\n"
-    "asm(\"fma.rn.f16x2 %0, %1, %2, %3;\" : \"=r\"(result) : \"r\"(a), \"r\"(b), \"r\"(c));\n"
-    "return result;\n"
-    "}\n\n\n"
-    "template <typename T> __device__ inline uint32_t fma_two(uint32_t a, uint32_t b, uint32_t c)\n"
-    "{\n"
-    "if constexpr (ignis_is_same<T, ignis_bf16>)\n"
-    "return ignis_ptx_fma_bf16x2(a, b, c);\n"
-    "else\n"
-    "return ignis_ptx_fma_f16x2(a, b, c);\n"
-    "}\n\n\n\n\n"
+    "#if __CUDA_ARCH__ >= 800\n\n\n\n"
     "constexpr int CACHE_WHOLE = 134;\n"
     "template <typename T, int type, bool whole = false>\n"
     "__device__ inline uint32_t cache_pair(uint32_t word, int p, uint32_t scales)\n"
@@ -5246,6 +5229,12 @@ static const char ignis__text_gemv_blocks_cu_0[] =
     "const whole_numbers<8, weights::minima> x(eight_of(row, eight * 8, p.k));\n"
     "if (block >= units * UNIT)\n"
     "continue;\n"
+    "if (all.paired) {\n"
+    "uint32_t *to = (uint32_t *)(all.x + ((long long)blockIdx.x * units * UNIT + block) * 64);\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 4; i++)\n"
+    "to[paired_place(eight % 4, i)] = ignis_round_two<T>(x.rounded[2 * i], x.rounded[2 * i + 1]);\n"
+    "} else\n"
     "*(uint4 *)(all.x + ((long long)blockIdx.x * units * UNIT * 4 + eight) * 16) =\n"
     "make_uint4(x.high[0], x.high[1], x.low[0], x.low[1]);\n"
     "if (eight % 4 == 0) {\n"
@@ -5297,12 +5286,12 @@ static const char ignis__text_gemv_blocks_cu_0[] =
     "__device__ const weights::unit &of(int slot, int) const { return loaded[slot]; }\n"
     "};\n\n"
     "#if __CUDA_ARCH__ >= 900\n\n\n"
-    "struct pieces_in_shared : piece_order {\n\n"
+    "struct pieces_in_shared : piece_order {\n\n";
+static const char ignis__text_gemv_blocks_cu_1[] =
     "static constexpr int bytes = record_bytes(IGNIS_BLOCKS), units = 2, slots = bytes > 144 ? 2 : 3;\n"
     "static_assert(bytes / 16 % 2 == 1, \"so rows that lanes read at a time have different banks\");\n"
     "const int records;\n"
-    "weights::unit rest[slots];\n";
-static const char ignis__text_gemv_blocks_cu_1[] =
+    "weights::unit rest[slots];\n"
     "uint32_t ring, barriers, phases;\n\n"
     "__device__ pieces_in_shared(const ignis__gemv_blocks &all, const void *memory, const slice_of_k &k, int tiles)\n"
     ": piece_order(all, k, tiles, row_of_lanes(threadIdx.x % 32 / 4)), records(k.units / units), phases(0)\n"
@@ -5404,14 +5393,14 @@ static const char ignis__text_gemv_blocks_cu_1[] =
     "tile_rows(p, all.first, blockIdx.x + finished * gridDim.x, low, high);\n"
     "if (finished < own)\n"
     "line.load(p, low + g, high + g, 0);\n"
-    "if (p.norm_of) {\n"
+    "if (p.norm_of) {\n";
+static const char ignis__text_gemv_blocks_cu_2[] =
     "const row_norm norm(p);\n"
     "ignis_grid_dependency_wait();\n"
     "norm.run(p.norm_of, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared(row + i, four); });\n"
     "__syncthreads();\n"
     "put_whole(row, k, p.k, whole, scales, sums);\n"
-    "} else {\n";
-static const char ignis__text_gemv_blocks_cu_2[] =
+    "} else {\n"
     "ignis_grid_dependency_wait();\n"
     "put_whole(p.x, k, p.k, whole, scales, sums);\n"
     "}\n"
@@ -5533,14 +5522,14 @@ static const char ignis__text_gemv_blocks_cu_2[] =
     "ignis_gemv_blocks_8(const __grid_constant__ ignis__gemv_blocks p)\n"
     "{\n"
     "product<1>(p);\n"
-    "}\n"
+    "}\n";
+static const char ignis__text_gemv_blocks_cu_3[] =
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n"
     "ignis_gemv_blocks_16(const __grid_constant__ ignis__gemv_blocks p)\n"
     "{\n"
     "product<2>(p);\n"
     "}\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n";
-static const char ignis__text_gemv_blocks_cu_3[] =
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n"
     "ignis_gemv_blocks_32(const __grid_constant__ ignis__gemv_blocks p)\n"
     "{\n"
     "product<4>(p);\n"
@@ -5641,26 +5630,28 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "#include \"gemv.cuh\"\n"
     "#include \"hopper.cuh\"\n\n"
     "constexpr int COLUMNS = IGNIS_COLUMNS, CLUSTER = IGNIS_CLUSTER;\n"
-    "constexpr int TILES = 8;\n"
+    "constexpr int TILES = 8;\n\n\n"
     "#ifdef IGNIS_GEMV_HOPPER\n"
-    "constexpr bool WGMMA = true;\n"
+    "constexpr bool WGMMA = true, WIDE = IGNIS_GEMV_HOPPER == 1;\n"
     "#else\n"
-    "constexpr bool WGMMA = false;\n"
+    "constexpr bool WGMMA = false, WIDE = false;\n"
     "#endif\n\n"
     "constexpr int ACROSS = !WGMMA && COLUMNS / 32 > 0 ? COLUMNS / 32 : 1, DOWN = SLICES / ACROSS;\n\n"
+    "constexpr bool SHIFTS_REGISTERS = WGMMA && COLUMNS >= 32;\n"
+    "constexpr int ALL_THREADS = THREADS + (SHIFTS_REGISTERS ? 128 : 32);\n\n"
     "constexpr int M = TILES / DOWN, N = COLUMNS / 8 / ACROSS;\n"
     "constexpr int OWN = SLICES / CLUSTER;\n\n"
     "constexpr int SHARE = TILES * COLUMNS / 8 / CLUSTER;\n\n\n"
     "#ifdef IGNIS_BLOCKS\n"
-    "constexpr int MOST_NEAR = 1;\n"
+    "constexpr int MOST_NEAR = !WGMMA ? 1 : COLUMNS == 8 ? 8 : COLUMNS == 32 ? 4 : 2;\n"
     "#else\n"
     "constexpr int MOST_NEAR = WGMMA ? 4 : COLUMNS == 64 ? 2 : COLUMNS == 32 ? 4 : 8;\n"
     "#endif\n"
     "constexpr int NEAR = OWN < MOST_NEAR ? OWN : MOST_NEAR, FAR = OWN / NEAR == 8 ? 3 : OWN / NEAR / 2;\n"
     "constexpr int PART_BYTES = 32 * 16, PARTS_BYTES = TILES * COLUMNS / 8 * PART_BYTES;\n\n"
-    "constexpr int AT_ONCE = !WGMMA ? 1 : SHARE / SLICES < 4 ? SHARE / SLICES : 4;\n\n"
+    "constexpr int AT_ONCE = !WIDE ? 1 : SHARE / SLICES < 4 ? SHARE / SLICES : 4;\n\n"
     "constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0,\n"
-    "FOUND_BYTES = ARRIVES_BYTES + (WGMMA && CLUSTER == 1 && FAR == 0 ? 1 : FAR) * PARTS_BYTES;\n\n\n\n"
+    "FOUND_BYTES = ARRIVES_BYTES + (WIDE && CLUSTER == 1 && FAR == 0 ? 1 : FAR) * PARTS_BYTES;\n\n\n\n"
     "__device__ inline void group_rows(const ignis__gemv_mma &p, int first, int group, int i, int &low, int &high)\n"
     "{\n"
     "low = first + group * 16 * TILES + 8 * i;\n"
@@ -5700,7 +5691,7 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "group_rows(p, first, group, part / (COLUMNS / 8), low, high);\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 2; j++) {\n"
-    "const int c = part % (COLUMNS / 8) * 8 + t + 4 * j;\n"
+    "const int c = part % (COLUMNS / 8) * 8 + (WGMMA ? 2 * t + j : t + 4 * j);\n"
     "finish_line line;\n"
     "if (c >= p.rows)\n"
     "break;\n"
@@ -5708,6 +5699,15 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "line.load_sum(p, low + row, high + row, c);\n"
     "line.put(p, low + row, high + row, c, y[j], y[2 + j]);\n"
     "}\n"
+    "}\n\n\n"
+    "template <bool more> __device__ inline void shift_registers()\n"
+    "{\n"
+    "#if __CUDA_ARCH__ == 900\n"
+    "if (more)\n"
+    "ignis_ptx_setmaxnreg_inc<232>();\n"
+    "else\n"
+    "ignis_ptx_setmaxnreg_dec<40>();\n"
+    "#endif\n"
     "}\n\n\n"
     "struct step_order {\n"
     "int group, slice, step;\n\n"
@@ -5728,17 +5728,17 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "constexpr int STAGE_BYTES = Source::STAGE_BYTES;\n"
     "const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), found = at + p.found_at,\n"
     "arrived = found + FOUND_BYTES, full = arrived + 8, empty = full + 8 * p.ring;\n\n"
-    "const int across = WGMMA ? p.across : 1;\n"
+    "const int across = WIDE ? p.across : 1;\n"
     "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_group = (int)blockIdx.x / CLUSTER / across,\n"
-    "column = (int)blockIdx.x / CLUSTER % across * COLUMNS;\n\n"
+    "column = (int)blockIdx.x / CLUSTER % across * COLUMNS;\n\n";
+static const char ignis__text_gemv_cluster_cuh_1[] =
     "const int rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, stride = CLUSTER > 1 ? 1 << 24 : gridDim.x / across;\n"
     "const int steps = (source.per_slice + source.advance - 1) / source.advance;\n"
     "const int tiles = (int)((p.n - first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)),\n"
     "groups = (tiles + TILES - 1) / TILES;\n"
     "const auto first_of = [&](int slice) { return (rank * OWN + slice) * source.per_slice; };\n\n"
     "if (threadIdx.x == 0) {\n"
-    "for (int i = 0; i < p.ring; i++) {\n";
-static const char ignis__text_gemv_cluster_cuh_1[] =
+    "for (int i = 0; i < p.ring; i++) {\n"
     "ignis_ptx_mbarrier_init(full + 8 * i, 1);\n"
     "ignis_ptx_mbarrier_init(empty + 8 * i, SLICES * IGNIS_WARP_ARRIVALS);\n"
     "}\n"
@@ -5752,8 +5752,8 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "ignis_grid_dependents_launch();\n"
     "__syncthreads();\n\n"
     "if (warp >= SLICES) {\n"
-    "if (WGMMA)\n"
-    "ignis_ptx_setmaxnreg_dec<40>();\n"
+    "if (SHIFTS_REGISTERS)\n"
+    "shift_registers<false>();\n"
     "if (warp > SLICES) {\n"
     "ignis_grid_dependency_wait();\n"
     "if (CLUSTER > 1)\n"
@@ -5791,8 +5791,8 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "ignis_ptx_cluster_wait();\n"
     "return;\n"
     "}\n\n"
-    "if (WGMMA)\n"
-    "ignis_ptx_setmaxnreg_inc<232>();\n"
+    "if (SHIFTS_REGISTERS)\n"
+    "shift_registers<true>();\n"
     "ignis_grid_dependency_wait();\n"
     "int stage = 0;\n"
     "uint32_t phase = 0;\n"
@@ -5809,9 +5809,6 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "sum[m][n][0] = sum[m][n][1] = sum[m][n][2] = sum[m][n][3] = 0;\n"
     "for (int step = 0; step < steps; step++) {\n"
     "ignis_mbarrier_wait(full + 8 * stage, phase);\n"
-    "if constexpr (WGMMA)\n"
-    "source.multiply(sum[0], memory + stage * STAGE_BYTES);\n"
-    "else\n"
     "source.multiply(sum, memory + stage * STAGE_BYTES, group, begin + step * source.advance, end);\n"
     "ignis_warp_arrive(empty + 8 * stage);\n"
     "if (++stage == p.ring)\n"
@@ -5838,7 +5835,7 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "if (CLUSTER > 1)\n"
     "ignis_ptx_cluster_wait();\n"
     "const uint32_t to = found + rank * SHARE * PART_BYTES + lane * 8;\n"
-    "if constexpr (WGMMA && CLUSTER == 1) {\n"
+    "if constexpr (WIDE && CLUSTER == 1) {\n"
     "#pragma unroll\n"
     "for (int n = 0; n < N; n++)\n"
     "far[n * THREADS] = make_float4(sum[0][n][0], sum[0][n][1], sum[0][n][2], sum[0][n][3]);\n"
@@ -5854,7 +5851,8 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "const float y[4] = {x.x, x.y, x.z, x.w};\n"
     "parts[i].put(p, y);\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char ignis__text_gemv_cluster_cuh_2[] =
     "} else {\n"
     "#pragma unroll\n"
     "for (int m = 0; m < M; m++)\n"
@@ -5864,8 +5862,7 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "if (CLUSTER > 1) {\n"
     "const uint32_t there = ignis_ptx_mapa(to + part / CLUSTER * PART_BYTES, part % CLUSTER);\n"
     "#pragma unroll\n"
-    "for (int j = 0; j < 2; j++)\n";
-static const char ignis__text_gemv_cluster_cuh_2[] =
+    "for (int j = 0; j < 2; j++)\n"
     "ignis_ptx_st_async(there + 256 * j, make_float2(sum[m][n][2 * j], sum[m][n][2 * j + 1]),\n"
     "ignis_ptx_mapa(arrived, part % CLUSTER));\n"
     "} else {\n"
@@ -5893,8 +5890,8 @@ static const char ignis__text_gemv_cluster_cuh_2[] =
     "}\n"
     "y[0] = of[0][0].x, y[1] = of[0][0].y, y[2] = of[0][1].x, y[3] = of[0][1].y;\n"
     "};\n"
-    "if constexpr (WGMMA && CLUSTER > 1) {\n"
-    "static_assert(!WGMMA || SHARE % (SLICES * AT_ONCE) == 0, \"all warps have the same number of parts\");\n"
+    "if constexpr (WIDE && CLUSTER > 1) {\n"
+    "static_assert(!WIDE || SHARE % (SLICES * AT_ONCE) == 0, \"all warps have the same number of parts\");\n"
     "#pragma unroll 1\n"
     "for (int from = warp; from < SHARE; from += SLICES * AT_ONCE) {\n"
     "part_finish parts[AT_ONCE];\n"
@@ -6035,7 +6032,7 @@ static const char *const ignis__text_gemv_cluster_blocks_cu[] = {
 
 static const char ignis__text_gemv_hopper_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n"
-    "#define IGNIS_GEMV_HOPPER\n"
+    "#define IGNIS_GEMV_HOPPER 1\n"
     "#include \"gemv_cluster.cuh\"\n\n"
     "constexpr int BLOCK_BYTES = 8 * 128;\n"
     "constexpr int HALF_BYTES = TILES * BLOCK_BYTES, WEIGHT_BYTES = 2 * HALF_BYTES;\n\n"
@@ -6069,8 +6066,9 @@ static const char ignis__text_gemv_hopper_cu_0[] =
     "ignis_ptx_tensor_load<2>(to + WEIGHT_BYTES, of_x, barrier, 32 * at,\n"
     "(int)blockIdx.x / CLUSTER % p.across * COLUMNS);\n"
     "}\n\n"
-    "__device__ void multiply(float (&sum)[N][4], const char *stage) const\n"
+    "__device__ void multiply(float (&sums)[M][N][4], const char *stage, int, int, int) const\n"
     "{\n"
+    "float(&sum)[N][4] = sums[0];\n"
     "const int lane = threadIdx.x % 32, t = lane % 4, row = row_of_lanes(lane / 4);\n"
     "const char *const from = stage + threadIdx.x / 32 * BLOCK_BYTES + row * 128;\n"
     "const uint64_t x = ignis_wgmma_descriptor((uint32_t)__cvta_generic_to_shared(stage) + WEIGHT_BYTES, 0, 1024);\n"
@@ -6096,7 +6094,7 @@ static const char ignis__text_gemv_hopper_cu_0[] =
     "ignis_wgmma_hold(words);\n"
     "}\n"
     "};\n\n\n\n"
-    "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS + 128, 1)\n"
+    "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(ALL_THREADS, 1)\n"
     "ignis_gemv_hopper(const __grid_constant__ ignis__gemv_mma p, const __grid_constant__ ignis__tensor_map of_weights,\n"
     "const __grid_constant__ ignis__tensor_map of_x)\n"
     "{\n"
@@ -6105,6 +6103,156 @@ static const char ignis__text_gemv_hopper_cu_0[] =
     "}\n";
 static const char *const ignis__text_gemv_hopper_cu[] = {
     ignis__text_gemv_hopper_cu_0,
+};
+
+static const char ignis__text_gemv_hopper_blocks_cu_0[] =
+    "\n\n\n\n\n\n\n\n\n\n"
+    "#define IGNIS_GEMV_HOPPER 2\n"
+    "#include \"gemv_cluster.cuh\"\n"
+    "#include \"weights_blocks.cuh\"\n\n"
+    "typedef blocks_rows<IGNIS_BLOCKS> weights;\n"
+    "static_assert(weights::exact, \"else sums are rounded\");\n\n"
+    "constexpr int RECORD_BYTES = record_bytes(IGNIS_BLOCKS), EIGHT_BYTES = 8 * RECORD_BYTES;\n\n"
+    "constexpr int BOX_BYTES = COLUMNS * 128, X_BYTES = 4 * BOX_BYTES;\n"
+    "constexpr int SUMS_BYTES = weights::minima ? RECORD * COLUMNS * 4 : 0, WEIGHT_BYTES = 2 * TILES * EIGHT_BYTES;\n"
+    "static_assert(RECORD_BYTES / 16 % 2 == 1, \"so rows that lanes read at a time have different banks\");\n\n\n"
+    "constexpr int GROUP = COLUMNS < 32 ? 2 : UNIT, CHUNK = N < 4 ? N : 4;\n"
+    "static_assert(GROUP == UNIT || CHUNK == N, \"sums of two blocks are kept for one chunk\");\n\n\n"
+    "struct blocks_source {\n\n"
+    "static constexpr int STAGE_BYTES = (X_BYTES + SUMS_BYTES + WEIGHT_BYTES + 1023) / 1024 * 1024;\n"
+    "const ignis__gemv_blocks &all;\n"
+    "const ignis__gemv_mma &p;\n"
+    "const ignis__tensor_map *of_x;\n"
+    "int length, per_slice, advance, rows;\n\n"
+    "__device__ blocks_source(const ignis__gemv_blocks &all, const ignis__tensor_map *of_x)\n"
+    ": all(all), p(all.product), of_x(of_x), length(((int)p.k + 32 * RECORD - 1) / (32 * RECORD)),\n"
+    "per_slice((length + SLICES - 1) / SLICES), advance(1), rows((p.rows + 7) / 8 * 8)\n"
+    "{\n"
+    "}\n"
+    "__device__ int bytes_of_sums() const { return weights::minima ? RECORD * rows * 4 : 0; }\n"
+    "__device__ uint32_t bytes() const { return X_BYTES + bytes_of_sums() + WEIGHT_BYTES; }\n"
+    "__device__ void ask_weights(uint32_t to, uint32_t barrier, int group, int at) const\n"
+    "{\n"
+    "const int lane = threadIdx.x % 32, behind = (int)(p.gated ? 2 * p.n : p.n) - all.first;\n"
+    "int low, high, row;\n"
+    "if (lane >= 2 * TILES)\n"
+    "return;\n"
+    "group_rows(p, all.first, group, lane % TILES, low, high);\n"
+    "row = (lane < TILES ? low : high) - all.first;\n"
+    "ignis_ptx_bulk_load(to + X_BYTES + SUMS_BYTES + lane * EIGHT_BYTES,\n"
+    "(const uint8_t *)p.weights + (first_record(row < behind ? row : 0, length) +\n"
+    "(long long)min(at, length - 1) * TOGETHER) *\n"
+    "RECORD_BYTES,\n"
+    "EIGHT_BYTES, barrier);\n"
+    "}\n"
+    "__device__ void ask_x(uint32_t to, uint32_t barrier, int at) const\n"
+    "{\n"
+    "const int lane = threadIdx.x % 32;\n"
+    "if (lane < 4)\n"
+    "ignis_ptx_tensor_load<2>(to + lane * BOX_BYTES, of_x, barrier, at * 4 * 64 + lane * 64, 0);\n"
+    "else if (weights::minima && lane == 4)\n"
+    "ignis_ptx_bulk_load(to + X_BYTES, all.scales + (length + min(at, length - 1)) * RECORD * rows,\n"
+    "bytes_of_sums(), barrier);\n"
+    "}\n"
+    "__device__ void multiply(float (&sum)[M][N][4], const char *stage, int, int at, int end) const\n"
+    "{\n"
+    "const int lane = threadIdx.x % 32, t = lane % 4, quad = lane - t;\n"
+    "const uint8_t *const records = (const uint8_t *)stage + X_BYTES + SUMS_BYTES + threadIdx.x / 32 * EIGHT_BYTES +\n"
+    "row_of_lanes(lane / 4) * RECORD_BYTES;\n\n"
+    "const uint64_t x =\n"
+    "ignis_wgmma_descriptor(__shfl_sync(0xffffffff, (uint32_t)__cvta_generic_to_shared(stage), 0), 0, 1024);\n"
+    "if (at >= end)\n"
+    "return;\n"
+    "#pragma unroll\n"
+    "for (int half = 0; half < 2; half++) {\n"
+    "weights::unit w;\n"
+    "float pair[CHUNK][4];\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < 2; r++)\n"
+    "weights::read<false>(w, r, records + r * TILES * EIGHT_BYTES, half,\n"
+    "[](const uint8_t *from) { return *(const uint4 *)from; });\n"
+    "const weights::scales own = weights::scales_of(w, half);\n"
+    "#pragma unroll\n"
+    "for (int first = 0; first < UNIT; first += GROUP) {\n"
+    "uint32_t a[GROUP][2][4];\n"
+    "float of[GROUP][2], least[GROUP][2];\n"
+    "#pragma unroll\n"
+    "for (int b = 0; b < GROUP; b++) {\n"
+    "uint32_t one[2] = {};\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < 2; r++) {\n"
+    "of[b][r] = __shfl_sync(0xffffffff, own.of[r][0], quad + first + b);\n"
+    "if (weights::minima)\n"
+    "least[b][r] = __shfl_sync(0xffffffff, own.least[r][0], quad + first + b);\n"
+    "if (weights::ones)\n"
+    "one[r] = __shfl_sync(0xffffffff, w.one[r], quad + first + b);\n"
+    "}\n"
+    "weights::operand_pairs<T>(a[b], w, first + b, one, t);\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int chunk = 0; chunk < N; chunk += CHUNK) {\n"
+    "float found[GROUP][CHUNK][4];\n"
+    "ignis_ptx_wgmma_fence();\n"
+    "#pragma unroll\n"
+    "for (int b = 0; b < GROUP; b++) {\n"
+    "const int block = half * UNIT + first + b;\n"
+    "const uint64_t of_block =\n"
+    "ignis_wgmma_ahead(x, block / 2 * BOX_BYTES + block % 2 * 64 + chunk * 1024);\n";
+static const char ignis__text_gemv_hopper_blocks_cu_1[] =
+    "ignis_ptx_wgmma<0, 0>(found[b], a[b][0], of_block);\n"
+    "ignis_ptx_wgmma<1, 0>(found[b], a[b][1], ignis_wgmma_ahead(of_block, 32));\n"
+    "if (b % 2 == 1)\n"
+    "ignis_ptx_wgmma_commit();\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int b = 0; b < GROUP; b += 2) {\n"
+    "if (b + 2 < GROUP)\n"
+    "ignis_ptx_wgmma_wait<1>();\n"
+    "else\n"
+    "ignis_ptx_wgmma_wait<0>();\n"
+    "ignis_wgmma_hold(found[b]);\n"
+    "ignis_wgmma_hold(found[b + 1]);\n\n"
+    "ignis_wgmma_hold(a[b]);\n"
+    "ignis_wgmma_hold(a[b + 1]);\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < CHUNK; n++) {\n"
+    "float2 of_x[2] = {};\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 2 && weights::minima; i++)\n"
+    "of_x[i] =\n"
+    "*(const float2 *)((const float *)(stage + X_BYTES) +\n"
+    "(half * UNIT + first + b + i) * rows + 8 * (chunk + n) + 2 * t);\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < 4; c++) {\n"
+    "float y[2];\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 2; i++) {\n"
+    "y[i] = __fmul_rn(found[b + i][n][c], of[b + i][c / 2]);\n"
+    "if (weights::minima)\n"
+    "y[i] = fmaf(-least[b + i][c / 2], c % 2 ? of_x[i].y : of_x[i].x, y[i]);\n"
+    "}\n"
+    "if (first + b == 0)\n"
+    "pair[n][c] = y[0] + y[1];\n"
+    "else\n"
+    "sum[0][chunk + n][c] += pair[n][c] + (y[0] + y[1]);\n"
+    "}\n"
+    "}\n"
+    "}\n"
+    "}\n"
+    "}\n"
+    "}\n"
+    "}\n"
+    "};\n\n\n"
+    "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(ALL_THREADS, COLUMNS < 32 ? 2 : 1)\n"
+    "ignis_gemv_hopper_blocks(const __grid_constant__ ignis__gemv_blocks all,\n"
+    "const __grid_constant__ ignis__tensor_map of_x)\n"
+    "{\n"
+    "blocks_source source(all, &of_x);\n"
+    "cluster_product(all.product, all.first, source);\n"
+    "}\n";
+static const char *const ignis__text_gemv_hopper_blocks_cu[] = {
+    ignis__text_gemv_hopper_blocks_cu_0,
+    ignis__text_gemv_hopper_blocks_cu_1,
 };
 
 static const char ignis__text_gemv_mma_cu_0[] =
@@ -9199,6 +9347,7 @@ static const char ignis__text_shared_models_gemv_h_0[] =
     "IGNIS__POINTER(uint8_t) x;\n\n"
     "IGNIS__POINTER(float) scales;\n\n"
     "int first;\n"
+    "int paired;\n"
     "} ignis__gemv_blocks;\n"
     "IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 232);\n";
 static const char *const ignis__text_shared_models_gemv_h[] = {
@@ -9487,7 +9636,8 @@ static const char ignis__text_weights_blocks_cuh_0[] =
     "constexpr int UNIT = 4;\n\n\n\n\n\n"
     "template <int N, bool summed> struct whole_numbers {\n"
     "uint32_t high[N / 4], low[N / 4];\n"
-    "float scale, sum;\n\n"
+    "float scale, sum;\n"
+    "float rounded[N];\n\n"
     "template <typename T> __device__ explicit whole_numbers(const ignis_pack<T, N> &x)\n"
     "{\n"
     "uint32_t two = 0;\n"
@@ -9507,6 +9657,7 @@ static const char ignis__text_weights_blocks_cuh_0[] =
     "#pragma unroll\n"
     "for (int j = 0; j < 4; j++) {\n"
     "whole[j] = __float_as_uint(fmaf(float(x[i + j]), inverse, 12582912.0f));\n"
+    "rounded[i + j] = __uint_as_float(whole[j]) - 12582912.0f;\n"
     "if (summed)\n"
     "total += (int)(whole[j] - 0x4b400000u);\n"
     "}\n\n"
@@ -9519,9 +9670,13 @@ static const char ignis__text_weights_blocks_cuh_0[] =
     "for (int apart = 1; apart < 32 / N && summed; apart *= 2)\n"
     "total += __shfl_xor_sync(0xffffffff, total, apart);\n"
     "scale = __uint_as_float(exponent < 255 ? (uint32_t)scaled << 23 : 0x7fffffffu);\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < N; i++)\n"
+    "rounded[i] *= scale;\n"
     "sum = (float)total * scale;\n"
     "}\n"
     "};\n\n\n\n"
+    "__device__ inline int paired_place(int t, int i) { return 4 * i + t; }\n\n\n\n"
     "template <int type> struct blocks_rows {\n"
     "static constexpr blocks_layout layout = layout_of(type);\n"
     "static constexpr int bits = layout.bits, outside = IGNIS__BLOCKS_OUTSIDE(layout.scales);\n"
@@ -9572,15 +9727,15 @@ static const char ignis__text_weights_blocks_cuh_0[] =
     "}\n\n"
     "__device__ void load_d(unit &w, int record) const\n"
     "{\n"
-    "#pragma unroll\n"
+    "#pragma unroll\n";
+static const char ignis__text_weights_blocks_cuh_1[] =
     "for (int r = 0; r < 2 && halves; r++)\n"
     "if (own_minima)\n"
     "w.both[r] = ((const uint32_t *)halves_at[r])[record];\n"
     "else\n"
     "w.d[r] = ((const uint16_t *)halves_at[r])[record];\n"
     "}\n\n"
-    "template <bool alone, typename Four>\n";
-static const char ignis__text_weights_blocks_cuh_1[] =
+    "template <bool alone, typename Four>\n"
     "static __device__ void read(unit &w, int r, const uint8_t *record, int half, const Four &four)\n"
     "{\n"
     "const int t = threadIdx.x % 4, own = half * UNIT + t;\n"
@@ -9677,13 +9832,13 @@ static const char ignis__text_weights_blocks_cuh_1[] =
     "static_assert(bits != 4 || half::fits(), \"sums of both halves are exact\");\n"
     "const uint32_t zero = gridDim.z - 1, inverse = zero - 1, first = half::low ^ zero, second = half::high ^ zero,\n"
     "upper = ignis_ptx_mul_hi(q, 1 << 16);\n"
-    "low = ignis_ptx_prmt(first, second, last ? ignis_ptx_mad(q, inverse, inverse) : q);\n"
+    "low = ignis_ptx_prmt(first, second, last ? ignis_ptx_mad(q, inverse, inverse) : q);\n";
+static const char ignis__text_weights_blocks_cuh_2[] =
     "high = ignis_ptx_prmt(first, second, last ? ignis_ptx_mad(upper, inverse, inverse) : upper);\n"
     "}\n\n"
     "static __device__ uint32_t look_up_of_eight(uint32_t four)\n"
     "{\n"
-    "constexpr int numbers = is_table ? layout.numbers : IGNIS__NUMBERS_IQ4;\n";
-static const char ignis__text_weights_blocks_cuh_2[] =
+    "constexpr int numbers = is_table ? layout.numbers : IGNIS__NUMBERS_IQ4;\n"
     "return __byte_perm(table<numbers, 0>::bytes, table<numbers, 1>::bytes, four);\n"
     "}\n\n\n"
     "static __device__ uint32_t upper_bits(uint32_t two, uint32_t one, int i)\n"
@@ -9694,6 +9849,32 @@ static const char ignis__text_weights_blocks_cuh_2[] =
     "if (ones)\n"
     "q |= (one >> i & 0x01010101u) << ones_begin;\n"
     "return q;\n"
+    "}\n\n\n\n"
+    "static constexpr bool exact = !is_table && !halves && (bits == 4 || bits == 5);\n\n\n"
+    "template <typename T> static __device__ void pairs(uint32_t (&two)[2], uint32_t four, int base)\n"
+    "{\n"
+    "constexpr bool is_bf16 = ignis_is_same<T, ignis_bf16>;\n"
+    "constexpr uint32_t above = is_bf16 ? 0x43434343 : 0x64646464, one = is_bf16 ? 0x3f803f80 : 0x3c003c00;\n"
+    "const uint32_t less = (is_bf16 ? 0xc300c300u : 0xe400e400u) | (uint32_t)base * 0x10001u;\n\n"
+    "two[0] = fma_two<T>(__byte_perm(four, above, 0x4140), one, less);\n"
+    "two[1] = fma_two<T>(__byte_perm(four, above, 0x4342), one, less);\n"
+    "}\n\n\n\n"
+    "template <typename T>\n"
+    "static __device__ void operand_pairs(uint32_t (&a)[2][4], const unit &w, int b, const uint32_t (&one)[2], int i)\n"
+    "{\n"
+    "static_assert(exact, \"numbers of 4 and 5 bits\");\n"
+    "constexpr int base = is_signed ? 1 << (bits - 1) : 0;\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < 2; r++)\n"
+    "#pragma unroll\n"
+    "for (int part = 0; part < 2; part++) {\n"
+    "uint32_t four = w.q[r][b] >> 4 * part & 0x0f0f0f0fu, two[2];\n"
+    "if (ones)\n"
+    "four |= (one[r] >> (i + 4 * part) & 0x01010101u) << 4;\n"
+    "pairs<T>(two, four ^ (uint32_t)base * 0x01010101u, base);\n"
+    "a[part][r] = two[0];\n"
+    "a[part][2 + r] = two[1];\n"
+    "}\n"
     "}\n\n\n\n"
     "template <int term>\n"
     "static __device__ void operand(uint32_t (&a)[4], const unit &w, int word, const uint2 (&more)[2],\n"
@@ -9759,7 +9940,8 @@ static const char ignis__text_weights_blocks_cuh_2[] =
     "}\n"
     "const scales s = scales_of(w, number);\n"
     "float y[2];\n"
-    "#pragma unroll\n"
+    "#pragma unroll\n";
+static const char ignis__text_weights_blocks_cuh_3[] =
     "for (int r = 0; r < 2; r++) {\n"
     "int product[parts], all[parts];\n"
     "#pragma unroll\n"
@@ -9801,8 +9983,7 @@ static const char ignis__text_weights_blocks_cuh_2[] =
     "if (minima || own_minima)\n"
     "s[b].least[r][i] = __shfl_sync(0xffffffff, own.least[r][i], quad + b);\n"
     "}\n"
-    "if (twos) {\n";
-static const char ignis__text_weights_blocks_cuh_3[] =
+    "if (twos) {\n"
     "more[r].x = __shfl_sync(0xffffffff, w.more[r].x, quad + b);\n"
     "more[r].y = __shfl_sync(0xffffffff, w.more[r].y, quad + b);\n"
     "}\n"
@@ -9882,18 +10063,18 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0x7381d8c4efd2299fULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 41};
+    "shared/models/generate.h", 0x7381d8c4efd2299fULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 42};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_generate_cuh = {
-    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 26};
+    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 27};
 
 static const ignis__source *const ignis__includes_shared_models_cache_types_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_cache_types_h = {
-    "shared/models/cache_types.h", 0x8d5c298f9f8587aeULL, IGNIS__PIECES(shared_models_cache_types_h), ignis__includes_shared_models_cache_types_h, 34};
+    "shared/models/cache_types.h", 0x8d5c298f9f8587aeULL, IGNIS__PIECES(shared_models_cache_types_h), ignis__includes_shared_models_cache_types_h, 35};
 
 static const ignis__source *const ignis__includes_cache_types_cuh[] = {
     &ignis__source_generate_cuh,
@@ -9906,7 +10087,7 @@ static const ignis__source ignis__source_cache_types_cuh = {
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0x6da56872450b242fULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 42};
+    "shared/models/kv_cache.h", 0x6da56872450b242fULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 43};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -9976,7 +10157,7 @@ static const ignis__source *const ignis__includes_cache_pairs_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_cache_pairs_cuh = {
-    "cache_pairs.cuh", 0x3197fa4ca7c0f08aULL, IGNIS__PIECES(cache_pairs_cuh), ignis__includes_cache_pairs_cuh, 9};
+    "cache_pairs.cuh", 0x91a6e7108109d4bdULL, IGNIS__PIECES(cache_pairs_cuh), ignis__includes_cache_pairs_cuh, 9};
 
 static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10039,7 +10220,7 @@ static const ignis__source ignis__source_attention_paged_mma_cu = {
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_weights_h = {
-    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 46};
+    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 47};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
@@ -10061,7 +10242,7 @@ static const ignis__source ignis__source_blocks_cu = {
 static const ignis__source *const ignis__includes_shared_models_delta_net_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_delta_net_h = {
-    "shared/models/delta_net.h", 0x919af7c9d0c3aca6ULL, IGNIS__PIECES(shared_models_delta_net_h), ignis__includes_shared_models_delta_net_h, 35};
+    "shared/models/delta_net.h", 0x919af7c9d0c3aca6ULL, IGNIS__PIECES(shared_models_delta_net_h), ignis__includes_shared_models_delta_net_h, 36};
 
 static const ignis__source *const ignis__includes_delta_net_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10088,7 +10269,7 @@ static const ignis__source ignis__source_delta_net_rule_cu = {
 static const ignis__source *const ignis__includes_shared_models_expert_choice_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_expert_choice_h = {
-    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 36};
+    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 37};
 
 static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10107,7 +10288,7 @@ static const ignis__source ignis__source_experts_cuh = {
 static const ignis__source *const ignis__includes_shared_models_experts_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_h = {
-    "shared/models/experts.h", 0x3e104fd3ad9e7ce8ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 37};
+    "shared/models/experts.h", 0x3e104fd3ad9e7ce8ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 38};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -10115,7 +10296,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x224eafb1efe147a2ULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 48};
+    "weights_blocks.cuh", 0x66fe7c1b0f51038dULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 49};
 
 static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10134,7 +10315,7 @@ static const ignis__source ignis__source_experts_product_cu = {
 static const ignis__source *const ignis__includes_shared_models_experts_sorted_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_sorted_h = {
-    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 38};
+    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 39};
 
 static const ignis__source *const ignis__includes_experts_sorted_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10149,7 +10330,7 @@ static const ignis__source ignis__source_experts_sorted_cu = {
 static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_gemv_h = {
-    "shared/models/gemv.h", 0xbaa034cce113496aULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 40};
+    "shared/models/gemv.h", 0x695565a8af87b44fULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 41};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10191,7 +10372,7 @@ static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_blocks_cu = {
-    "gemv_blocks.cu", 0x1b650c5f8a9ce9bbULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 19};
+    "gemv_blocks.cu", 0xe5e840f7f3cc8935ULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 19};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -10207,13 +10388,13 @@ static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cuh = {
-    "gemv_cluster.cuh", 0x95ab8789c4b5c648ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 21};
+    "gemv_cluster.cuh", 0xad836e5173fcc98eULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 21};
 
 static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
     NULL};
 static const ignis__source ignis__source_weights_cuh = {
-    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 47};
+    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 48};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10270,7 +10451,28 @@ static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_hopper_cu = {
-    "gemv_hopper.cu", 0x41cdfd62aedf9b61ULL, IGNIS__PIECES(gemv_hopper_cu), ignis__includes_gemv_hopper_cu, 23};
+    "gemv_hopper.cu", 0x1d445c3b1d42955fULL, IGNIS__PIECES(gemv_hopper_cu), ignis__includes_gemv_hopper_cu, 23};
+
+static const ignis__source *const ignis__includes_gemv_hopper_blocks_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_mma_cuh,
+    &ignis__source_rope_cuh,
+    &ignis__source_shared_rope_h,
+    &ignis__source_shared_tensor_map_h,
+    &ignis__source_blocks_cuh,
+    &ignis__source_gemv_cuh,
+    &ignis__source_gemv_cluster_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_shared_models_gemv_h,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_weights_h,
+    &ignis__source_weights_blocks_cuh,
+    NULL};
+static const ignis__source ignis__source_gemv_hopper_blocks_cu = {
+    "gemv_hopper_blocks.cu", 0xf6f273edb1fd8fdaULL, IGNIS__PIECES(gemv_hopper_blocks_cu), ignis__includes_gemv_hopper_blocks_cu, 24};
 
 static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10288,7 +10490,7 @@ static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_mma_cu = {
-    "gemv_mma.cu", 0x19a928be88a6f65fULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 24};
+    "gemv_mma.cu", 0x19a928be88a6f65fULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 25};
 
 static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10303,12 +10505,12 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0x12b341b3d4059b60ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 25};
+    "generate.cu", 0x12b341b3d4059b60ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 26};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_sampling_h = {
-    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 45};
+    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 46};
 
 static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10318,12 +10520,12 @@ static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_shared_models_sampling_h,
     NULL};
 static const ignis__source ignis__source_generate_draw_cu = {
-    "generate_draw.cu", 0x7b016c8ac8f93810ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 27};
+    "generate_draw.cu", 0x7b016c8ac8f93810ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 28};
 
 static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_fused_step_h = {
-    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 39};
+    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 40};
 
 static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -10341,7 +10543,7 @@ static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_generate_step_cuh = {
-    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 29};
+    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 30};
 
 static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -10363,7 +10565,7 @@ static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_blocks_cuh = {
-    "generate_step_blocks.cuh", 0x466e1c374174af38ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 30};
+    "generate_step_blocks.cuh", 0x466e1c374174af38ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 31};
 
 static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -10384,7 +10586,7 @@ static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_dense_cuh = {
-    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 31};
+    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 32};
 
 static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10417,12 +10619,12 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_cu = {
-    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 28};
+    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 29};
 
 static const ignis__source *const ignis__includes_shared_models_latent_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_latent_h = {
-    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 43};
+    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 44};
 
 static const ignis__source *const ignis__includes_latent_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10434,12 +10636,12 @@ static const ignis__source *const ignis__includes_latent_cu[] = {
     &ignis__source_shared_models_latent_h,
     NULL};
 static const ignis__source ignis__source_latent_cu = {
-    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 32};
+    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 33};
 
 static const ignis__source *const ignis__includes_shared_models_lora_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_lora_h = {
-    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 44};
+    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 45};
 
 static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10449,7 +10651,7 @@ static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_shared_models_lora_h,
     NULL};
 static const ignis__source ignis__source_lora_cu = {
-    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 33};
+    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 34};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -10480,6 +10682,7 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_gemv_cluster_cuh,
     &ignis__source_gemv_cluster_blocks_cu,
     &ignis__source_gemv_hopper_cu,
+    &ignis__source_gemv_hopper_blocks_cu,
     &ignis__source_gemv_mma_cu,
     &ignis__source_generate_cu,
     &ignis__source_generate_cuh,
@@ -34279,6 +34482,7 @@ typedef struct ignis__gemv_blocks {
     IGNIS__POINTER(float) scales;
     /* the result of the first row of these weights; product.n is the one after the last row */
     int first;
+    int paired; /* whether x is not two bytes, but the number as a T, in the order of paired_place */
 } ignis__gemv_blocks;
 IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 232);
 
@@ -36920,8 +37124,9 @@ typedef struct ignis__gemv_cluster {
     int columns, cluster, resident, most, found;
 } ignis__gemv_cluster;
 
-enum { IGNIS__GEMV_CLUSTERS = 9 }; /* dense weights; quantised weights have fewer variants */
-static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] = {
+enum { IGNIS__GEMV_DENSE, IGNIS__GEMV_WHOLE_NUMBERS, IGNIS__GEMV_WARPGROUPS, IGNIS__GEMV_SOURCES };
+enum { IGNIS__GEMV_CLUSTERS = 10 }; /* at most */
+static const ignis__gemv_cluster ignis__gemv_clusters[IGNIS__GEMV_SOURCES][IGNIS__GEMV_CLUSTERS] = {
     {{16, 8, 2, 3, 1},
      {16, 4, 2, 4, 1},
      {16, 1, 2, 0, 0},
@@ -36931,7 +37136,17 @@ static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] =
      {64, 8, 2, 4, 1},
      {64, 2, 1, 2, 2},
      {64, 1, 1, 0, 2}},
-    {{16, 2, 1, 2, 3}, {16, 1, 1, 0, 3}, {32, 2, 1, 2, 3}, {32, 1, 1, 0, 3}}};
+    {{16, 2, 1, 2, 3}, {16, 1, 1, 0, 3}, {32, 2, 1, 2, 3}, {32, 1, 1, 0, 3}},
+    {{8, 4, 2, 4, 1},
+     {8, 1, 2, 0, 0},
+     {16, 4, 2, 4, 1},
+     {16, 1, 2, 0, 2},
+     {32, 4, 1, 2, 1},
+     {32, 2, 1, 2, 1},
+     {32, 1, 1, 0, 1},
+     {64, 4, 1, 2, 1},
+     {64, 2, 1, 7, 2},
+     {64, 1, 1, 0, 2}}};
 
 /*  Writes the defines of a variant. type: of quantised blocks, or 0. */
 static void ignis__gemv_cluster_define(char *define, size_t size, const ignis__gemv_cluster *variant, int type)
@@ -36960,8 +37175,8 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dt
         snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
         ignis__record_builtin(IGNIS__BUILTIN(GEMV_MMA_16), dtype, define, 80, IGNIS__EVERY_ARCH);
     }
-    for (i = 0; i < IGNIS__GEMV_CLUSTERS; i++) {
-        ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[0][i], 0);
+    for (i = 0; ignis__gemv_clusters[IGNIS__GEMV_DENSE][i].columns && i < IGNIS__GEMV_CLUSTERS; i++) {
+        ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[IGNIS__GEMV_DENSE][i], 0);
         ignis__record_builtin(IGNIS__BUILTIN(GEMV_CLUSTER), dtype, define, 90, IGNIS__EVERY_ARCH);
     }
     for (i = 1; i <= 8; i *= 2) {
@@ -36988,14 +37203,15 @@ IGNIS__PRIVATE void ignis__gemv_choose_ring(ignis__op *op, const ignis__array *w
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, &desc);
 }
 
-/*  The operands of a product of 9 rows or more by gemv_cluster.cuh. x_columns: 16-bit elements of a row of x.
+/*  The operands of a product by gemv_cluster.cuh. x_columns: 16-bit elements of a row of x.
     weights, each: bytes of a stage for the weights, and for each row of x. */
 typedef struct ignis__gemv_cluster_source {
     ignis__builtin builtin;
     ignis__address x;
     int64_t x_columns, groups; /* groups: of 128 rows of weights */
     size_t weights, each;
-    int type; /* of quantised blocks, or 0 */
+    int type;     /* of quantised blocks, or 0 */
+    int variants; /* IGNIS__GEMV_DENSE and so on */
 } ignis__gemv_cluster_source;
 
 /*  Chooses the variant for a product and makes its TMA map of x. NULL if this device has no variant. */
@@ -37005,7 +37221,7 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
                                                              size_t size)
 {
     const ignis_device_info *info = &op->work.device->info;
-    const ignis__gemv_cluster *variant = ignis__gemv_clusters[source->type ? 1 : 0];
+    const ignis__gemv_cluster *variant = ignis__gemv_clusters[source->variants];
     const int64_t dims[] = {source->x_columns, p->rows}, step = 2 * source->x_columns;
     size_t stage, free_bytes, found;
     int box[] = {64, 0};
@@ -37038,7 +37254,8 @@ static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const i
     ignis__op_launch(op, source->builtin, dtype, define,
                      ignis__launch_row(variant->cluster > 1 ? source->groups * variant->cluster
                                                             : ignis__clamp(source->groups, 1, most),
-                                       288, shared),
+                                       source->variants == IGNIS__GEMV_WARPGROUPS && variant->columns >= 32 ? 384 : 288,
+                                       shared),
                      params);
 }
 
@@ -37119,30 +37336,56 @@ IGNIS__PRIVATE void ignis__gemv_wgmma(ignis__op *op, ignis__gemv_mma *p, const i
         ignis__launch_row(clusters * across * cluster, 384, (size_t)(p->found_at + FOUND + 8 + 16 * p->ring)), params);
 }
 
-/*  As ignis__gemv_cluster_dense, for one part of quantised weights. False, too, for few rows of weights or more than
-    32 rows of x, where gemv_blocks.cu is as fast. */
+/*  Returns whether wgmma multiplies these blocks: gemv_hopper_blocks.cu says which. */
+static bool ignis__gemv_takes_warpgroups(const ignis__op *op, ignis_dtype dtype,
+                                         const struct ignis__blocks_types_type *of)
+{
+    return ignis__gemm_has_wgmma(op, dtype) && (of->bits == 4 || of->bits == 5) &&
+           of->numbers < (int)IGNIS__NUMBERS_IQ4;
+}
+
+/*  Converts the rows of x of a product with one part of quantised weights. */
+IGNIS__PRIVATE void ignis__gemv_launch_rows(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type)
+{
+    char define[32];
+    void *params[] = {p};
+    const size_t shared = p->product.norm_of ? 2 * (size_t)p->product.k : 0;
+    snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d", type);
+    ignis__op_launch(op, IGNIS__BUILTIN(GEMV_BLOCKS_ROWS), dtype, define,
+                     ignis__launch_row(p->product.rows, 256, shared), params);
+}
+
+/*  As ignis__gemv_cluster_dense, for one part of quantised weights, with the conversion of x. False, too, for few rows
+    of weights, and for numbers of rows of x where gemv_blocks.cu is as fast. */
 IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type,
                                                   int64_t units)
 {
     const struct ignis__blocks_types_type *of = &ignis__blocks_types[ignis__blocks_type(type)];
+    const bool minima = of->scales == (int)IGNIS__SCALES_K || of->scales == (int)IGNIS__SCALES_ADDED;
     ignis__gemv_cluster_source source = IGNIS__ZERO;
     const ignis__gemv_cluster *variant;
     char define[64];
     ignis__tensor_map x_map;
     void *params[] = {p, &x_map};
-    source.builtin = IGNIS__BUILTIN(GEMV_CLUSTER_BLOCKS);
+    p->paired = ignis__gemv_takes_warpgroups(op, dtype, of);
+    source.builtin = p->paired ? IGNIS__BUILTIN(GEMV_HOPPER_BLOCKS) : IGNIS__BUILTIN(GEMV_CLUSTER_BLOCKS);
     source.x = p->x;
     source.x_columns = units * 128;
     source.groups = ignis__ceil_div(p->product.n - p->first, p->product.gated ? 64 : 128);
     source.weights = 128 * (size_t)of->bytes;
-    /* eight scales, and sums if minima need them */
-    source.each = 512 + (of->scales == (int)IGNIS__SCALES_K || of->scales == (int)IGNIS__SCALES_ADDED ? 64 : 32);
+    /* eight scales, if x is whole numbers, and sums if minima need them */
+    source.each = 512 + (p->paired ? 0u : 32u) + (minima ? 32u : 0u);
     source.type = type;
-    if (p->product.rows > 32 || 4 * source.groups <= op->work.device->info.multiprocessors)
+    source.variants = p->paired ? IGNIS__GEMV_WARPGROUPS : IGNIS__GEMV_WHOLE_NUMBERS;
+    variant = !p->paired && (p->product.rows <= 8 || p->product.rows > 32 ||
+                             4 * source.groups <= op->work.device->info.multiprocessors)
+                  ? NULL
+                  : ignis__gemv_cluster_choose(op, dtype, &source, &p->product, &x_map, define, sizeof define);
+    if (!variant) {
+        p->paired = 0;
         return false;
-    variant = ignis__gemv_cluster_choose(op, dtype, &source, &p->product, &x_map, define, sizeof define);
-    if (!variant)
-        return false;
+    }
+    ignis__gemv_launch_rows(op, dtype, p, type);
     ignis__gemv_cluster_launch(op, dtype, &source, &p->product, variant, define, params);
     return true;
 }
@@ -37333,10 +37576,9 @@ static void ignis__gemv_launch_quantised(ignis__op *op, const ignis__gemv_desc *
                 shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
             }
         } else { /* the factor of the type is in the scales of x */
-            ignis__op_launch(op, IGNIS__BUILTIN(GEMV_BLOCKS_ROWS), desc->x->dtype, define,
-                             ignis__launch_row(count, 256, row), params);
-            if (count > 8 && in_step && ignis__gemv_cluster_quantised(op, desc->x->dtype, &p, q.type, units))
+            if (in_step && ignis__gemv_cluster_quantised(op, desc->x->dtype, &p, q.type, units))
                 continue;
+            ignis__gemv_launch_rows(op, desc->x->dtype, &p, q.type);
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }
         ignis__op_launch(op, ignis__gemv_blocks_kernels[single ? 0 : number - 1], desc->x->dtype, define,

@@ -456,7 +456,7 @@ __device__ inline uint64_t ignis_wgmma_descriptor(uint32_t at, uint32_t leading,
 
 __device__ inline uint64_t ignis_wgmma_ahead(uint64_t descriptor, uint32_t bytes) { return descriptor + (bytes >> 4); }
 
-/*  C += A B, or with keep = 0 C = A B, for N of 16, 32 ... 256:
+/*  C += A B, or with keep = 0 C = A B, for N of 8, and of 16, 32 ... 256:
         ignis_ptx_wgmma<keep, transpose_a, transpose_b>(c, a, b)     both in shared memory
         ignis_ptx_wgmma<keep, transpose_b>(c, words, b)              A in registers
     Transposed means that the rows in memory are K. */
@@ -475,8 +475,10 @@ __device__ inline uint64_t ignis_wgmma_ahead(uint64_t descriptor, uint32_t bytes
 #define IGNIS_WGMMA_TYPE "k8.f32.tf32.tf32 {"
 #endif
 #define IGNIS_WGMMA_SUM(i) "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])
-#define IGNIS_WGMMA_TEXT_16 "%0, %1, %2, %3, %4, %5, %6, %7"
-#define IGNIS_WGMMA_SUMS_16 IGNIS_WGMMA_SUM(0), IGNIS_WGMMA_SUM(1)
+#define IGNIS_WGMMA_TEXT_8 "%0, %1, %2, %3"
+#define IGNIS_WGMMA_SUMS_8 IGNIS_WGMMA_SUM(0)
+#define IGNIS_WGMMA_TEXT_16 IGNIS_WGMMA_TEXT_8 ", %4, %5, %6, %7"
+#define IGNIS_WGMMA_SUMS_16 IGNIS_WGMMA_SUMS_8, IGNIS_WGMMA_SUM(1)
 #define IGNIS_WGMMA_TEXT_32 IGNIS_WGMMA_TEXT_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
 #define IGNIS_WGMMA_SUMS_32 IGNIS_WGMMA_SUMS_16, IGNIS_WGMMA_SUM(2), IGNIS_WGMMA_SUM(3)
 #define IGNIS_WGMMA_TEXT_48 IGNIS_WGMMA_TEXT_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
@@ -543,6 +545,7 @@ __device__ inline uint64_t ignis_wgmma_ahead(uint64_t descriptor, uint32_t bytes
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(keep));                                 \
     }
 #endif
+IGNIS_WGMMA(8, 4, 5, 6, 7, 8, 9, 10)
 IGNIS_WGMMA(16, 8, 9, 10, 11, 12, 13, 14)
 IGNIS_WGMMA(32, 16, 17, 18, 19, 20, 21, 22)
 IGNIS_WGMMA(48, 24, 25, 26, 27, 28, 29, 30)

@@ -162,4 +162,29 @@ template <typename T> __device__ inline void ignis_mma(float (&c)[4], const uint
         ignis_ptx_mma_bf16(c, a, b0, b1);
 }
 
+#if __CUDA_ARCH__ >= 800
+__device__ inline uint32_t ignis_ptx_fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t result;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
+    return result;
+}
+
+__device__ inline uint32_t ignis_ptx_fma_f16x2(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t result;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
+    return result;
+}
+
+/*  Returns a b + c of two numbers in a word. */
+template <typename T> __device__ inline uint32_t fma_two(uint32_t a, uint32_t b, uint32_t c)
+{
+    if constexpr (ignis_is_same<T, ignis_bf16>)
+        return ignis_ptx_fma_bf16x2(a, b, c);
+    else
+        return ignis_ptx_fma_f16x2(a, b, c);
+}
+#endif
+
 #endif /* IGNIS_MMA_CUH */

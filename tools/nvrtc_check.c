@@ -189,6 +189,14 @@ static const char *const gemv_cluster_blocks[] = {IN_CLUSTERS_BLOCKS(2, 16, 2), 
                                                   IN_CLUSTERS_BLOCKS(12, 32, 2), IN_CLUSTERS_BLOCKS(12, 32, 1),
                                                   IN_CLUSTERS_BLOCKS(14, 16, 1), IN_CLUSTERS_BLOCKS(14, 32, 2),
                                                   IN_CLUSTERS_BLOCKS(14, 32, 1), NULL};
+static const char *const gemv_hopper_blocks[] = {IN_CLUSTERS_BLOCKS(2, 8, 4),   IN_CLUSTERS_BLOCKS(2, 8, 1),
+                                                 IN_CLUSTERS_BLOCKS(2, 16, 4),  IN_CLUSTERS_BLOCKS(2, 16, 1),
+                                                 IN_CLUSTERS_BLOCKS(2, 32, 4),  IN_CLUSTERS_BLOCKS(2, 32, 1),
+                                                 IN_CLUSTERS_BLOCKS(2, 64, 4),  IN_CLUSTERS_BLOCKS(2, 64, 2),
+                                                 IN_CLUSTERS_BLOCKS(2, 64, 1),  IN_CLUSTERS_BLOCKS(12, 8, 1),
+                                                 IN_CLUSTERS_BLOCKS(12, 16, 1), IN_CLUSTERS_BLOCKS(12, 32, 1),
+                                                 IN_CLUSTERS_BLOCKS(12, 64, 1), IN_CLUSTERS_BLOCKS(6, 64, 1),
+                                                 IN_CLUSTERS_BLOCKS(13, 64, 1), NULL};
 static const char *const halves_of_blocks[] = {
     "-DIGNIS_T=1 -DIGNIS_BLOCKS=2",  "-DIGNIS_T=2 -DIGNIS_BLOCKS=2",  "-DIGNIS_T=1 -DIGNIS_BLOCKS=8",
     "-DIGNIS_T=2 -DIGNIS_BLOCKS=8",  "-DIGNIS_T=1 -DIGNIS_BLOCKS=12", "-DIGNIS_T=2 -DIGNIS_BLOCKS=12",
@@ -737,6 +745,11 @@ static const struct {
      90,
      0,
      {0, 0, 36}}, /* sm_120: 32 rows of Q6_K; 4 on sm_90 */
+    {IGNIS__SOURCE_GEMV_HOPPER_BLOCKS_CU,
+     gemv_hopper_blocks,
+     90,
+     90,
+     {0, 0, 32}}, /* 16 columns of Q4_K, in 96 registers */
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged_mma, 75, 75, {0}},
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_mma, 80, 0, {0, 0, 4}}, /* heads of 64: in 96 registers */
     {IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU, attention_paged_clusters, 90, 0, {0, 0, 8}}, /* heads of 256 */
@@ -927,6 +940,7 @@ static int waits_late(int source)
 {
     return source == IGNIS__SOURCE_GEMV_MMA_CU || source == IGNIS__SOURCE_GEMV_CLUSTER_CU ||
            source == IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU || source == IGNIS__SOURCE_GEMV_HOPPER_CU ||
+           source == IGNIS__SOURCE_GEMV_HOPPER_BLOCKS_CU ||
            source == IGNIS__SOURCE_GEMV_BLOCKS_CU || source == IGNIS__SOURCE_ATTENTION_PAGED_CU ||
            source == IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU || source == IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU ||
            source == IGNIS__SOURCE_GENERATE_STEP_CU || source == IGNIS__SOURCE_GENERATE_CU ||

@@ -11,29 +11,6 @@
 #include "mma.cuh"
 
 #if __CUDA_ARCH__ >= 800
-__device__ inline uint32_t ignis_ptx_fma_bf16x2(uint32_t a, uint32_t b, uint32_t c)
-{
-    uint32_t result;
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
-    return result;
-}
-
-__device__ inline uint32_t ignis_ptx_fma_f16x2(uint32_t a, uint32_t b, uint32_t c)
-{
-    uint32_t result;
-    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
-    return result;
-}
-
-/*  Returns a b + c of two numbers in a word. */
-template <typename T> __device__ inline uint32_t fma_two(uint32_t a, uint32_t b, uint32_t c)
-{
-    if constexpr (ignis_is_same<T, ignis_bf16>)
-        return ignis_ptx_fma_bf16x2(a, b, c);
-    else
-        return ignis_ptx_fma_f16x2(a, b, c);
-}
-
 /*  Returns elements 2 p and 2 p + 1 of a word, or the p-th ones of both halves of any word. scales: what multiplies
     them, as two T. whole: of F8, scales have the power of two of the type besides, which takes one product less; T has
     them if a row's exponent + 127 is at most CACHE_WHOLE. */

@@ -87,8 +87,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const whole_numbers<8, weights::minima> x(eight_of(row, eight * 8, p.k));
         if (block >= units * UNIT)
             continue;
-        *(uint4 *)(all.x + ((long long)blockIdx.x * units * UNIT * 4 + eight) * 16) =
-            make_uint4(x.high[0], x.high[1], x.low[0], x.low[1]);
+        if (all.paired) {
+            uint32_t *to = (uint32_t *)(all.x + ((long long)blockIdx.x * units * UNIT + block) * 64);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                to[paired_place(eight % 4, i)] = ignis_round_two<T>(x.rounded[2 * i], x.rounded[2 * i + 1]);
+        } else
+            *(uint4 *)(all.x + ((long long)blockIdx.x * units * UNIT * 4 + eight) * 16) =
+                make_uint4(x.high[0], x.high[1], x.low[0], x.low[1]);
         if (eight % 4 == 0) {
             float *to = all.scales + block * columns + blockIdx.x;
             to[0] = x.scale * weights::factor;

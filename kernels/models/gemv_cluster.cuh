@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-/*  models/gemv_cluster.cuh - GEMV of 9 to 64 rows by clusters of blocks, for sm_90 and up
+/*  models/gemv_cluster.cuh - GEMV of 2 to 64 rows by clusters of blocks, for sm_90 and up
 
     Sums have the order of products of fewer rows. The blocks of a cluster divide the slices of K of 128 rows of
     weights. TMA brings weights and x to a ring in shared memory, which all warps read. So the device reads at most
     half as many bytes of x as of 16-bit weights. The blocks exchange their results, and each does the epilogue of a
     slice of them.
 
-    Compiled with -DIGNIS_T=<1 or 2>, rows of x at most -DIGNIS_COLUMNS=<16, 32 or 64>, and blocks of a cluster
+    Compiled with -DIGNIS_T=<1 or 2>, rows of x at most -DIGNIS_COLUMNS=<8, 16, 32 or 64>, and blocks of a cluster
     -DIGNIS_CLUSTER=<1, 2, 4 or 8>.
 
     A source of operands, of dense or of quantised weights, has
@@ -26,13 +26,18 @@
 
 constexpr int COLUMNS = IGNIS_COLUMNS, CLUSTER = IGNIS_CLUSTER;
 constexpr int TILES = 8; /* of 16 rows of weights */
+/*  IGNIS_GEMV_HOPPER: 1 for dense weights and 2 for quantised ones, which wgmma multiplies. WIDE: rows of x are divided
+    between clusters, and a warp finishes its parts in a short loop. */
 #ifdef IGNIS_GEMV_HOPPER
-constexpr bool WGMMA = true;
+constexpr bool WGMMA = true, WIDE = IGNIS_GEMV_HOPPER == 1;
 #else
-constexpr bool WGMMA = false;
+constexpr bool WGMMA = false, WIDE = false;
 #endif
 /*  warps beside each other, and below each other */
 constexpr int ACROSS = !WGMMA && COLUMNS / 32 > 0 ? COLUMNS / 32 : 1, DOWN = SLICES / ACROSS;
+/*  Warps that multiply get more registers from a warpgroup of others, of which the first one starts copies. */
+constexpr bool SHIFTS_REGISTERS = WGMMA && COLUMNS >= 32;
+constexpr int ALL_THREADS = THREADS + (SHIFTS_REGISTERS ? 128 : 32); /* the host has the same */
 /*  tiles of a warp, and eights of columns */
 constexpr int M = TILES / DOWN, N = COLUMNS / 8 / ACROSS;
 constexpr int OWN = SLICES / CLUSTER; /* slices of a block */
@@ -41,17 +46,17 @@ constexpr int SHARE = TILES * COLUMNS / 8 / CLUSTER;
 /*  Sums of up to NEAR slices wait for each other in registers. Sums of NEAR slices, of twice as many and so on wait
     in memory, FAR times. Quantised weights need all registers. */
 #ifdef IGNIS_BLOCKS
-constexpr int MOST_NEAR = 1;
+constexpr int MOST_NEAR = !WGMMA ? 1 : COLUMNS == 8 ? 8 : COLUMNS == 32 ? 4 : 2;
 #else
 constexpr int MOST_NEAR = WGMMA ? 4 : COLUMNS == 64 ? 2 : COLUMNS == 32 ? 4 : 8;
 #endif
 constexpr int NEAR = OWN < MOST_NEAR ? OWN : MOST_NEAR, FAR = OWN / NEAR == 8 ? 3 : OWN / NEAR / 2;
 constexpr int PART_BYTES = 32 * 16, PARTS_BYTES = TILES * COLUMNS / 8 * PART_BYTES;
 /*  parts that wgmma's epilogue loads before it finishes them */
-constexpr int AT_ONCE = !WGMMA ? 1 : SHARE / SLICES < 4 ? SHARE / SLICES : 4;
+constexpr int AT_ONCE = !WIDE ? 1 : SHARE / SLICES < 4 ? SHARE / SLICES : 4;
 /*  the host has the same */
 constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0,
-              FOUND_BYTES = ARRIVES_BYTES + (WGMMA && CLUSTER == 1 && FAR == 0 ? 1 : FAR) * PARTS_BYTES;
+              FOUND_BYTES = ARRIVES_BYTES + (WIDE && CLUSTER == 1 && FAR == 0 ? 1 : FAR) * PARTS_BYTES;
 
 /*  Finds the rows of tile i of a group: eight from `low` on, and eight from `high` on. Tiles of a group are adjacent.
     Rows are numbered as results are, and all tiles begin at `first`. */
@@ -100,7 +105,7 @@ __device__ inline void finish(const ignis__gemv_mma &p, int first, int group, in
     group_rows(p, first, group, part / (COLUMNS / 8), low, high);
 #pragma unroll
     for (int j = 0; j < 2; j++) {
-        const int c = part % (COLUMNS / 8) * 8 + t + 4 * j;
+        const int c = part % (COLUMNS / 8) * 8 + (WGMMA ? 2 * t + j : t + 4 * j);
         finish_line line;
         if (c >= p.rows)
             break;
@@ -108,6 +113,17 @@ __device__ inline void finish(const ignis__gemv_mma &p, int first, int group, in
         line.load_sum(p, low + row, high + row, c);
         line.put(p, low + row, high + row, c, y[j], y[2 + j]);
     }
+}
+
+/*  more: takes registers that others gave; else gives them. The launch has 168 for each of 384 threads. */
+template <bool more> __device__ inline void shift_registers()
+{
+#if __CUDA_ARCH__ == 900
+    if (more)
+        ignis_ptx_setmaxnreg_inc<232>();
+    else
+        ignis_ptx_setmaxnreg_dec<40>();
+#endif
 }
 
 /*  The position of a block: group of tiles, slice, k step. */
@@ -126,7 +142,7 @@ struct step_order {
     }
 };
 
-/*  Multiplies by THREADS + 32 threads, of which the last warp starts the copies. grid = any number of blocks, at most
+/*  Multiplies by ALL_THREADS threads, of which the ninth warp starts the copies. grid = any number of blocks, at most
     one per group of tiles; or one cluster per group. Shared memory for p.ring stages, FOUND_BYTES from p.found_at on,
     and barriers. first: see group_rows. */
 template <typename Source> __device__ inline void cluster_product(const ignis__gemv_mma &p, int first, Source &source)
@@ -136,7 +152,7 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), found = at + p.found_at,
                    arrived = found + FOUND_BYTES, full = arrived + 8, empty = full + 8 * p.ring;
     /* clusters of the same weights, for other rows of x, are adjacent */
-    const int across = WGMMA ? p.across : 1;
+    const int across = WIDE ? p.across : 1;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_group = (int)blockIdx.x / CLUSTER / across,
               column = (int)blockIdx.x / CLUSTER % across * COLUMNS;
     /* of groups; a cluster has one */
@@ -162,8 +178,8 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
     __syncthreads();
 
     if (warp >= SLICES) {
-        if (WGMMA)
-            ignis_ptx_setmaxnreg_dec<40>();
+        if (SHIFTS_REGISTERS)
+            shift_registers<false>();
         if (warp > SLICES) { /* the rest of its warpgroup */
             ignis_grid_dependency_wait();
             if (CLUSTER > 1)
@@ -202,8 +218,8 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
         return;
     }
 
-    if (WGMMA)
-        ignis_ptx_setmaxnreg_inc<232>();
+    if (SHIFTS_REGISTERS)
+        shift_registers<true>();
     ignis_grid_dependency_wait();
     int stage = 0;
     uint32_t phase = 0;
@@ -220,10 +236,7 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
                     sum[m][n][0] = sum[m][n][1] = sum[m][n][2] = sum[m][n][3] = 0;
             for (int step = 0; step < steps; step++) {
                 ignis_mbarrier_wait(full + 8 * stage, phase);
-                if constexpr (WGMMA)
-                    source.multiply(sum[0], memory + stage * STAGE_BYTES);
-                else
-                    source.multiply(sum, memory + stage * STAGE_BYTES, group, begin + step * source.advance, end);
+                source.multiply(sum, memory + stage * STAGE_BYTES, group, begin + step * source.advance, end);
                 ignis_warp_arrive(empty + 8 * stage);
                 if (++stage == p.ring)
                     stage = 0, phase ^= 1;
@@ -250,7 +263,7 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
         if (CLUSTER > 1)
             ignis_ptx_cluster_wait();
         const uint32_t to = found + rank * SHARE * PART_BYTES + lane * 8;
-        if constexpr (WGMMA && CLUSTER == 1) { /* in a short loop: what a thread has waits in memory */
+        if constexpr (WIDE && CLUSTER == 1) { /* in a short loop: what a thread has waits in memory */
 #pragma unroll
             for (int n = 0; n < N; n++)
                 far[n * THREADS] = make_float4(sum[0][n][0], sum[0][n][1], sum[0][n][2], sum[0][n][3]);
@@ -304,8 +317,8 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
                 }
         y[0] = of[0][0].x, y[1] = of[0][0].y, y[2] = of[0][1].x, y[3] = of[0][1].y;
     };
-    if constexpr (WGMMA && CLUSTER > 1) {
-        static_assert(!WGMMA || SHARE % (SLICES * AT_ONCE) == 0, "all warps have the same number of parts");
+    if constexpr (WIDE && CLUSTER > 1) {
+        static_assert(!WIDE || SHARE % (SLICES * AT_ONCE) == 0, "all warps have the same number of parts");
 #pragma unroll 1
         for (int from = warp; from < SHARE; from += SLICES * AT_ONCE) {
             part_finish parts[AT_ONCE];

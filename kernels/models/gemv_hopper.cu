@@ -9,7 +9,7 @@
 
     Compiled with -DIGNIS_COLUMNS=64.
 */
-#define IGNIS_GEMV_HOPPER
+#define IGNIS_GEMV_HOPPER 1
 #include "gemv_cluster.cuh"
 
 constexpr int BLOCK_BYTES = 8 * 128; /* of eight rows of 64 elements, which is that of a swizzle */
@@ -48,8 +48,9 @@ struct wgmma_source {
                                      (int)blockIdx.x / CLUSTER % p.across * COLUMNS);
     }
     /*  Weights are not loaded while wgmma multiplies: the compiler would load them to the registers that it reads. */
-    __device__ void multiply(float (&sum)[N][4], const char *stage) const
+    __device__ void multiply(float (&sums)[M][N][4], const char *stage, int, int, int) const
     {
+        float(&sum)[N][4] = sums[0];
         const int lane = threadIdx.x % 32, t = lane % 4, row = row_of_lanes(lane / 4);
         const char *const from = stage + threadIdx.x / 32 * BLOCK_BYTES + row * 128;
         const uint64_t x = ignis_wgmma_descriptor((uint32_t)__cvta_generic_to_shared(stage) + WEIGHT_BYTES, 0, 1024);
@@ -78,7 +79,7 @@ struct wgmma_source {
 
 /*  Params: TMA maps of the weights, whose tiles have as many rows as are adjacent, and of x, whose tiles have COLUMNS
     rows. Rows of tiles have 64 elements. */
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS + 128, 1)
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(ALL_THREADS, 1)
     ignis_gemv_hopper(const __grid_constant__ ignis__gemv_mma p, const __grid_constant__ ignis__tensor_map of_weights,
                       const __grid_constant__ ignis__tensor_map of_x)
 {

@@ -33,6 +33,7 @@ constexpr int UNIT = 4; /* blocks per unit */
 template <int N, bool summed> struct whole_numbers {
     uint32_t high[N / 4], low[N / 4]; /* bytes, in the order of the elements */
     float scale, sum;                 /* of the numbers times the scale */
+    float rounded[N];                 /* the numbers times the scale: T has them, as it has x */
 
     template <typename T> __device__ explicit whole_numbers(const ignis_pack<T, N> &x)
     {
@@ -54,6 +55,7 @@ template <int N, bool summed> struct whole_numbers {
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 whole[j] = __float_as_uint(fmaf(float(x[i + j]), inverse, 12582912.0f));
+                rounded[i + j] = __uint_as_float(whole[j]) - 12582912.0f;
                 if (summed)
                     total += (int)(whole[j] - 0x4b400000u);
             }
@@ -67,9 +69,16 @@ template <int N, bool summed> struct whole_numbers {
         for (int apart = 1; apart < 32 / N && summed; apart *= 2)
             total += __shfl_xor_sync(0xffffffff, total, apart);
         scale = __uint_as_float(exponent < 255 ? (uint32_t)scaled << 23 : 0x7fffffffu);
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            rounded[i] *= scale;
         sum = (float)total * scale;
     }
 };
+
+/*  Returns where a block of x has elements 8 t + 2 i and the next one for products whose A is that of operand_pairs: a
+    word of the block's 16. */
+__device__ inline int paired_place(int t, int i) { return 4 * i + t; }
 
 /* >>weights ----------------------------------------------------------------------------------------------------- */
 
@@ -269,6 +278,41 @@ template <int type> struct blocks_rows {
         if (ones)
             q |= (one >> i & 0x01010101u) << ones_begin;
         return q;
+    }
+
+    /*  Whether numbers are small enough that a tensor core adds their products with a block of x as floats, without
+        rounding: numbers of 5 bits, of x of 14 bits, 32 of them. */
+    static constexpr bool exact = !is_table && !halves && (bits == 4 || bits == 5);
+
+    /*  Converts four bytes, which are not negative and below 128, to two pairs of T, less `base`. */
+    template <typename T> static __device__ void pairs(uint32_t (&two)[2], uint32_t four, int base)
+    {
+        constexpr bool is_bf16 = ignis_is_same<T, ignis_bf16>;
+        constexpr uint32_t above = is_bf16 ? 0x43434343 : 0x64646464, one = is_bf16 ? 0x3f803f80 : 0x3c003c00;
+        const uint32_t less = (is_bf16 ? 0xc300c300u : 0xe400e400u) | (uint32_t)base * 0x10001u;
+        /* 128 + byte, or 1024 + byte */
+        two[0] = fma_two<T>(__byte_perm(four, above, 0x4140), one, less);
+        two[1] = fma_two<T>(__byte_perm(four, above, 0x4342), one, less);
+    }
+
+    /*  Builds a lane's A of two products of m16n8k16, or of a warpgroup, for a block: elements 8 t to 8 t + 3 of both
+        rows, then the next four. one: bits of both rows. Rows of x have the order of paired_place. */
+    template <typename T>
+    static __device__ void operand_pairs(uint32_t (&a)[2][4], const unit &w, int b, const uint32_t (&one)[2], int i)
+    {
+        static_assert(exact, "numbers of 4 and 5 bits");
+        constexpr int base = is_signed ? 1 << (bits - 1) : 0;
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+#pragma unroll
+            for (int part = 0; part < 2; part++) {
+                uint32_t four = w.q[r][b] >> 4 * part & 0x0f0f0f0fu, two[2];
+                if (ones)
+                    four |= (one[r] >> (i + 4 * part) & 0x01010101u) << 4;
+                pairs<T>(two, four ^ (uint32_t)base * 0x01010101u, base);
+                a[part][r] = two[0];
+                a[part][2 + r] = two[1];
+            }
     }
 
     /*  Builds a lane's part of A: eight elements of both rows, from word `word` on. more, one: of both rows; i: which

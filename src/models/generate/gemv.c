@@ -186,10 +186,9 @@ static void ignis__gemv_launch_quantised(ignis__op *op, const ignis__gemv_desc *
                 shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
             }
         } else { /* the factor of the type is in the scales of x */
-            ignis__op_launch(op, IGNIS__BUILTIN(GEMV_BLOCKS_ROWS), desc->x->dtype, define,
-                             ignis__launch_row(count, 256, row), params);
-            if (count > 8 && in_step && ignis__gemv_cluster_quantised(op, desc->x->dtype, &p, q.type, units))
+            if (in_step && ignis__gemv_cluster_quantised(op, desc->x->dtype, &p, q.type, units))
                 continue;
+            ignis__gemv_launch_rows(op, desc->x->dtype, &p, q.type);
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }
         ignis__op_launch(op, ignis__gemv_blocks_kernels[single ? 0 : number - 1], desc->x->dtype, define,

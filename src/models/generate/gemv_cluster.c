@@ -47,8 +47,9 @@ typedef struct ignis__gemv_cluster {
     int columns, cluster, resident, most, found;
 } ignis__gemv_cluster;
 
-enum { IGNIS__GEMV_CLUSTERS = 9 }; /* dense weights; quantised weights have fewer variants */
-static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] = {
+enum { IGNIS__GEMV_DENSE, IGNIS__GEMV_WHOLE_NUMBERS, IGNIS__GEMV_WARPGROUPS, IGNIS__GEMV_SOURCES };
+enum { IGNIS__GEMV_CLUSTERS = 10 }; /* at most */
+static const ignis__gemv_cluster ignis__gemv_clusters[IGNIS__GEMV_SOURCES][IGNIS__GEMV_CLUSTERS] = {
     {{16, 8, 2, 3, 1},
      {16, 4, 2, 4, 1},
      {16, 1, 2, 0, 0},
@@ -58,7 +59,17 @@ static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] =
      {64, 8, 2, 4, 1},
      {64, 2, 1, 2, 2},
      {64, 1, 1, 0, 2}},
-    {{16, 2, 1, 2, 3}, {16, 1, 1, 0, 3}, {32, 2, 1, 2, 3}, {32, 1, 1, 0, 3}}};
+    {{16, 2, 1, 2, 3}, {16, 1, 1, 0, 3}, {32, 2, 1, 2, 3}, {32, 1, 1, 0, 3}},
+    {{8, 4, 2, 4, 1},
+     {8, 1, 2, 0, 0},
+     {16, 4, 2, 4, 1},
+     {16, 1, 2, 0, 2},
+     {32, 4, 1, 2, 1},
+     {32, 2, 1, 2, 1},
+     {32, 1, 1, 0, 1},
+     {64, 4, 1, 2, 1},
+     {64, 2, 1, 7, 2},
+     {64, 1, 1, 0, 2}}};
 
 /*  Writes the defines of a variant. type: of quantised blocks, or 0. */
 static void ignis__gemv_cluster_define(char *define, size_t size, const ignis__gemv_cluster *variant, int type)
@@ -87,8 +98,8 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dt
         snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
         ignis__record_builtin(IGNIS__BUILTIN(GEMV_MMA_16), dtype, define, 80, IGNIS__EVERY_ARCH);
     }
-    for (i = 0; i < IGNIS__GEMV_CLUSTERS; i++) {
-        ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[0][i], 0);
+    for (i = 0; ignis__gemv_clusters[IGNIS__GEMV_DENSE][i].columns && i < IGNIS__GEMV_CLUSTERS; i++) {
+        ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[IGNIS__GEMV_DENSE][i], 0);
         ignis__record_builtin(IGNIS__BUILTIN(GEMV_CLUSTER), dtype, define, 90, IGNIS__EVERY_ARCH);
     }
     for (i = 1; i <= 8; i *= 2) {
@@ -115,14 +126,15 @@ IGNIS__PRIVATE void ignis__gemv_choose_ring(ignis__op *op, const ignis__array *w
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, &desc);
 }
 
-/*  The operands of a product of 9 rows or more by gemv_cluster.cuh. x_columns: 16-bit elements of a row of x.
+/*  The operands of a product by gemv_cluster.cuh. x_columns: 16-bit elements of a row of x.
     weights, each: bytes of a stage for the weights, and for each row of x. */
 typedef struct ignis__gemv_cluster_source {
     ignis__builtin builtin;
     ignis__address x;
     int64_t x_columns, groups; /* groups: of 128 rows of weights */
     size_t weights, each;
-    int type; /* of quantised blocks, or 0 */
+    int type;     /* of quantised blocks, or 0 */
+    int variants; /* IGNIS__GEMV_DENSE and so on */
 } ignis__gemv_cluster_source;
 
 /*  Chooses the variant for a product and makes its TMA map of x. NULL if this device has no variant. */
@@ -132,7 +144,7 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
                                                              size_t size)
 {
     const ignis_device_info *info = &op->work.device->info;
-    const ignis__gemv_cluster *variant = ignis__gemv_clusters[source->type ? 1 : 0];
+    const ignis__gemv_cluster *variant = ignis__gemv_clusters[source->variants];
     const int64_t dims[] = {source->x_columns, p->rows}, step = 2 * source->x_columns;
     size_t stage, free_bytes, found;
     int box[] = {64, 0};
@@ -165,7 +177,8 @@ static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const i
     ignis__op_launch(op, source->builtin, dtype, define,
                      ignis__launch_row(variant->cluster > 1 ? source->groups * variant->cluster
                                                             : ignis__clamp(source->groups, 1, most),
-                                       288, shared),
+                                       source->variants == IGNIS__GEMV_WARPGROUPS && variant->columns >= 32 ? 384 : 288,
+                                       shared),
                      params);
 }
 
@@ -246,30 +259,56 @@ IGNIS__PRIVATE void ignis__gemv_wgmma(ignis__op *op, ignis__gemv_mma *p, const i
         ignis__launch_row(clusters * across * cluster, 384, (size_t)(p->found_at + FOUND + 8 + 16 * p->ring)), params);
 }
 
-/*  As ignis__gemv_cluster_dense, for one part of quantised weights. False, too, for few rows of weights or more than
-    32 rows of x, where gemv_blocks.cu is as fast. */
+/*  Returns whether wgmma multiplies these blocks: gemv_hopper_blocks.cu says which. */
+static bool ignis__gemv_takes_warpgroups(const ignis__op *op, ignis_dtype dtype,
+                                         const struct ignis__blocks_types_type *of)
+{
+    return ignis__gemm_has_wgmma(op, dtype) && (of->bits == 4 || of->bits == 5) &&
+           of->numbers < (int)IGNIS__NUMBERS_IQ4;
+}
+
+/*  Converts the rows of x of a product with one part of quantised weights. */
+IGNIS__PRIVATE void ignis__gemv_launch_rows(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type)
+{
+    char define[32];
+    void *params[] = {p};
+    const size_t shared = p->product.norm_of ? 2 * (size_t)p->product.k : 0;
+    snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d", type);
+    ignis__op_launch(op, IGNIS__BUILTIN(GEMV_BLOCKS_ROWS), dtype, define,
+                     ignis__launch_row(p->product.rows, 256, shared), params);
+}
+
+/*  As ignis__gemv_cluster_dense, for one part of quantised weights, with the conversion of x. False, too, for few rows
+    of weights, and for numbers of rows of x where gemv_blocks.cu is as fast. */
 IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type,
                                                   int64_t units)
 {
     const struct ignis__blocks_types_type *of = &ignis__blocks_types[ignis__blocks_type(type)];
+    const bool minima = of->scales == (int)IGNIS__SCALES_K || of->scales == (int)IGNIS__SCALES_ADDED;
     ignis__gemv_cluster_source source = IGNIS__ZERO;
     const ignis__gemv_cluster *variant;
     char define[64];
     ignis__tensor_map x_map;
     void *params[] = {p, &x_map};
-    source.builtin = IGNIS__BUILTIN(GEMV_CLUSTER_BLOCKS);
+    p->paired = ignis__gemv_takes_warpgroups(op, dtype, of);
+    source.builtin = p->paired ? IGNIS__BUILTIN(GEMV_HOPPER_BLOCKS) : IGNIS__BUILTIN(GEMV_CLUSTER_BLOCKS);
     source.x = p->x;
     source.x_columns = units * 128;
     source.groups = ignis__ceil_div(p->product.n - p->first, p->product.gated ? 64 : 128);
     source.weights = 128 * (size_t)of->bytes;
-    /* eight scales, and sums if minima need them */
-    source.each = 512 + (of->scales == (int)IGNIS__SCALES_K || of->scales == (int)IGNIS__SCALES_ADDED ? 64 : 32);
+    /* eight scales, if x is whole numbers, and sums if minima need them */
+    source.each = 512 + (p->paired ? 0u : 32u) + (minima ? 32u : 0u);
     source.type = type;
-    if (p->product.rows > 32 || 4 * source.groups <= op->work.device->info.multiprocessors)
+    source.variants = p->paired ? IGNIS__GEMV_WARPGROUPS : IGNIS__GEMV_WHOLE_NUMBERS;
+    variant = !p->paired && (p->product.rows <= 8 || p->product.rows > 32 ||
+                             4 * source.groups <= op->work.device->info.multiprocessors)
+                  ? NULL
+                  : ignis__gemv_cluster_choose(op, dtype, &source, &p->product, &x_map, define, sizeof define);
+    if (!variant) {
+        p->paired = 0;
         return false;
-    variant = ignis__gemv_cluster_choose(op, dtype, &source, &p->product, &x_map, define, sizeof define);
-    if (!variant)
-        return false;
+    }
+    ignis__gemv_launch_rows(op, dtype, p, type);
     ignis__gemv_cluster_launch(op, dtype, &source, &p->product, variant, define, params);
     return true;
 }

@@ -340,6 +340,7 @@ IGNIS__PRIVATE void ignis__gemv_choose_ring(ignis__op *op, const ignis__array *w
 IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights);
 IGNIS__PRIVATE bool ignis__gemv_takes_wgmma(ignis__op *op, const ignis__gemv_desc *desc);
 IGNIS__PRIVATE void ignis__gemv_wgmma(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights);
+IGNIS__PRIVATE void ignis__gemv_launch_rows(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type);
 IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type,
                                                   int64_t units);
 

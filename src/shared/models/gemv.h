@@ -66,5 +66,6 @@ typedef struct ignis__gemv_blocks {
     IGNIS__POINTER(float) scales;
     /* the result of the first row of these weights; product.n is the one after the last row */
     int first;
+    int paired; /* whether x is not two bytes, but the number as a T, in the order of paired_place */
 } ignis__gemv_blocks;
 IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 232);

@@ -186,6 +186,26 @@ TEST(products_of_quantised_weights)
     multiprocessors = 0;
 }
 
+/*  Blocks that warpgroups multiply on sm_90a, with each number of columns: by clusters of some sizes, and by blocks
+    that take groups of rows one after the other. */
+TEST(products_of_blocks_by_warpgroups)
+{
+    static const int types[] = {IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_K, IGNIS__GGUF_Q5_0, IGNIS__GGUF_Q5_1},
+                     rows[] = {7, 13, 27, 61}, processors[] = {1, 6, 12, 24};
+    int i, t;
+    SETUP(NULL);
+    for (i = 0; i < 4; i++)
+        for (t = 0; t < 4; t++) {
+            const ignis_dtype dtype = (i + t) % 2 ? IGNIS_F16 : IGNIS_BF16;
+            multiprocessors = processors[(i + t) % 4];
+            check_product_of(dtype, types[t], types[t], rows[i], 129 + t, i == t ? 2304 : 256, IGNIS__GEMV_OUT, false,
+                             true);
+        }
+    multiprocessors = 0;
+    check_product_of(IGNIS_BF16, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_K, 35, 134, 512, IGNIS__GEMV_ADD, false, true);
+    check_product_of(IGNIS_BF16, IGNIS__GGUF_Q5_K, IGNIS__GGUF_Q5_K, 34, 72, 256, IGNIS__GEMV_OUT, true, true);
+}
+
 /*  The types that have numbers of other bits, tables or other scales; of 32 numbers and of 256. */
 TEST(products_of_every_type)
 {
