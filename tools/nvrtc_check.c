@@ -940,11 +940,10 @@ static int waits_late(int source)
 {
     return source == IGNIS__SOURCE_GEMV_MMA_CU || source == IGNIS__SOURCE_GEMV_CLUSTER_CU ||
            source == IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU || source == IGNIS__SOURCE_GEMV_HOPPER_CU ||
-           source == IGNIS__SOURCE_GEMV_HOPPER_BLOCKS_CU ||
-           source == IGNIS__SOURCE_GEMV_BLOCKS_CU || source == IGNIS__SOURCE_ATTENTION_PAGED_CU ||
-           source == IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU || source == IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU ||
-           source == IGNIS__SOURCE_GENERATE_STEP_CU || source == IGNIS__SOURCE_GENERATE_CU ||
-           source == IGNIS__SOURCE_RANDOM_CU;
+           source == IGNIS__SOURCE_GEMV_HOPPER_BLOCKS_CU || source == IGNIS__SOURCE_GEMV_BLOCKS_CU ||
+           source == IGNIS__SOURCE_ATTENTION_PAGED_CU || source == IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU ||
+           source == IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU || source == IGNIS__SOURCE_GENERATE_STEP_CU ||
+           source == IGNIS__SOURCE_GENERATE_CU || source == IGNIS__SOURCE_RANDOM_CU;
 }
 
 /*  Kernels that may begin before what is ahead of them has ended (ignis_grid_dependency_wait) must wait before they

@@ -511,16 +511,18 @@ IGNIS__PRIVATE void ignis__job_drop(ignis__job *job)
 /*  Reports the failure of an agreement. Always returns false. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__agreement_failed(const char *call, const ignis__agreement *agreement)
 {
-    static const char *const kinds[] = {"ignis_comm_init", "an operation that joins NCCL", "ignis_comm_split",
-                                        "ignis_comm_shrink"};
+    static const char *const kinds[IGNIS__AGREEMENT_KIND_COUNT + 1] = {
+        "ignis_comm_init",   "an operation that joins NCCL", "ignis_parallel_create", "ignis_comm_split",
+        "ignis_comm_shrink", "an unknown function"};
     const ignis__agreement_failure *failure = &agreement->failure;
+    const uint32_t kind = failure->theirs >> 28;
     if (failure->reason == IGNIS__AGREEMENT_LOST)
         return ignis__fail_false(IGNIS_DIAG_COMM_PEER, call, "rank %d has died or left", failure->rank);
     if (failure->reason == IGNIS__AGREEMENT_LATE)
         return ignis__fail_false(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline",
                                  failure->rank);
-    if (failure->theirs >> 28 == agreement->print >> 28)
+    if (kind == agreement->print >> 28)
         return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d excludes other ranks", failure->rank);
     return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d calls %s", failure->rank,
-                             kinds[failure->theirs >> 28 & 3]);
+                             kinds[kind < (uint32_t)IGNIS__COUNT(kinds) ? kind : (uint32_t)IGNIS__COUNT(kinds) - 1]);
 }

@@ -91,7 +91,8 @@ typedef enum ignis__agreement_kind {
     IGNIS__AGREEMENT_NCCL,
     IGNIS__AGREEMENT_WINDOW,
     IGNIS__AGREEMENT_SPLIT,
-    IGNIS__AGREEMENT_SHRINK
+    IGNIS__AGREEMENT_SHRINK,
+    IGNIS__AGREEMENT_KIND_COUNT
 } ignis__agreement_kind;
 
 /*  An agreement: in each step every rank gives a record and receives those of all. A rank that gave up begins
