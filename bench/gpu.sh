@@ -28,7 +28,7 @@
 #   comm        several GPUs: tests
 #   collective  several GPUs: collective operations beside NCCL
 #   shards      a Llama, the largest of 1B, 3B and 8B that fits, with parameters that the GPUs share, beside PyTorch's FSDP2; and each kind of shard
-#               on one GPU, where none may cost more than 2 %. KINDS='gradients parameters tensor' BUCKET=100 (MiB; else a layer)
+#               on one GPU, where none may cost more than 2 %, and the ways to keep activations. KINDS='gradients parameters tensor' BUCKET=100 (MiB; else a layer)
 #               SHARD_RANKS=2 (that divide a copy of the model; else all)
 #   parallel    several GPUs: data-parallel training beside DistributedDataParallel, and tokens a second of models that they share
 #
@@ -112,7 +112,7 @@ part() {
         for model in ${MODELS:-gpt-oss-20b qwen3-30b-a3b deepseek-v2-lite qwen3-next}; do
             room_for_models
             $out/bench_generate "folder=$folder" batch=${BATCH:-1,64} long=2048 "$model" &&
-                $python bench/peer_generate.py "folder=$folder" batch=${BATCH:-1,64} long=2048 "$model" || exit 1
+                $python bench/peer_generate.py random steps=8 "folder=$folder" batch=${BATCH:-1,64} long=2048 "$model" || exit 1
             rm -rf "$folder"
         done ;;
     batches)
@@ -177,6 +177,9 @@ part() {
         memory=$(nvidia-smi --query-gpu=memory.total --format=csv,noheader,nounits 2>/dev/null | head -n 1)
         for kind in none optimizer gradients parameters; do
             sh examples/launch.sh 1 $out/bench_shards llama-1b $kind || exit 1
+        done
+        for again in all keep-products offload; do
+            sh examples/launch.sh 1 $out/bench_shards llama-1b none 0 - $again || exit 1
         done
         [ "$gpus" -gt 1 ] || exit 0
         model=llama-1b # MiB: 16 bytes a parameter, divided, and room for activations and scores

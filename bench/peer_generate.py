@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""What bench_generate measures, by transformers: python3 bench/peer_generate.py [compile] [folder=/dev/shm] [batch=1,8,64] [gpt2] [qwen3-0.6b] [llama-1b] [llama-8b]
-[gpt-oss-20b] [qwen3-30b-a3b] [deepseek-v2-lite] [qwen3-next] [long=2048]
+"""What bench_generate measures, by transformers: python3 bench/peer_generate.py [compile] [random] [folder=/dev/shm] [batch=1,8,64] [steps=48] [gpt2] [qwen3-0.6b]
+[llama-1b] [llama-8b] [gpt-oss-20b] [qwen3-30b-a3b] [deepseek-v2-lite] [qwen3-next] [long=2048]
 
 Opens the folders that bench_generate has written. Decoding has a static cache of 1024 tokens and takes the likeliest token on the device; the whole
 step is a CUDA graph, or, with compile, torch.compile of the model in its mode reduce-overhead. Nothing is copied to the host between tokens. Mixtures
-of experts are measured without a graph, too, as not all versions can capture them; long=2048 measures a prompt of so many tokens, too.
+of experts are measured without a graph, too, as not all versions can capture them; long=2048 measures a prompt of so many tokens, too. random: weights are
+drawn on the device instead of read, which takes a minute and more for mixtures; experts in MXFP4 become bf16, as transformers would have converted them.
 Without a GPU it runs on the CPU, in tiny sizes, to see that it works; there bench_generate on the simulator writes the model tiny."""
 import statistics
 import sys
@@ -21,11 +22,12 @@ except ImportError:
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 wait = torch.cuda.synchronize if DEVICE == "cuda" else lambda: None
 PROMPT, STEPS, ROUNDS, ROOM = (512, 48, 5, 1024) if DEVICE == "cuda" else (20, 2, 1, 64)
-compiled = "compile" in sys.argv
+compiled, drawn = "compile" in sys.argv, "random" in sys.argv
 options = dict(word.split("=", 1) for word in sys.argv[1:] if "=" in word)
+STEPS = int(options.get("steps", STEPS))
 folder, batches = options.get("folder", "/dev/shm"), [int(b) for b in options.get("batch", "1,8,64").split(",")]
 MIXTURES = ("gpt-oss-20b", "qwen3-30b-a3b", "deepseek-v2-lite", "qwen3-next")
-names = [word for word in sys.argv[1:] if "=" not in word and word != "compile"] or ["gpt2", "llama-1b"]
+names = [word for word in sys.argv[1:] if "=" not in word and word not in ("compile", "random")] or ["gpt2", "llama-1b"]
 long_prompt = int(options.get("long", 0))
 if DEVICE == "cpu":
     names, batches, long_prompt = [name for name in names if name in MIXTURES] or ["tiny"], [1, 8], 40 if long_prompt else 0
@@ -121,21 +123,16 @@ def products(config):
 
 
 def opened(path):
-    """The model; by eager attention where this version has no other one for it, as of gpt-oss. Where transformers lacks packages for MXFP4, the model has
-    random weights in bf16, as it would have converted them."""
+    """The model; by eager attention where this version has no other one for it, as of gpt-oss."""
+    config = transformers.AutoConfig.from_pretrained(path)
+    if drawn and hasattr(config, "quantization_config"):
+        del config.quantization_config
     for attention in ("sdpa", "eager"):
         try:
-            return AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16, attn_implementation=attention).to(DEVICE).eval()
-        except ImportError as error:
-            print(f"{path}: {error}: random weights in bf16")
-            config = transformers.AutoConfig.from_pretrained(path)
-            del config.quantization_config
-            try:
-                with torch.device(DEVICE):
-                    return AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation=attention).eval()
-            except ValueError:
-                if attention == "eager":
-                    raise
+            if not drawn:
+                return AutoModelForCausalLM.from_pretrained(path, dtype=torch.bfloat16, attn_implementation=attention).to(DEVICE).eval()
+            with torch.device(DEVICE):
+                return AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16, attn_implementation=attention).eval()
         except ValueError:
             if attention == "eager":
                 raise
