@@ -14337,7 +14337,7 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
     else if (!comm->job)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the communicator is of ignis_comm_init_all; %s does it for all ranks at once",
-                    strcmp(call, "ignis_comm_shrink") == 0 ? "ignis_comm_shrink_all" : "ignis_comm_split_all");
+                    strncmp(call, "ignis_comm_shrink", 17) == 0 ? "ignis_comm_shrink_all" : "ignis_comm_split_all");
     ignis__comm_drop(call, comm);
     return NULL;
 }
@@ -15354,6 +15354,8 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
     piece->at = parallel->places[ignis__shard_find(parallel, leaf)];
     ignis__shard_range(bucket, parallel->place.rank, piece->at, ignis__tensor_numel(leaf), &piece->start,
                        &piece->count);
+    piece->copy = parallel->place.group;
+    piece->copies = parallel->place.copies;
     shape = IGNIS_SHAPE(piece->count);
     bytes = (piece->at + piece->start) * size;
     before = bucket->slice ? parallel->place.rank * ignis__array_bytes(bucket->slice) : 0;

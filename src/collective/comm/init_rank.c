@@ -112,7 +112,7 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
     else if (!comm->job)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
                     "the communicator is of ignis_comm_init_all; %s does it for all ranks at once",
-                    strcmp(call, "ignis_comm_shrink") == 0 ? "ignis_comm_shrink_all" : "ignis_comm_split_all");
+                    strncmp(call, "ignis_comm_shrink", 17) == 0 ? "ignis_comm_shrink_all" : "ignis_comm_split_all");
     ignis__comm_drop(call, comm);
     return NULL;
 }

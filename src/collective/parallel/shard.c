@@ -113,6 +113,8 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
     piece->at = parallel->places[ignis__shard_find(parallel, leaf)];
     ignis__shard_range(bucket, parallel->place.rank, piece->at, ignis__tensor_numel(leaf), &piece->start,
                        &piece->count);
+    piece->copy = parallel->place.group;
+    piece->copies = parallel->place.copies;
     shape = IGNIS_SHAPE(piece->count);
     bytes = (piece->at + piece->start) * size;
     before = bucket->slice ? parallel->place.rank * ignis__array_bytes(bucket->slice) : 0;
