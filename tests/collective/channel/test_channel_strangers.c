@@ -22,6 +22,7 @@ typedef struct raw_head {
 } raw_head;
 enum {
     RAW_MAGIC = 0x52494749,
+    RAW_VERSION = 3,
     RAW_HELLO = 1,
     RAW_CHALLENGE,
     RAW_PROOF,
@@ -50,7 +51,7 @@ typedef struct raw_proof {
 
 static raw_head raw_head_of(int type, uint32_t size, uint32_t fd_count, uint64_t sequence)
 {
-    raw_head head = {RAW_MAGIC, 2, 0, 0, 0, 0};
+    raw_head head = {RAW_MAGIC, RAW_VERSION, 0, 0, 0, 0};
     head.type = (uint16_t)type;
     head.size = size;
     head.fd_count = fd_count;
@@ -323,7 +324,7 @@ TEST(strangers_are_turned_away_and_friends_let_in)
     raw_send(stranger[i++], "GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n", 35, -1, 0);
     hello = good_hello(), hello.head.magic++;
     raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
-    hello = good_hello(), hello.head.version = 3;
+    hello = good_hello(), hello.head.version++;
     raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
     hello = good_hello(), hello.head.type = RAW_DATA;
     raw_send(stranger[i++], &hello, sizeof hello, -1, 0);
