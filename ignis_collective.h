@@ -12327,18 +12327,6 @@ IGNIS__PRIVATE void ignis__comm_group_begin(ignis__comm *outer, ignis__comm *gro
     group->options.timeout_ns *= patience;
 }
 
-/*  Lists a group that is complete: from here on it and the others fail together. */
-static void ignis__comm_group_list(ignis__comm *outer, ignis__comm *group)
-{
-    ignis__mutex_lock(&outer->groups_lock);
-    group->next_group = outer->groups;
-    outer->groups = group;
-    ignis__mutex_unlock(&outer->groups_lock);
-    ignis__atomic_store(&outer->has_groups, 1);
-    if (outer->job)
-        ignis__job_watch_tick(outer->job, &outer->watch);
-}
-
 /*  Removes a group that ends from the list. */
 IGNIS__PRIVATE void ignis__comm_group_unlist(ignis__comm *group)
 {
@@ -12349,6 +12337,19 @@ IGNIS__PRIVATE void ignis__comm_group_unlist(ignis__comm *group)
     if (*at)
         *at = group->next_group;
     ignis__mutex_unlock(&group->outer->groups_lock);
+}
+
+#ifndef IGNIS_NO_TENSORS
+/*  Lists a group that is complete: from here on it and the others fail together. */
+static void ignis__comm_group_list(ignis__comm *outer, ignis__comm *group)
+{
+    ignis__mutex_lock(&outer->groups_lock);
+    group->next_group = outer->groups;
+    outer->groups = group;
+    ignis__mutex_unlock(&outer->groups_lock);
+    ignis__atomic_store(&outer->has_groups, 1);
+    if (outer->job)
+        ignis__job_watch_tick(outer->job, &outer->watch);
 }
 
 /*  Makes a group of the ranks of `outer` with one color, in their order; in a dry run it is `rank` of `size`. All ranks
@@ -12371,6 +12372,7 @@ IGNIS__PRIVATE ignis_comm ignis__comm_group_make(const char *call, ignis_comm ha
         ignis__comm_drop(call, outer);
     return made;
 }
+#endif /* IGNIS_NO_TENSORS */
 
 /*  >>comm.vote - votes: the steps of creating a communicator
 
@@ -13447,6 +13449,8 @@ IGNIS__PRIVATE bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *c
     Invariants: a part lives until the last rank that maps it has freed its window; graphs hold windows by the storage.
     Locks: the regions' lock around what threads of one process offer each other. */
 
+#ifndef IGNIS_NO_TENSORS
+
 static void ignis__window_part_drop(const char *call, ignis__window_part *part)
 {
     if (!part || ignis__atomic_add(&part->users, (uint64_t)-1) != 0)
@@ -13702,6 +13706,7 @@ IGNIS__PRIVATE bool ignis__window_gather(const char *call, ignis_comm handle, ig
     ignis__comm_drop(call, comm);
     return ok;
 }
+#endif /* IGNIS_NO_TENSORS */
 
 /*  >>comm.operation - operations: checking arrays, public functions
 
@@ -14579,6 +14584,7 @@ static void ignis__comm_say_goodbye(ignis__comm *comm)
         ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_LEAVE, comm->watch.key);
 }
 
+#ifndef IGNIS_NO_TENSORS
 /*  Leaves a group; no handle is allowed. */
 IGNIS__PRIVATE void ignis__comm_leave(const char *call, ignis_comm handle)
 {
@@ -14589,6 +14595,7 @@ IGNIS__PRIVATE void ignis__comm_leave(const char *call, ignis_comm handle)
         ignis__comm_say_goodbye(comm);
     ignis__comm_drop(call, comm);
 }
+#endif /* IGNIS_NO_TENSORS */
 
 IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
 {
@@ -14757,13 +14764,6 @@ static ignis_status ignis__comm_group_sum(uint64_t group, ignis_array array)
     return ignis_comm_all_reduce(comm, array, array, IGNIS_OP_SUM);
 }
 
-static ignis_status ignis__comm_group_broadcast(uint64_t group, ignis_array array, int from)
-{
-    ignis_comm comm = IGNIS__ZERO;
-    comm.id = group;
-    return ignis_comm_broadcast(comm, array, from);
-}
-
 static ignis_status ignis__comm_group_check(uint64_t group)
 {
     ignis_comm comm = IGNIS__ZERO;
@@ -14787,6 +14787,13 @@ IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm handle)
 }
 
 #ifndef IGNIS_NO_TENSORS
+static ignis_status ignis__comm_group_broadcast(uint64_t group, ignis_array array, int from)
+{
+    ignis_comm comm = IGNIS__ZERO;
+    comm.id = group;
+    return ignis_comm_broadcast(comm, array, from);
+}
+
 IGNIS_API ignis_ranks ignis_comm_ranks(ignis_comm handle)
 {
     ignis_ranks ranks = IGNIS__ZERO;

@@ -112,18 +112,6 @@ IGNIS__PRIVATE void ignis__comm_group_begin(ignis__comm *outer, ignis__comm *gro
     group->options.timeout_ns *= patience;
 }
 
-/*  Lists a group that is complete: from here on it and the others fail together. */
-static void ignis__comm_group_list(ignis__comm *outer, ignis__comm *group)
-{
-    ignis__mutex_lock(&outer->groups_lock);
-    group->next_group = outer->groups;
-    outer->groups = group;
-    ignis__mutex_unlock(&outer->groups_lock);
-    ignis__atomic_store(&outer->has_groups, 1);
-    if (outer->job)
-        ignis__job_watch_tick(outer->job, &outer->watch);
-}
-
 /*  Removes a group that ends from the list. */
 IGNIS__PRIVATE void ignis__comm_group_unlist(ignis__comm *group)
 {
@@ -134,6 +122,19 @@ IGNIS__PRIVATE void ignis__comm_group_unlist(ignis__comm *group)
     if (*at)
         *at = group->next_group;
     ignis__mutex_unlock(&group->outer->groups_lock);
+}
+
+#ifndef IGNIS_NO_TENSORS
+/*  Lists a group that is complete: from here on it and the others fail together. */
+static void ignis__comm_group_list(ignis__comm *outer, ignis__comm *group)
+{
+    ignis__mutex_lock(&outer->groups_lock);
+    group->next_group = outer->groups;
+    outer->groups = group;
+    ignis__mutex_unlock(&outer->groups_lock);
+    ignis__atomic_store(&outer->has_groups, 1);
+    if (outer->job)
+        ignis__job_watch_tick(outer->job, &outer->watch);
 }
 
 /*  Makes a group of the ranks of `outer` with one color, in their order; in a dry run it is `rank` of `size`. All ranks
@@ -156,3 +157,4 @@ IGNIS__PRIVATE ignis_comm ignis__comm_group_make(const char *call, ignis_comm ha
         ignis__comm_drop(call, outer);
     return made;
 }
+#endif /* IGNIS_NO_TENSORS */

@@ -354,6 +354,7 @@ static void ignis__comm_say_goodbye(ignis__comm *comm)
         ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_LEAVE, comm->watch.key);
 }
 
+#ifndef IGNIS_NO_TENSORS
 /*  Leaves a group; no handle is allowed. */
 IGNIS__PRIVATE void ignis__comm_leave(const char *call, ignis_comm handle)
 {
@@ -364,6 +365,7 @@ IGNIS__PRIVATE void ignis__comm_leave(const char *call, ignis_comm handle)
         ignis__comm_say_goodbye(comm);
     ignis__comm_drop(call, comm);
 }
+#endif /* IGNIS_NO_TENSORS */
 
 IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
 {

@@ -378,7 +378,9 @@ IGNIS__PRIVATE void ignis__comm_groups_settle(ignis__comm *comm);
 IGNIS__PRIVATE ignis__comm *ignis__comm_group_at_fault(const ignis__comm *outer);
 IGNIS__PRIVATE void ignis__comm_group_begin(ignis__comm *outer, ignis__comm *group, int patience);
 IGNIS__PRIVATE void ignis__comm_group_unlist(ignis__comm *group);
+#ifndef IGNIS_NO_TENSORS
 IGNIS__PRIVATE ignis_comm ignis__comm_group_make(const char *call, ignis_comm handle, const ignis__comm_group *what);
+#endif /* IGNIS_NO_TENSORS */
 
 /* vote.c */
 IGNIS__PRIVATE void ignis__agreement_begin_new(ignis__agreement *agreement, ignis__comm *comm);
@@ -429,13 +431,17 @@ IGNIS__PRIVATE ignis_comm ignis__comm_make_dry(const char *call, int rank, int s
                                                const ignis__comm_options *options);
 IGNIS__PRIVATE ignis_comm ignis__comm_split(const char *call, ignis_comm handle, int color, int key,
                                             const ignis__comm_group *group);
+#ifndef IGNIS_NO_TENSORS
 IGNIS__PRIVATE void ignis__comm_leave(const char *call, ignis_comm handle);
+#endif /* IGNIS_NO_TENSORS */
 IGNIS__PRIVATE ignis_status ignis__comm_query(const char *call, ignis_comm handle, ignis_comm_info *info);
 
 /* window.c */
+#ifndef IGNIS_NO_TENSORS
 IGNIS__PRIVATE ignis__array *ignis__window_make(const char *call, ignis_comm handle, int64_t bytes, const char *tag);
 IGNIS__PRIVATE bool ignis__window_has(const ignis__array *array);
 IGNIS__PRIVATE bool ignis__window_gather(const char *call, ignis_comm handle, ignis__array *slice, ignis__array *whole);
+#endif /* IGNIS_NO_TENSORS */
 
 /* operation.c */
 IGNIS__PRIVATE ignis_status ignis__comm_end_call(const char *call, ignis__comm *comm, bool ok);

@@ -9,6 +9,8 @@
 
 #include "room.h"
 
+#ifndef IGNIS_NO_TENSORS
+
 static void ignis__window_part_drop(const char *call, ignis__window_part *part)
 {
     if (!part || ignis__atomic_add(&part->users, (uint64_t)-1) != 0)
@@ -264,3 +266,4 @@ IGNIS__PRIVATE bool ignis__window_gather(const char *call, ignis_comm handle, ig
     ignis__comm_drop(call, comm);
     return ok;
 }
+#endif /* IGNIS_NO_TENSORS */

@@ -13,13 +13,6 @@ static ignis_status ignis__comm_group_sum(uint64_t group, ignis_array array)
     return ignis_comm_all_reduce(comm, array, array, IGNIS_OP_SUM);
 }
 
-static ignis_status ignis__comm_group_broadcast(uint64_t group, ignis_array array, int from)
-{
-    ignis_comm comm = IGNIS__ZERO;
-    comm.id = group;
-    return ignis_comm_broadcast(comm, array, from);
-}
-
 static ignis_status ignis__comm_group_check(uint64_t group)
 {
     ignis_comm comm = IGNIS__ZERO;
@@ -43,6 +36,13 @@ IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm handle)
 }
 
 #ifndef IGNIS_NO_TENSORS
+static ignis_status ignis__comm_group_broadcast(uint64_t group, ignis_array array, int from)
+{
+    ignis_comm comm = IGNIS__ZERO;
+    comm.id = group;
+    return ignis_comm_broadcast(comm, array, from);
+}
+
 IGNIS_API ignis_ranks ignis_comm_ranks(ignis_comm handle)
 {
     ignis_ranks ranks = IGNIS__ZERO;
