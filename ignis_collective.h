@@ -13687,7 +13687,7 @@ IGNIS__PRIVATE bool ignis__window_gather(const char *call, ignis_comm handle, ig
     ignis__comm *comm = ignis__comm_hold(call, handle);
     const ignis__window *window = (const ignis__window *)slice->storage->release_data;
     const int64_t bytes = ignis__array_bytes(slice);
-    ignis__address from, to;
+    ignis__address from, to = 0;
     ignis__work work;
     bool ok;
     int i;
@@ -14564,7 +14564,7 @@ IGNIS_API ignis_status ignis_comm_abort(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_abort";
     ignis__comm *comm = ignis__comm_hold(call, handle);
-    int code, peer;
+    int code, peer = -1;
     if (!comm)
         return ignis__failed();
     ignis__comm_groups_settle(comm);

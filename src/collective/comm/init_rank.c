@@ -334,7 +334,7 @@ IGNIS_API ignis_status ignis_comm_abort(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_abort";
     ignis__comm *comm = ignis__comm_hold(call, handle);
-    int code, peer;
+    int code, peer = -1;
     if (!comm)
         return ignis__failed();
     ignis__comm_groups_settle(comm);

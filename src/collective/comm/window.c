@@ -247,7 +247,7 @@ IGNIS__PRIVATE bool ignis__window_gather(const char *call, ignis_comm handle, ig
     ignis__comm *comm = ignis__comm_hold(call, handle);
     const ignis__window *window = (const ignis__window *)slice->storage->release_data;
     const int64_t bytes = ignis__array_bytes(slice);
-    ignis__address from, to;
+    ignis__address from, to = 0;
     ignis__work work;
     bool ok;
     int i;
