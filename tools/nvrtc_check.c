@@ -763,11 +763,11 @@ static const struct {
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step, 90, 90, {0, 0, 72}}, /* heads of 256 */
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_normed, 90, 90, {0, 0, 4}},
     {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_normed_blocks, 90, 90, {0, 0, 40}},
-    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_4_0, 90, 90, {0, 0, 24}}, /* heads of 128 */
-    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_8_0, 90, 90, {0, 0, 4}},  /* heads of 256 */
-    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_k, 90, 90, {0, 0, 40}},   /* warps that bring weights */
-    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_tables, 90, 90, {0, 0, 40}},
-    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_powers, 90, 90, {0, 0, 40}},
+    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_4_0, 90, 90, {0, 0, 24}},    /* heads of 128 */
+    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_8_0, 90, 90, {0, 0, 4}},     /* heads of 256 */
+    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_k, 90, 90, {0, 0, 40}},      /* warps that bring weights */
+    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_tables, 90, 90, {0, 0, 64}}, /* tables stay in registers */
+    {IGNIS__SOURCE_GENERATE_STEP_CU, generate_step_powers, 90, 90, {0, 0, 68}},
     {IGNIS__SOURCE_COLLECTIVE_CU, collective, 0, 0, {0, 0, 16}}, /* products of i32 of 8 ranks: 8 bytes on sm_90a */
 };
 
