@@ -10730,7 +10730,7 @@ IGNIS__PRIVATE void ignis__job_catch_up(ignis__job *job)
             ignis__job_read(job, i);
 }
 
-/*  Sends a message without waiting: if another thread sends, or the peer reads nothing, there is none. */
+/*  Sends a message without waiting: it is dropped if another thread sends, or if the peer reads nothing. */
 static void ignis__job_beat(ignis__job *job, int rank)
 {
     const ignis__job_outgoing message = ignis__job_outgoing_make(job->rank, rank, IGNIS__JOB_BEAT, 0, NULL, 0);
@@ -12303,7 +12303,7 @@ IGNIS__PRIVATE void ignis__comm_groups_settle(ignis__comm *comm)
         ignis__comm_groups_break(outer);
 }
 
-/*  Holds the group whose kernels have found what broke a communicator; NULL if there is none. */
+/*  Finds and holds the group whose kernels have found what broke a communicator; NULL if no group has. */
 IGNIS__PRIVATE ignis__comm *ignis__comm_group_at_fault(const ignis__comm *outer)
 {
     ignis__comm *comm = (ignis__comm *)outer, *group; /* its lock alone is written */
@@ -12775,6 +12775,18 @@ static bool ignis__comm_join(ignis__comm_setup *setup)
     return ignis__step_end(setup, -1, NULL);
 }
 
+/*  Begins a setup of a communicator that exists; the caller frees setup->all. False, and reported, if out of memory. */
+IGNIS__PRIVATE bool ignis__comm_setup_begin(const char *call, ignis__comm *comm, ignis__comm_setup *setup)
+{
+    memset(setup, 0, sizeof *setup);
+    setup->call = call;
+    setup->comm = comm;
+    setup->all = (ignis__vote *)ignis__alloc_for(call, sizeof *setup->all * (size_t)comm->size);
+    if (!setup->all) /* the others wait until the deadline and are told why */
+        ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
+    return setup->all != NULL;
+}
+
 /*  Joins NCCL at the first operation that it does faster. If one rank cannot, all keep the built-in kernels
     for good. False: a rank has died or did not come. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__comm_join_late(const char *call, ignis__comm *comm)
@@ -12782,14 +12794,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__comm_join_late(const char *call, ignis__c
     ignis__comm_setup setup;
     int peer;
     bool ok;
-    memset(&setup, 0, sizeof setup);
-    setup.call = call;
-    setup.comm = comm;
-    setup.all = (ignis__vote *)ignis__alloc_for(call, sizeof *setup.all * (size_t)comm->size);
-    if (!setup.all) { /* the others wait until the deadline and are told why */
-        ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
+    if (!ignis__comm_setup_begin(call, comm, &setup))
         return false;
-    }
     ignis__job_watch_tick(comm->job, &comm->watch);
     ignis__agreement_begin(&setup.agreement, comm, IGNIS__AGREEMENT_NCCL, 0);
     do
@@ -13604,14 +13610,8 @@ static bool ignis__window_share_by_job(const char *call, ignis__comm *comm, int6
     int fds[IGNIS_COMM_MAX_RANKS], mine = -1, i;
     ignis__comm_setup setup;
     bool ok;
-    memset(&setup, 0, sizeof setup);
-    setup.call = call;
-    setup.comm = comm;
-    setup.all = (ignis__vote *)ignis__alloc_for(call, sizeof *setup.all * (size_t)comm->size);
-    if (!setup.all) { /* the others wait until the deadline and are told why */
-        ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
+    if (!ignis__comm_setup_begin(call, comm, &setup))
         return false;
-    }
     for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
         fds[i] = -1;
     ignis__agreement_begin(&setup.agreement, comm, IGNIS__AGREEMENT_WINDOW, (uint64_t)bytes);

@@ -117,6 +117,18 @@ static bool ignis__comm_join(ignis__comm_setup *setup)
     return ignis__step_end(setup, -1, NULL);
 }
 
+/*  Begins a setup of a communicator that exists; the caller frees setup->all. False, and reported, if out of memory. */
+IGNIS__PRIVATE bool ignis__comm_setup_begin(const char *call, ignis__comm *comm, ignis__comm_setup *setup)
+{
+    memset(setup, 0, sizeof *setup);
+    setup->call = call;
+    setup->comm = comm;
+    setup->all = (ignis__vote *)ignis__alloc_for(call, sizeof *setup->all * (size_t)comm->size);
+    if (!setup->all) /* the others wait until the deadline and are told why */
+        ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
+    return setup->all != NULL;
+}
+
 /*  Joins NCCL at the first operation that it does faster. If one rank cannot, all keep the built-in kernels
     for good. False: a rank has died or did not come. */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__comm_join_late(const char *call, ignis__comm *comm)
@@ -124,14 +136,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__comm_join_late(const char *call, ignis__c
     ignis__comm_setup setup;
     int peer;
     bool ok;
-    memset(&setup, 0, sizeof setup);
-    setup.call = call;
-    setup.comm = comm;
-    setup.all = (ignis__vote *)ignis__alloc_for(call, sizeof *setup.all * (size_t)comm->size);
-    if (!setup.all) { /* the others wait until the deadline and are told why */
-        ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
+    if (!ignis__comm_setup_begin(call, comm, &setup))
         return false;
-    }
     ignis__job_watch_tick(comm->job, &comm->watch);
     ignis__agreement_begin(&setup.agreement, comm, IGNIS__AGREEMENT_NCCL, 0);
     do

@@ -88,7 +88,7 @@ IGNIS__PRIVATE void ignis__comm_groups_settle(ignis__comm *comm)
         ignis__comm_groups_break(outer);
 }
 
-/*  Holds the group whose kernels have found what broke a communicator; NULL if there is none. */
+/*  Finds and holds the group whose kernels have found what broke a communicator; NULL if no group has. */
 IGNIS__PRIVATE ignis__comm *ignis__comm_group_at_fault(const ignis__comm *outer)
 {
     ignis__comm *comm = (ignis__comm *)outer, *group; /* its lock alone is written */

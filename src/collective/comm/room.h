@@ -400,6 +400,7 @@ IGNIS__PRIVATE ignis__comm *ignis__comm_prepare(const char *call, ignis__job *jo
                                                 const int *member, int count, int me, uint64_t key,
                                                 const ignis__comm_options *options);
 IGNIS__PRIVATE int ignis__comm_hosts(const ignis__comm *comm, int *local_rank, int *local_size);
+IGNIS__PRIVATE bool ignis__comm_setup_begin(const char *call, ignis__comm *comm, ignis__comm_setup *setup);
 IGNIS__COLD IGNIS__PRIVATE bool ignis__comm_join_late(const char *call, ignis__comm *comm);
 IGNIS__COLD IGNIS__PRIVATE ignis_comm ignis__comm_make(const char *call, ignis__comm *comm,
                                                        ignis__agreement *agreement);

@@ -164,14 +164,8 @@ static bool ignis__window_share_by_job(const char *call, ignis__comm *comm, int6
     int fds[IGNIS_COMM_MAX_RANKS], mine = -1, i;
     ignis__comm_setup setup;
     bool ok;
-    memset(&setup, 0, sizeof setup);
-    setup.call = call;
-    setup.comm = comm;
-    setup.all = (ignis__vote *)ignis__alloc_for(call, sizeof *setup.all * (size_t)comm->size);
-    if (!setup.all) { /* the others wait until the deadline and are told why */
-        ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
+    if (!ignis__comm_setup_begin(call, comm, &setup))
         return false;
-    }
     for (i = 0; i < IGNIS_COMM_MAX_RANKS; i++)
         fds[i] = -1;
     ignis__agreement_begin(&setup.agreement, comm, IGNIS__AGREEMENT_WINDOW, (uint64_t)bytes);

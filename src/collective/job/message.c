@@ -251,7 +251,7 @@ IGNIS__PRIVATE void ignis__job_catch_up(ignis__job *job)
             ignis__job_read(job, i);
 }
 
-/*  Sends a message without waiting: if another thread sends, or the peer reads nothing, there is none. */
+/*  Sends a message without waiting: it is dropped if another thread sends, or if the peer reads nothing. */
 static void ignis__job_beat(ignis__job *job, int rank)
 {
     const ignis__job_outgoing message = ignis__job_outgoing_make(job->rank, rank, IGNIS__JOB_BEAT, 0, NULL, 0);

@@ -380,7 +380,7 @@ TEST(a_host_that_vanished_is_found)
     }
     if (result.status != IGNIS_ERROR_LIBRARY) {
         all_reduce(ranks, 2, 0, 1000, 2);
-        ignis__sleep_us(3000000); /* silence of programs is none of ranks */
+        ignis__sleep_us(3000000); /* ranks beat while their programs do nothing */
         all_reduce(ranks, 2, 0, 1000, 2);
         tell_all(ranks, 2, WAIT, 0, 0, 0, 0);
         ignis__atomic_store(&p.silent, 1);
