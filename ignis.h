@@ -6719,6 +6719,10 @@ struct ignis__dry_type {
     ignis__address next;
 };
 
+/*  A function of a room above that a room below calls: one thread sets it while others read it. Not set: NULL. */
+#define IGNIS__HOOK_SET(hook, function) ignis__atomic_store(&(hook), (uint64_t)(uintptr_t)(function))
+#define IGNIS__HOOK(type, hook) ((type *)(uintptr_t)ignis__atomic_load(&(hook)))
+
 
 /*  base/atomic.c - atomic 64-bit integers, and positions of bits
 
@@ -9287,6 +9291,8 @@ typedef struct ignis__cache {
     or a new one. ignis__pinned_chunk_recycle takes it back, or ignis__pinned_chunk_keep if nothing uses it any more. */
 #define IGNIS__PIECE ((int64_t)1 << 20) /* to copy through */
 
+typedef bool ignis__capture_hook(const char *call, ignis__device *device, const ignis__capture *capture);
+
 
 /* ===============================================================================================================
    >>device - contexts, device facts, the current device of a thread
@@ -9833,11 +9839,17 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__capture_begin(const c
 
 /*  A function of a room above that prepares for the end of the thread's capture, or with NULL for the launch of a graph
     on an entered device. NULL: nothing is to be done. */
-IGNIS__PRIVATE bool (*ignis__graph_settle)(const char *call, const ignis__device *device,
-                                           const ignis__capture *capture);
+IGNIS__PRIVATE uint64_t ignis__graph_settle;
 
 /*  As ignis__graph_settle, only before the end of a capture: joins streams of a room above. */
-IGNIS__PRIVATE bool (*ignis__capture_join)(const char *call, ignis__device *device, const ignis__capture *capture);
+IGNIS__PRIVATE uint64_t ignis__capture_join;
+
+IGNIS__PRIVATE bool ignis__capture_hook_call(const char *call, const uint64_t *hook, ignis__device *device,
+                                             const ignis__capture *capture)
+{
+    ignis__capture_hook *function = IGNIS__HOOK(ignis__capture_hook, *hook);
+    return !function || function(call, device, capture);
+}
 
 /*  Ends a capture, also on failure, and returns its executable graph. NULL on failure. The graph needs the items that
     the capture holds. */
@@ -9846,8 +9858,9 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void *ignis__capture_end(const ch
     ignis__device *device = capture->device;
     void *captured = NULL, *exec = NULL;
     ignis__capture **link = &ignis__captures.first;
-    bool joined = !ignis__capture_join || ignis__capturing() != capture || ignis__capture_join(call, device, capture),
-         closed = !ignis__graph_settle || ignis__capturing() != capture || ignis__graph_settle(call, device, capture),
+    bool ours = ignis__capturing() == capture,
+         joined = !ours || ignis__capture_hook_call(call, &ignis__capture_join, device, capture),
+         closed = !ours || ignis__capture_hook_call(call, &ignis__graph_settle, device, capture),
          ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
               joined && closed && !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
     if (ignis__capturing() == capture)
@@ -12083,6 +12096,9 @@ IGNIS__ASSERT_SIZE(ignis__divisor, 12);
 
 #endif
 
+typedef void ignis__holders_hook(ignis__string_writer *text, const ignis__array *array);
+typedef void ignis__reap_hook(const char *call, ignis__array *array, bool wait);
+
 
 /* ===============================================================================================================
    >>array - shapes, element types, conversion, storage, arrays, views, copies, pins
@@ -13062,12 +13078,11 @@ IGNIS__PRIVATE ignis_array ignis__array_view(const char *call, const ignis__arra
 
 /*  Writes the processes that hold an exported array. ignis_collective.h sets it, because it knows them. The array is
     locked. */
-IGNIS__PRIVATE void (*ignis__export_holders)(ignis__string_writer *text, const ignis__array *array);
+IGNIS__PRIVATE uint64_t ignis__export_holders;
 
 /*  Drops the exports of processes that are gone, before a call on the array is refused, and waits for processes that
-    are ending. Also set by ignis_collective.h. Both are set before an array counts an export, so they are read after
-    its lock is taken. */
-IGNIS__PRIVATE void (*ignis__exports_reap)(const char *call, ignis__array *array, bool wait);
+    are ending. Also set by ignis_collective.h. Both are set before an array counts an export. */
+IGNIS__PRIVATE uint64_t ignis__exports_reap;
 
 /*  Holds and locks the array of a handle to change its fields. NULL, and reported, if there is none. */
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__array_enter(const char *call, ignis_array handle)
@@ -13087,7 +13102,7 @@ IGNIS__INLINE IGNIS__PRIVATE ignis__array *ignis__array_enter_reaped(const char 
     if (!array || array->exports == 0)
         return array;
     ignis__array_unlock(array);
-    ignis__exports_reap(call, array, wait);
+    IGNIS__HOOK(ignis__reap_hook, ignis__exports_reap)(call, array, wait);
     if (ignis__array_lock(call, array))
         return array;
     ignis__array_drop(call, array);
@@ -13103,11 +13118,12 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__array_leave(const char *call,
 IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__fail_exported(const char *call, const ignis__array *array,
                                                              const char *what)
 {
+    ignis__holders_hook *name = IGNIS__HOOK(ignis__holders_hook, ignis__export_holders);
     char holders[512];
     ignis__string_writer text;
     ignis__string_begin(&text, holders, sizeof holders);
-    if (ignis__export_holders)
-        ignis__export_holders(&text, array);
+    if (name)
+        name(&text, array);
     return ignis__fail(IGNIS_DIAG_FREE_EXPORTED, call, "%s cannot be %s while %d handle%s of it %s out: %s",
                        ignis__array_label(array).text, what, array->exports, array->exports == 1 ? "" : "s",
                        array->exports == 1 ? "is" : "are", holders);
@@ -14547,19 +14563,20 @@ IGNIS__COLD IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, in
 {
     static const char call[] = "ignis_contract_audit";
     ignis__audit audit = IGNIS__ZERO;
+    ignis__reap_hook *reap = IGNIS__HOOK(ignis__reap_hook, ignis__exports_reap);
     ignis__tracked_freed *freed;
     ignis__slot *dead = NULL;
     ignis__array *array;
     uint64_t index = 0;
     if (!ignis__enter(call) || !ignis__check_capacity(call, "entries", entries, capacity))
         return -1;
-    while (ignis__exports_reap && (array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
+    while (reap && (array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         bool exported;
         ignis__mutex_lock(&array->slot.lock);
         exported = array->exports > 0;
         ignis__mutex_unlock(&array->slot.lock);
         if (exported)
-            ignis__exports_reap(call, array, false);
+            reap(call, array, false);
         ignis__array_drop(call, array);
     }
     audit.entries = entries;
@@ -26385,7 +26402,7 @@ static ignis__lane *ignis__lane_find(const char *call, const ignis__tape *tape, 
     }
     lane->device = device;
     lane->tape = tape->number;
-    ignis__capture_join = ignis__lanes_settle;
+    IGNIS__HOOK_SET(ignis__capture_join, ignis__lanes_settle);
     ignis__mutex_lock(&ignis__offload_lanes.lock);
     lane->next = ignis__offload_lanes.first;
     ignis__offload_lanes.first = lane;
@@ -46943,17 +46960,24 @@ IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_n
     return ignis__optimizer_end(one.optimizer, &one.work, ignis__grad_norm(&one, 1, max_norm, NULL));
 }
 
-/*  Finds the place of the next handle above `last`; -1, and reported, if a handle is twice among them. */
+/*  Returns an optimizer's place in the one order in which all threads lock several: that of the slots, which hold the
+    locks. Handles would be another order each time a new optimizer takes the slot of a freed one. */
+static uint64_t ignis__clip_order(ignis_optimizer optimizer) { return optimizer.id << 32 | optimizer.id >> 32; }
+
+/*  Finds the index of the next handle after `last` in that order (0: the first one); -1, and reported, if a handle is
+    twice among them. */
 static int ignis__clip_next(const char *call, const ignis_optimizer *optimizers, int count, uint64_t last)
 {
+    uint64_t order, lowest = 0;
     int i, least = -1, same = -1;
     for (i = 0; i < count; i++) {
-        if (optimizers[i].id <= last && last)
+        order = ignis__clip_order(optimizers[i]);
+        if (order <= last && last)
             continue;
-        if (least >= 0 && optimizers[i].id == optimizers[least].id)
+        if (least >= 0 && order == lowest)
             same = i;
-        else if (least < 0 || optimizers[i].id < optimizers[least].id)
-            least = i, same = -1;
+        else if (least < 0 || order < lowest)
+            least = i, lowest = order, same = -1;
     }
     if (same >= 0) {
         ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "optimizers[%d] and optimizers[%d] are the same", least, same);
@@ -47006,10 +47030,10 @@ IGNIS__PRIVATE ignis_status ignis__clip_grad_norms(const char *call, const ignis
     if (!all)
         return ignis__fail_host_memory(call, sizeof *all * (size_t)count);
     memset(all, 0, sizeof *all * (size_t)count);
-    for (i = 0; ok && i < count; i++) { /* in one order everywhere, as each stays locked */
+    for (i = 0; ok && i < count; i++) { /* each stays locked */
         next = ignis__clip_next(call, optimizers, count, last);
         if (next >= 0) {
-            last = optimizers[next].id;
+            last = ignis__clip_order(optimizers[next]);
             all[next].optimizer = ignis__optimizer_begin(call, optimizers[next], IGNIS__WRITES_GRADS, &all[next].work);
         }
         ok = next >= 0 && all[next].optimizer;
@@ -48322,7 +48346,7 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
                     ignis__device_ordinal(device), ignis__thread_state()->device);
     else if (ignis__work_begin(call, device, &work)) {
         ok = ignis__graph_launchable(call, device, work.stream) &&
-             (!ignis__graph_settle || ignis__graph_settle(call, device, NULL));
+             ignis__capture_hook_call(call, &ignis__graph_settle, device, NULL);
         traced = ok && ignis__profiling() &&
                  ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, device, work.stream, NULL, "graph");
         ok = ok && !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));

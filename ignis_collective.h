@@ -7657,8 +7657,8 @@ IGNIS__PRIVATE bool ignis__transports_prepare(const char *call)
         self->pid_namespace = ignis__pid_namespace();
         self->host = ignis__host_hash();
         self->version = IGNIS__RECORD_VERSION;
-        ignis__export_holders = ignis__exports_describe;
-        ignis__exports_reap = ignis__exports_reap_array;
+        IGNIS__HOOK_SET(ignis__export_holders, ignis__exports_describe);
+        IGNIS__HOOK_SET(ignis__exports_reap, ignis__exports_reap_array);
     }
     ignis__mutex_unlock(&ignis__own_identity_lock);
     ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
@@ -9736,9 +9736,10 @@ static int ignis__nccl_queue(void *comm, const ignis__comm_task *task, int size,
 }
 
 /*  Queues operations on the stream. Messages of one call travel at the same time, as one alone could wait for
-    the other for ever. The device is entered. A failure breaks the communicator. */
+    the other for ever. The device is entered. A failure breaks the communicator. *aborted: another thread has aborted
+    it, which is not reported here, as the caller knows the reason. */
 IGNIS__PRIVATE bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count,
-                                    int size, void *stream)
+                                    int size, void *stream, bool *aborted)
 {
     static const char *const names[IGNIS__COMM_BARRIER] = {"",
                                                            "ncclAllReduce",
@@ -9754,9 +9755,10 @@ IGNIS__PRIVATE bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, co
     void *comm;
     ignis__mutex_lock(&nccl->lock); /* over the whole group: no thread may abort the communicator meanwhile */
     comm = nccl->comm;
+    *aborted = !comm;
     if (!comm) {
         ignis__mutex_unlock(&nccl->lock);
-        return ignis__fail_false(IGNIS_DIAG_COMM_BROKEN, call, "the NCCL communicator failed earlier or was aborted");
+        return false;
     }
     if (grouped)
         (void)IGNIS__NCCL(ncclGroupStart, ());
@@ -9767,8 +9769,10 @@ IGNIS__PRIVATE bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, co
     ignis__mutex_unlock(&nccl->lock);
     if (error == IGNIS__NCCL_IN_PROGRESS)
         error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+    *aborted = error == IGNIS__NCCL_ABORTED;
     return error == IGNIS__NCCL_SUCCESS ||
-           ignis__nccl_fail_and_abort(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error);
+           (!*aborted &&
+            ignis__nccl_fail_and_abort(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error));
 }
 
 /*  Returns the error of operations that are running, such as a lost host: NCCL's result, 0 if there is
@@ -13301,16 +13305,18 @@ static bool ignis__comm_mark(const ignis__work *work, ignis__comm *comm, bool be
 static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks, int count)
 {
     ignis__trace_item item;
-    bool traced, ok;
+    bool traced, ok, aborted;
     if (!ignis__comm_mark(work, comm, true))
         return false;
     traced = ignis__profiling() &&
              ignis__trace_open(&item, IGNIS__TRACED_COLLECTIVE, work->call, work->device, work->stream, NULL, "NCCL");
-    ok = ignis__nccl_run(work->call, comm->memory->nccl, tasks, count, comm->size, work->stream);
+    ok = ignis__nccl_run(work->call, comm->memory->nccl, tasks, count, comm->size, work->stream, &aborted);
     if (traced)
         (void)ignis__trace_close(&item, ok);
     if (ok)
         return ignis__comm_mark(work, comm, false);
+    if (aborted) /* since the checks of this call */
+        ignis__comm_fail(work->call, comm, IGNIS_DIAG_COMM_BROKEN);
     /* NCCL breaks for good if it refuses a call, while the other ranks wait */
     ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
     return false;
@@ -15722,7 +15728,7 @@ IGNIS__COLD static void ignis__parallels_close(const char *call)
     }
 }
 
-static bool ignis__parallels_settle(const char *call, const ignis__device *device, const ignis__capture *capture)
+static bool ignis__parallels_settle(const char *call, ignis__device *device, const ignis__capture *capture)
 {
     ignis__parallel_state *parallel;
     uint64_t index = 0;
@@ -16152,7 +16158,7 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     parallel->current = parallel->before = -1;
     ignis__mutex_init(&parallel->gathering);
     if (parallel->shard == IGNIS_SHARD_PARAMETERS)
-        ignis__graph_settle = ignis__parallels_settle;
+        IGNIS__HOOK_SET(ignis__graph_settle, ignis__parallels_settle);
     ignis__section_use(IGNIS__SECTION_PARALLEL, ignis__parallels_close);
     if (!ignis__parallel_start(call, parallel, parameters, count, info.size == 1, desc)) {
         (void)ignis__parallel_end(call, parallel);

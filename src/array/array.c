@@ -334,12 +334,11 @@ IGNIS__PRIVATE ignis_array ignis__array_view(const char *call, const ignis__arra
 
 /*  Writes the processes that hold an exported array. ignis_collective.h sets it, because it knows them. The array is
     locked. */
-IGNIS__PRIVATE void (*ignis__export_holders)(ignis__string_writer *text, const ignis__array *array);
+IGNIS__PRIVATE uint64_t ignis__export_holders;
 
 /*  Drops the exports of processes that are gone, before a call on the array is refused, and waits for processes that
-    are ending. Also set by ignis_collective.h. Both are set before an array counts an export, so they are read after
-    its lock is taken. */
-IGNIS__PRIVATE void (*ignis__exports_reap)(const char *call, ignis__array *array, bool wait);
+    are ending. Also set by ignis_collective.h. Both are set before an array counts an export. */
+IGNIS__PRIVATE uint64_t ignis__exports_reap;
 
 /*  Holds and locks the array of a handle to change its fields. NULL, and reported, if there is none. */
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__array_enter(const char *call, ignis_array handle)
@@ -359,7 +358,7 @@ IGNIS__INLINE IGNIS__PRIVATE ignis__array *ignis__array_enter_reaped(const char 
     if (!array || array->exports == 0)
         return array;
     ignis__array_unlock(array);
-    ignis__exports_reap(call, array, wait);
+    IGNIS__HOOK(ignis__reap_hook, ignis__exports_reap)(call, array, wait);
     if (ignis__array_lock(call, array))
         return array;
     ignis__array_drop(call, array);
@@ -375,11 +374,12 @@ IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__array_leave(const char *call,
 IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__fail_exported(const char *call, const ignis__array *array,
                                                              const char *what)
 {
+    ignis__holders_hook *name = IGNIS__HOOK(ignis__holders_hook, ignis__export_holders);
     char holders[512];
     ignis__string_writer text;
     ignis__string_begin(&text, holders, sizeof holders);
-    if (ignis__export_holders)
-        ignis__export_holders(&text, array);
+    if (name)
+        name(&text, array);
     return ignis__fail(IGNIS_DIAG_FREE_EXPORTED, call, "%s cannot be %s while %d handle%s of it %s out: %s",
                        ignis__array_label(array).text, what, array->exports, array->exports == 1 ? "" : "s",
                        array->exports == 1 ? "is" : "are", holders);

@@ -207,19 +207,20 @@ IGNIS__COLD IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, in
 {
     static const char call[] = "ignis_contract_audit";
     ignis__audit audit = IGNIS__ZERO;
+    ignis__reap_hook *reap = IGNIS__HOOK(ignis__reap_hook, ignis__exports_reap);
     ignis__tracked_freed *freed;
     ignis__slot *dead = NULL;
     ignis__array *array;
     uint64_t index = 0;
     if (!ignis__enter(call) || !ignis__check_capacity(call, "entries", entries, capacity))
         return -1;
-    while (ignis__exports_reap && (array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
+    while (reap && (array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         bool exported;
         ignis__mutex_lock(&array->slot.lock);
         exported = array->exports > 0;
         ignis__mutex_unlock(&array->slot.lock);
         if (exported)
-            ignis__exports_reap(call, array, false);
+            reap(call, array, false);
         ignis__array_drop(call, array);
     }
     audit.entries = entries;

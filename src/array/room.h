@@ -149,6 +149,9 @@ typedef struct ignis__ticket {
 #include "../shared/divisor.h"
 #endif
 
+typedef void ignis__holders_hook(ignis__string_writer *text, const ignis__array *array);
+typedef void ignis__reap_hook(const char *call, ignis__array *array, bool wait);
+
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* dtype.c */
@@ -222,8 +225,7 @@ IGNIS__PRIVATE ignis__array *ignis__array_view_make(const char *call, const igni
                                                     int64_t numel, int64_t offset);
 IGNIS__PRIVATE ignis_array ignis__array_view(const char *call, const ignis__array *of, const ignis_shape *shape,
                                              int64_t numel, int64_t offset);
-extern void (*ignis__export_holders)(ignis__string_writer *text, const ignis__array *array);
-extern void (*ignis__exports_reap)(const char *call, ignis__array *array, bool wait);
+extern uint64_t ignis__export_holders, ignis__exports_reap;
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__array_enter(const char *call, ignis_array handle);
 IGNIS__PRIVATE ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle, bool wait);
 IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__array_leave(const char *call, ignis__array *array, bool ok);

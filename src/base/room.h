@@ -649,6 +649,10 @@ struct ignis__dry_type {
     ignis__address next;
 };
 
+/*  A function of a room above that a room below calls: one thread sets it while others read it. Not set: NULL. */
+#define IGNIS__HOOK_SET(hook, function) ignis__atomic_store(&(hook), (uint64_t)(uintptr_t)(function))
+#define IGNIS__HOOK(type, hook) ((type *)(uintptr_t)ignis__atomic_load(&(hook)))
+
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* atomic.c */

@@ -145,11 +145,17 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__capture_begin(const c
 
 /*  A function of a room above that prepares for the end of the thread's capture, or with NULL for the launch of a graph
     on an entered device. NULL: nothing is to be done. */
-IGNIS__PRIVATE bool (*ignis__graph_settle)(const char *call, const ignis__device *device,
-                                           const ignis__capture *capture);
+IGNIS__PRIVATE uint64_t ignis__graph_settle;
 
 /*  As ignis__graph_settle, only before the end of a capture: joins streams of a room above. */
-IGNIS__PRIVATE bool (*ignis__capture_join)(const char *call, ignis__device *device, const ignis__capture *capture);
+IGNIS__PRIVATE uint64_t ignis__capture_join;
+
+IGNIS__PRIVATE bool ignis__capture_hook_call(const char *call, const uint64_t *hook, ignis__device *device,
+                                             const ignis__capture *capture)
+{
+    ignis__capture_hook *function = IGNIS__HOOK(ignis__capture_hook, *hook);
+    return !function || function(call, device, capture);
+}
 
 /*  Ends a capture, also on failure, and returns its executable graph. NULL on failure. The graph needs the items that
     the capture holds. */
@@ -158,8 +164,9 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void *ignis__capture_end(const ch
     ignis__device *device = capture->device;
     void *captured = NULL, *exec = NULL;
     ignis__capture **link = &ignis__captures.first;
-    bool joined = !ignis__capture_join || ignis__capturing() != capture || ignis__capture_join(call, device, capture),
-         closed = !ignis__graph_settle || ignis__capturing() != capture || ignis__graph_settle(call, device, capture),
+    bool ours = ignis__capturing() == capture,
+         joined = !ours || ignis__capture_hook_call(call, &ignis__capture_join, device, capture),
+         closed = !ours || ignis__capture_hook_call(call, &ignis__graph_settle, device, capture),
          ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
               joined && closed && !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
     if (ignis__capturing() == capture)

@@ -205,6 +205,8 @@ typedef struct ignis__cache {
     or a new one. ignis__pinned_chunk_recycle takes it back, or ignis__pinned_chunk_keep if nothing uses it any more. */
 #define IGNIS__PIECE ((int64_t)1 << 20) /* to copy through */
 
+typedef bool ignis__capture_hook(const char *call, ignis__device *device, const ignis__capture *capture);
+
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* device.c */
@@ -250,8 +252,9 @@ IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__capture *ignis__capture_pause(void);
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__capture_resume(const char *call, ignis__capture *capture);
 IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__capture_destroy(const char *call, ignis__capture *capture);
 IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__capture_begin(const char *call, ignis__device *device);
-extern bool (*ignis__graph_settle)(const char *call, const ignis__device *device, const ignis__capture *capture);
-extern bool (*ignis__capture_join)(const char *call, ignis__device *device, const ignis__capture *capture);
+extern uint64_t ignis__graph_settle, ignis__capture_join;
+IGNIS__PRIVATE bool ignis__capture_hook_call(const char *call, const uint64_t *hook, ignis__device *device,
+                                             const ignis__capture *capture);
 IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void *ignis__capture_end(const char *call, ignis__capture *capture);
 
 /* stream.c */

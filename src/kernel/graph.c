@@ -135,7 +135,7 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
                     ignis__device_ordinal(device), ignis__thread_state()->device);
     else if (ignis__work_begin(call, device, &work)) {
         ok = ignis__graph_launchable(call, device, work.stream) &&
-             (!ignis__graph_settle || ignis__graph_settle(call, device, NULL));
+             ignis__capture_hook_call(call, &ignis__graph_settle, device, NULL);
         traced = ok && ignis__profiling() &&
                  ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, device, work.stream, NULL, "graph");
         ok = ok && !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));

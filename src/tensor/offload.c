@@ -92,7 +92,7 @@ static ignis__lane *ignis__lane_find(const char *call, const ignis__tape *tape, 
     }
     lane->device = device;
     lane->tape = tape->number;
-    ignis__capture_join = ignis__lanes_settle;
+    IGNIS__HOOK_SET(ignis__capture_join, ignis__lanes_settle);
     ignis__mutex_lock(&ignis__offload_lanes.lock);
     lane->next = ignis__offload_lanes.first;
     ignis__offload_lanes.first = lane;

@@ -128,17 +128,24 @@ IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer handle, double max_n
     return ignis__optimizer_end(one.optimizer, &one.work, ignis__grad_norm(&one, 1, max_norm, NULL));
 }
 
-/*  Finds the place of the next handle above `last`; -1, and reported, if a handle is twice among them. */
+/*  Returns an optimizer's place in the one order in which all threads lock several: that of the slots, which hold the
+    locks. Handles would be another order each time a new optimizer takes the slot of a freed one. */
+static uint64_t ignis__clip_order(ignis_optimizer optimizer) { return optimizer.id << 32 | optimizer.id >> 32; }
+
+/*  Finds the index of the next handle after `last` in that order (0: the first one); -1, and reported, if a handle is
+    twice among them. */
 static int ignis__clip_next(const char *call, const ignis_optimizer *optimizers, int count, uint64_t last)
 {
+    uint64_t order, lowest = 0;
     int i, least = -1, same = -1;
     for (i = 0; i < count; i++) {
-        if (optimizers[i].id <= last && last)
+        order = ignis__clip_order(optimizers[i]);
+        if (order <= last && last)
             continue;
-        if (least >= 0 && optimizers[i].id == optimizers[least].id)
+        if (least >= 0 && order == lowest)
             same = i;
-        else if (least < 0 || optimizers[i].id < optimizers[least].id)
-            least = i, same = -1;
+        else if (least < 0 || order < lowest)
+            least = i, lowest = order, same = -1;
     }
     if (same >= 0) {
         ignis__fail(IGNIS_DIAG_PARAMETER_KIND, call, "optimizers[%d] and optimizers[%d] are the same", least, same);
@@ -191,10 +198,10 @@ IGNIS__PRIVATE ignis_status ignis__clip_grad_norms(const char *call, const ignis
     if (!all)
         return ignis__fail_host_memory(call, sizeof *all * (size_t)count);
     memset(all, 0, sizeof *all * (size_t)count);
-    for (i = 0; ok && i < count; i++) { /* in one order everywhere, as each stays locked */
+    for (i = 0; ok && i < count; i++) { /* each stays locked */
         next = ignis__clip_next(call, optimizers, count, last);
         if (next >= 0) {
-            last = optimizers[next].id;
+            last = ignis__clip_order(optimizers[next]);
             all[next].optimizer = ignis__optimizer_begin(call, optimizers[next], IGNIS__WRITES_GRADS, &all[next].work);
         }
         ok = next >= 0 && all[next].optimizer;

@@ -103,16 +103,18 @@ static bool ignis__comm_mark(const ignis__work *work, ignis__comm *comm, bool be
 static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks, int count)
 {
     ignis__trace_item item;
-    bool traced, ok;
+    bool traced, ok, aborted;
     if (!ignis__comm_mark(work, comm, true))
         return false;
     traced = ignis__profiling() &&
              ignis__trace_open(&item, IGNIS__TRACED_COLLECTIVE, work->call, work->device, work->stream, NULL, "NCCL");
-    ok = ignis__nccl_run(work->call, comm->memory->nccl, tasks, count, comm->size, work->stream);
+    ok = ignis__nccl_run(work->call, comm->memory->nccl, tasks, count, comm->size, work->stream, &aborted);
     if (traced)
         (void)ignis__trace_close(&item, ok);
     if (ok)
         return ignis__comm_mark(work, comm, false);
+    if (aborted) /* since the checks of this call */
+        ignis__comm_fail(work->call, comm, IGNIS_DIAG_COMM_BROKEN);
     /* NCCL breaks for good if it refuses a call, while the other ranks wait */
     ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
     return false;

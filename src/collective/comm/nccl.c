@@ -271,9 +271,10 @@ static int ignis__nccl_queue(void *comm, const ignis__comm_task *task, int size,
 }
 
 /*  Queues operations on the stream. Messages of one call travel at the same time, as one alone could wait for
-    the other for ever. The device is entered. A failure breaks the communicator. */
+    the other for ever. The device is entered. A failure breaks the communicator. *aborted: another thread has aborted
+    it, which is not reported here, as the caller knows the reason. */
 IGNIS__PRIVATE bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count,
-                                    int size, void *stream)
+                                    int size, void *stream, bool *aborted)
 {
     static const char *const names[IGNIS__COMM_BARRIER] = {"",
                                                            "ncclAllReduce",
@@ -289,9 +290,10 @@ IGNIS__PRIVATE bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, co
     void *comm;
     ignis__mutex_lock(&nccl->lock); /* over the whole group: no thread may abort the communicator meanwhile */
     comm = nccl->comm;
+    *aborted = !comm;
     if (!comm) {
         ignis__mutex_unlock(&nccl->lock);
-        return ignis__fail_false(IGNIS_DIAG_COMM_BROKEN, call, "the NCCL communicator failed earlier or was aborted");
+        return false;
     }
     if (grouped)
         (void)IGNIS__NCCL(ncclGroupStart, ());
@@ -302,8 +304,10 @@ IGNIS__PRIVATE bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, co
     ignis__mutex_unlock(&nccl->lock);
     if (error == IGNIS__NCCL_IN_PROGRESS)
         error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
+    *aborted = error == IGNIS__NCCL_ABORTED;
     return error == IGNIS__NCCL_SUCCESS ||
-           ignis__nccl_fail_and_abort(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error);
+           (!*aborted &&
+            ignis__nccl_fail_and_abort(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error));
 }
 
 /*  Returns the error of operations that are running, such as a lost host: NCCL's result, 0 if there is

@@ -333,7 +333,7 @@ IGNIS__PRIVATE ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__devi
                                                    int rank, int size, int64_t patience_ns);
 IGNIS__PRIVATE bool ignis__nccl_wait_joined(const char *call, ignis__nccl_comm *nccl);
 IGNIS__PRIVATE bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count,
-                                    int size, void *stream);
+                                    int size, void *stream, bool *aborted);
 IGNIS__PRIVATE int ignis__nccl_error(ignis__nccl_comm *nccl);
 
 /* region.c */

@@ -105,7 +105,7 @@ IGNIS__COLD static void ignis__parallels_close(const char *call)
     }
 }
 
-static bool ignis__parallels_settle(const char *call, const ignis__device *device, const ignis__capture *capture)
+static bool ignis__parallels_settle(const char *call, ignis__device *device, const ignis__capture *capture)
 {
     ignis__parallel_state *parallel;
     uint64_t index = 0;
@@ -535,7 +535,7 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     parallel->current = parallel->before = -1;
     ignis__mutex_init(&parallel->gathering);
     if (parallel->shard == IGNIS_SHARD_PARAMETERS)
-        ignis__graph_settle = ignis__parallels_settle;
+        IGNIS__HOOK_SET(ignis__graph_settle, ignis__parallels_settle);
     ignis__section_use(IGNIS__SECTION_PARALLEL, ignis__parallels_close);
     if (!ignis__parallel_start(call, parallel, parameters, count, info.size == 1, desc)) {
         (void)ignis__parallel_end(call, parallel);

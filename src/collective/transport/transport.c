@@ -189,8 +189,8 @@ IGNIS__PRIVATE bool ignis__transports_prepare(const char *call)
         self->pid_namespace = ignis__pid_namespace();
         self->host = ignis__host_hash();
         self->version = IGNIS__RECORD_VERSION;
-        ignis__export_holders = ignis__exports_describe;
-        ignis__exports_reap = ignis__exports_reap_array;
+        IGNIS__HOOK_SET(ignis__export_holders, ignis__exports_describe);
+        IGNIS__HOOK_SET(ignis__exports_reap, ignis__exports_reap_array);
     }
     ignis__mutex_unlock(&ignis__own_identity_lock);
     ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);

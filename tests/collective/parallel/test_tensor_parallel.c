@@ -257,7 +257,7 @@ static void collect(const rank *r, int parameter, ignis_array array, double *who
             const int at = place_in_whole(parameter, ranks, r->rank, i, k);
             if (at < 0)
                 continue;
-            if (shapes[parameter].divided != WHOLE || r->device == 0)
+            if (r->replica == 0 && (shapes[parameter].divided != WHOLE || r->rank == 0))
                 whole[at] = values[i * columns + k];
         }
     free(values);
