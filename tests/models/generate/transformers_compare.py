@@ -248,15 +248,15 @@ def name_as_internlm2(tensors, config):
     return renamed
 
 
-E2M1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6]  # magnitudes of MXFP4 (OCP Microscaling Formats 1.0, 5.3.3)
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])  # magnitudes of MXFP4 (OCP Microscaling Formats 1.0, 5.3.3)
 
 
 def round_to_mxfp4(tensor):
     """Experts [experts, in, out], each 32 inputs of an output with a scale of their own: the scales' exponents, codes and values."""
     blocks = tensor.transpose(1, 2).unflatten(2, (-1, 32))
     exponents = torch.floor(torch.log2(blocks.abs().amax(-1, keepdim=True).clamp(min=2.0 ** -120))) - 2
-    magnitudes = torch.tensor(E2M1, device=tensor.device)
-    codes = ((blocks / 2.0 ** exponents).abs().unsqueeze(-1) - magnitudes).abs().argmin(-1)
+    magnitudes = E2M1.to(tensor.device)
+    codes = torch.bucketize((blocks / 2.0 ** exponents).abs(), (magnitudes[1:] + magnitudes[:-1]) / 2)  # the nearest, and of two the smaller one
     values = magnitudes[codes] * torch.where(blocks < 0, -1.0, 1.0) * 2.0 ** exponents
     return exponents[..., 0], codes + 8 * (blocks < 0), values.flatten(2).transpose(1, 2)
 
@@ -266,9 +266,9 @@ def pack_as_gpt_oss(tensors, config):
     packed = {}
     for name, tensor in tensors.items():
         if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
-            exponents, codes, _ = round_to_mxfp4(tensor.float())
-            packed[f"{name}_scales"] = (exponents + 127).to(torch.uint8).contiguous()
-            packed[f"{name}_blocks"] = (codes[..., 0::2] + 16 * codes[..., 1::2]).to(torch.uint8).contiguous()
+            exponents, codes, _ = round_to_mxfp4(tensor.to(DEVICE).float())
+            packed[f"{name}_scales"] = (exponents + 127).to(torch.uint8).contiguous().cpu()
+            packed[f"{name}_blocks"] = (codes[..., 0::2] + 16 * codes[..., 1::2]).to(torch.uint8).contiguous().cpu()
         else:
             packed[name] = tensor
     return packed
