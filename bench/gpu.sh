@@ -154,8 +154,8 @@ part() {
         done
         exit $found ;;
     comm)
-        make -j"$(nproc)" check-gpus && make -j"$(nproc)" test TESTS="$(find tests -name 'test_comm_*.c' -o -name test_nccl.c \
-            -o -name test_peer.c -o -name 'test_*parallel.c' | sed "s|.*/\(.*\)\.c|$out/\1|" | tr '\n' ' ')" ;;
+        make -j"$(nproc)" check-gpus && make -j"$(nproc)" test TESTS="$(find tests/collective tests/models/generate/test_generate_parallel.c -name 'test_*.c' |
+            sed "s|.*/\(.*\)\.c|$out/\1|" | tr '\n' ' ')" ;;
     collective)
         build bench_collective || exit 1
         for n in 2 4 8; do
