@@ -504,6 +504,8 @@ typedef enum ignis_weights {
     IGNIS_WEIGHTS_Q8_0,    /* all quantised: 34 bytes for 32 elements, */
     IGNIS_WEIGHTS_Q4_0,    /* 18 for 32, */
     IGNIS_WEIGHTS_Q4_K,    /* 144 for 256; Q8_0 if rows are not multiples of 256 elements */
+    IGNIS_WEIGHTS_F8,      /* e4m3 with an f32 scale: 136 bytes for 128; Q8_0 if rows are not multiples of 128 elements.
+                              Matrices that the file has quantised stay as they are */
     IGNIS_WEIGHTS_COUNT
 } ignis_weights;
 
@@ -586,11 +588,15 @@ IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_m
     The family is "model_type" of config.json, or "general.architecture" of a GGUF file. Weights are F32, F16,
     BF16 or F64 in safetensors files; in GGUF files also Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ2, IQ3, IQ4
     and MXFP4. A GGUF model in several files is opened by its first one, whose name ends in -00001-of-00003.gguf.
-    Folders may have a quantization_config of fp8, compressed-tensors (FP8 alone), awq, gptq or mxfp4.
+    Folders may have a quantization_config of fp8, compressed-tensors (FP8 alone), awq, gptq or mxfp4. FP8 stays
+    quantised, with the values of the file, if rows are multiples of 128 elements, and scales are of multiples of 128
+    columns or of rows.
     By default quantised matrices stay quantised. Exceptions are converted to the model's dtype: a
     weight of several tensors (q, k and v; gate and up) of which one is not quantised; gate and up of different
     types. IGNIS_WEIGHTS_Q8_0, _Q4_0 and _Q4_K quantise every matrix, whatever its type in the file,
     except those whose rows are not multiples of 32 elements. Q8_0 and Q4_0 give the blocks of ggml's reference.
+    IGNIS_WEIGHTS_F8 quantises those that the file has not quantised, embedding and head among them: 128 elements of
+    a row have a scale, with which the greatest of them is 448. Activations stay in the dtype (W8A16).
     Several threads read and convert while the caller's thread copies and calls desc->progress_fn. With
     desc->parallel a rank reads its share only, in the dtype; only sequences work with a share.
     Returns: the model, or no handle.
@@ -1455,19 +1461,21 @@ IGNIS__ASSERT_SIZE(ignis__quantised_weight, 32);
 
 /*  The scales of a record, after its numbers; d, e and m are f16. S, M: of a block, or of 16 elements. */
 typedef enum ignis__blocks_scales {
-    IGNIS__SCALES_BLOCK, /* d of each block */
-    IGNIS__SCALES_POWER, /* d of each block, as bf16 */
-    IGNIS__SCALES_ADDED, /* d of each block, m of each block, 16 unused bytes */
-    IGNIS__SCALES_K,     /* d, e; S and M of each block, six bits each, as in Q4_K */
-    IGNIS__SCALES_32,    /* d; from byte 8 on, i8 S of each block */
-    IGNIS__SCALES_16,    /* i8 S; d is outside */
-    IGNIS__SCALES_16_MIN /* S and M, four bits each; d and e are outside */
+    IGNIS__SCALES_BLOCK,  /* d of each block */
+    IGNIS__SCALES_POWER,  /* d of each block, as bf16 */
+    IGNIS__SCALES_ADDED,  /* d of each block, m of each block, 16 unused bytes */
+    IGNIS__SCALES_K,      /* d, e; S and M of each block, six bits each, as in Q4_K */
+    IGNIS__SCALES_32,     /* d; from byte 8 on, i8 S of each block */
+    IGNIS__SCALES_16,     /* i8 S; d is outside */
+    IGNIS__SCALES_16_MIN, /* S and M, four bits each; d and e are outside */
+    IGNIS__SCALES_128     /* f32 d of each half; 8 unused bytes */
 } ignis__blocks_scales;
 
 /*  The meaning of the bits q of a number. */
 typedef enum ignis__blocks_numbers {
     IGNIS__NUMBERS_SIGNED, /* q - 2^(bits - 1) */
     IGNIS__NUMBERS_PLAIN,  /* q, and a minimum is taken off */
+    IGNIS__NUMBERS_E4M3,   /* q, a float of 8 bits; a half with a NaN has a NaN as d */
     IGNIS__NUMBERS_IQ4,    /* this and all below: an item of a table */
     IGNIS__NUMBERS_MXFP4,
     IGNIS__NUMBERS_IQ3_XXS,
@@ -1488,7 +1496,7 @@ typedef enum ignis__blocks_numbers {
     }
 
 /*  The types that stay quantised: name, number in GGUF, elements and bytes of a block of the file; on the device bits,
-    scales and numbers; what scales are divided by. */
+    scales and numbers; what scales are divided by. F8 is no type of GGUF: its block is an f32, and 128 floats of e4m3. */
 #define IGNIS__BLOCKS_TYPES(X)                 \
     X(Q4_0, 2, 32, 18, 4, BLOCK, SIGNED, 1)    \
     X(Q4_1, 3, 32, 20, 4, ADDED, PLAIN, 1)     \
@@ -1507,14 +1515,15 @@ typedef enum ignis__blocks_numbers {
     X(IQ3_S, 21, 256, 110, 4, 32, IQ3_S, 1)    \
     X(IQ2_S, 22, 256, 82, 3, 16, IQ2, 8)       \
     X(IQ4_XS, 23, 256, 136, 4, 32, IQ4, 1)     \
-    X(MXFP4, 39, 32, 17, 4, POWER, MXFP4, 1)
+    X(MXFP4, 39, 32, 17, 4, POWER, MXFP4, 1)   \
+    X(F8, 62, 128, 132, 8, 128, E4M3, 1)
 
 /*  Bytes of a record, always an odd multiple of 16, and of its scales that are outside. */
 #define IGNIS__BLOCKS_RECORD(bits, scales) (32 * (bits) + ((scales) == IGNIS__SCALES_ADDED ? 48 : 16))
 #define IGNIS__BLOCKS_OUTSIDE(scales) ((scales) == IGNIS__SCALES_16 ? 2 : (scales) == IGNIS__SCALES_16_MIN ? 4 : 0)
 
 #define IGNIS__GGUF_TYPE(name, number, elements, bytes, bits, scales, numbers, divisor) IGNIS__GGUF_##name = number,
-/*  The numbers of the format. */
+/*  The numbers of the format. IGNIS__GGUF_F8 is of Ignis alone. */
 typedef enum ignis__gguf_type { IGNIS__BLOCKS_TYPES(IGNIS__GGUF_TYPE) IGNIS__GGUF_NOT_QUANTISED = 0 } ignis__gguf_type;
 
 /*  Types of tensors: `elements` elements take `bytes` bytes. dtype: the one of Ignis with the same layout, if
@@ -1628,10 +1637,11 @@ enum {
     IGNIS__SOURCE_SHARED_MODELS_WEIGHTS_H,
     IGNIS__SOURCE_WEIGHTS_CUH,
     IGNIS__SOURCE_WEIGHTS_BLOCKS_CUH,
+    IGNIS__SOURCE_WEIGHTS_F8_CUH,
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x00afd200f060b410ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x1656c27d77b284bdULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -3419,7 +3429,7 @@ static const char *const ignis__text_blocks_cu[] = {
 };
 
 static const char ignis__text_blocks_cuh_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#ifndef IGNIS_BLOCKS_CUH\n"
     "#define IGNIS_BLOCKS_CUH\n\n"
     "constexpr int RECORD = 8;\n\n"
@@ -3497,6 +3507,7 @@ static const char ignis__text_blocks_cuh_0[] =
     "const int half = own * 2 + i / 2;\n"
     "base = 0;\n"
     "switch (layout.scales) {\n"
+    "case IGNIS__SCALES_128: scale = ((const float *)s)[own / 4]; break;\n"
     "case IGNIS__SCALES_POWER: scale = __uint_as_float((uint32_t)((const uint16_t *)s)[own] << 16); break;\n"
     "case IGNIS__SCALES_K:\n"
     "blocks_scale(s + 4, own, S, M);\n"
@@ -3519,15 +3530,22 @@ static const char ignis__text_blocks_cuh_0[] =
     "__device__ inline void blocks_eight(const ignis__quantised_weight &w, long long row, int block, int i, float (&v)[8])\n"
     "{\n"
     "const int own = block % RECORD, records = (int)((w.k + 32 * RECORD - 1) / (32 * RECORD));\n"
-    "const blocks_layout layout = layout_of(w.type);\n"
-    "const int bits = layout.bits, outside = IGNIS__BLOCKS_OUTSIDE(layout.scales);\n";
+    "const blocks_layout layout = layout_of(w.type);\n";
 static const char ignis__text_blocks_cuh_1[] =
+    "const int bits = layout.bits, outside = IGNIS__BLOCKS_OUTSIDE(layout.scales);\n"
     "const bool is_signed = layout.numbers == IGNIS__NUMBERS_SIGNED, is_table = layout.numbers >= IGNIS__NUMBERS_IQ4;\n"
     "const uint8_t *record = w.records + (first_record(row, records) + block / RECORD * TOGETHER) *\n"
     "IGNIS__BLOCKS_RECORD(bits, layout.scales);\n"
     "float scale, base;\n"
     "blocks_factor(layout, record + 32 * bits, w.scales + (row * records + block / RECORD) * outside, own, i, scale,\n"
     "base);\n"
+    "if (layout.numbers == IGNIS__NUMBERS_E4M3) {\n"
+    "const uint8_t *q = record + own / 2 * 64 + i * 16 + own % 2 * 8;\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < 8; j++)\n"
+    "v[j] = __fmul_rn(scale, ignis_e4m3_value(q[j / 4 * 4 + j % 2 * 2 + j / 2 % 2]));\n"
+    "return;\n"
+    "}\n"
     "if (bits == 8) {\n"
     "const int8_t *q = (const int8_t *)record + i / 2 * 128 + own * 16 + i % 2 * 8;\n"
     "#pragma unroll\n"
@@ -4207,7 +4225,7 @@ static const char ignis__text_experts_product_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"ignis.cuh\"\n"
     "#include \"activation.cuh\"\n"
-    "#include \"weights_blocks.cuh\"\n\n"
+    "#include \"weights_f8.cuh\"\n\n"
     "#ifndef IGNIS_BLOCKS\n"
     "#define IGNIS_BLOCKS 0\n"
     "#endif\n"
@@ -4221,10 +4239,12 @@ static const char ignis__text_experts_product_cu_0[] =
     "__device__ constexpr bool has_one_scale(int type)\n"
     "{\n"
     "const int scales = layout_of(type).scales;\n"
-    "return scales == IGNIS__SCALES_BLOCK || scales == IGNIS__SCALES_POWER || scales == IGNIS__SCALES_32;\n"
+    "return scales == IGNIS__SCALES_BLOCK || scales == IGNIS__SCALES_POWER || scales == IGNIS__SCALES_32 ||\n"
+    "scales == IGNIS__SCALES_128;\n"
     "}\n\n"
     "constexpr bool on_tensor_cores = ignis_is_half<T> && __CUDA_ARCH__ >= 800,\n"
-    "whole = on_tensor_cores && IGNIS_BLOCKS && IGNIS_BLOCKS_UP,\n"
+    "whole =\n"
+    "on_tensor_cores && IGNIS_BLOCKS && IGNIS_BLOCKS_UP && is_f8(IGNIS_BLOCKS) == is_f8(IGNIS_BLOCKS_UP),\n"
     "dense = on_tensor_cores && !IGNIS_BLOCKS && !IGNIS_BLOCKS_UP;\n\n\n"
     "constexpr int SLICES = 8, THREADS = 32 * SLICES, TILE = 16, PART = 32 * RECORD, MOST_SLOTS = 32,\n"
     "SLOTS = whole && has_one_scale(IGNIS_BLOCKS) && has_one_scale(IGNIS_BLOCKS_UP) ? 16 : 8;\n\n\n"
@@ -4257,6 +4277,10 @@ static const char ignis__text_experts_product_cu_0[] =
     "ignis_pack<E, 8> pack = {};\n"
     "if (part * PART + lane * 8 < k)\n"
     "pack = ignis_load<8>(row + part * PART + lane * 8);\n"
+    "if (is_f8(IGNIS_BLOCKS)) {\n"
+    "*(uint4 *)(numbers + lane * 16) = *(const uint4 *)&pack;\n"
+    "return;\n"
+    "}\n"
     "const whole_numbers<8, true> x(pack);\n"
     "*(uint2 *)(numbers + block * 64 + lane % 4 * 8) = make_uint2(x.high[0], x.high[1]);\n"
     "*(uint2 *)(numbers + block * 64 + 32 + lane % 4 * 8) = make_uint2(x.low[0], x.low[1]);\n"
@@ -4318,28 +4342,32 @@ static const char ignis__text_experts_product_cu_0[] =
     "}\n"
     "};\n\n\n"
     "template <int type> struct whole_product {\n"
-    "typedef blocks_rows<type> weights;\n"
+    "typedef typename rows_of_blocks<type, T>::kind weights;\n"
     "float sum = 0;\n"
     "const weights from;\n"
     "typename weights::unit units[2];\n\n"
-    "__device__ whole_product(const ignis__quantised_weight &w, long long first, long long last)\n"
+    "__device__ whole_product(const ignis__quantised_weight &w, long long first, long long last)\n";
+static const char ignis__text_experts_product_cu_1[] =
     ": from(w.records, w.scales, (int)w.k, min(first + threadIdx.x % 32 / 4, last),\n"
     "min(first + threadIdx.x % 32 / 4 + 8, last))\n"
     "{\n"
     "}\n"
-    "__device__ void load(int number, int to) { units[to] = from.template load<true>(number); }\n\n";
-static const char ignis__text_experts_product_cu_1[] =
+    "__device__ void load(int number, int to) { units[to] = from.template load<true>(number); }\n\n"
     "__device__ float of_unit(const typename weights::unit &unit, int half, const whole_part &x) const\n"
     "{\n"
     "const int lane = threadIdx.x % 32, t = lane % 4, block = half * UNIT + t;\n"
     "float y = 0;\n"
     "uint4 two[2] = {};\n"
+    "if constexpr (weights::is_float) {\n"
+    "weights::add_alone(y, unit, (const uint4 *)(x.numbers + half * UNIT * 64));\n"
+    "} else {\n"
     "if (lane / 8 == t) {\n"
     "const uint4 *of = (const uint4 *)(x.numbers + block * 64 + lane / 4 % 2 * 32);\n"
     "two[0] = of[0];\n"
     "two[1] = of[1];\n"
     "}\n"
     "weights::add_alone(y, unit, half, two, __fmul_rn(x.scales[block], weights::factor), x.sums[block]);\n"
+    "}\n"
     "return y;\n"
     "}\n"
     "__device__ void put(tile_of *to, int) const\n"
@@ -4441,13 +4469,13 @@ static const char ignis__text_experts_product_cu_1[] =
     "(add(products), ...);\n"
     "}\n"
     "}\n"
-    "}\n\n\n"
+    "}\n\n\n";
+static const char ignis__text_experts_product_cu_2[] =
     "__device__ inline Wide sum_of_slices(const tile_of *found, int apart, int row)\n"
     "{\n"
     "return ((found[0][row] + found[apart][row]) + (found[2 * apart][row] + found[3 * apart][row])) +\n"
     "((found[4 * apart][row] + found[5 * apart][row]) + (found[6 * apart][row] + found[7 * apart][row]));\n"
-    "}\n\n\n";
-static const char ignis__text_experts_product_cu_2[] =
+    "}\n\n\n"
     "__device__ inline int parts_of_slice(int k) { return ((k + PART - 1) / PART + SLICES - 1) / SLICES; }\n"
     "__device__ inline int end_of_slice(int k, int slice)\n"
     "{\n"
@@ -4499,6 +4527,11 @@ static const char ignis__text_experts_product_cu_2[] =
     "ignis_pack<E, 8> pack = {};\n"
     "if (eight * 8 < k)\n"
     "pack = ignis_load<8>(row + eight * 8);\n"
+    "if (is_f8(IGNIS_BLOCKS)) {\n"
+    "if (eight < units * UNIT * 4)\n"
+    "((uint4 *)to)[eight] = *(const uint4 *)&pack;\n"
+    "continue;\n"
+    "}\n"
     "const whole_numbers<8, true> x(pack);\n"
     "if (eight >= units * UNIT * 4)\n"
     "continue;\n"
@@ -4532,10 +4565,11 @@ static const char ignis__text_experts_product_cu_2[] =
     "__device__ inline void multiply_slice(float (&sum)[N][4], const ignis__quantised_weight &w, long long first,\n"
     "long long last, int begin, int end, const whole_slots &slots)\n"
     "{\n"
-    "typedef blocks_rows<type> weights;\n"
+    "typedef typename rows_of_blocks<type, T>::kind weights;\n"
     "const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, k = (int)w.k, units = (k + PART - 1) / PART * 2;\n"
     "const weights from(w.records, w.scales, k, min(first + g, last), min(first + g + 8, last));\n"
-    "constexpr int ring = N == 1 && has_one_scale(type) ? 2 : 1;\n"
+    "constexpr int ring = N == 1 && has_one_scale(type) ? 2 : 1;\n";
+static const char ignis__text_experts_product_cu_3[] =
     "int numbers[N], scales[N][2];\n"
     "typename weights::unit loaded[ring];\n"
     "#pragma unroll\n"
@@ -4549,8 +4583,7 @@ static const char ignis__text_experts_product_cu_2[] =
     "};\n"
     "numbers[n] = row(g) + t * 16;\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < 2; i++)\n";
-static const char ignis__text_experts_product_cu_3[] =
+    "for (int i = 0; i < 2; i++)\n"
     "scales[n][i] = row(2 * t + i) + units * UNIT * 64;\n"
     "}\n"
     "#pragma unroll 1\n"
@@ -4643,7 +4676,8 @@ static const char ignis__text_experts_product_cu_3[] =
     "__syncthreads();\n"
     "}\n"
     "}\n\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n";
+static const char ignis__text_experts_product_cu_4[] =
     "ignis_experts_up_sorted(const __grid_constant__ ignis__experts p)\n"
     "{\n"
     "ignis_grid_dependency();\n"
@@ -4655,8 +4689,7 @@ static const char ignis__text_experts_product_cu_3[] =
     "});\n"
     "} else {\n"
     "__shared__ tile_of found[2][SLICES][SLOTS];\n"
-    "__shared__ int own[SLOTS];\n";
-static const char ignis__text_experts_product_cu_4[] =
+    "__shared__ int own[SLOTS];\n"
     "for (int first = 0, count; (count = slots_of_expert(p, first, own)) > 0; first += SLOTS)\n"
     "inner_of<SLOTS>(p, (int)blockIdx.x, own, count, found);\n"
     "}\n"
@@ -5165,9 +5198,9 @@ static const char *const ignis__text_gemv_cuh[] = {
 static const char ignis__text_gemv_blocks_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n"
     "#include \"gemv.cuh\"\n"
-    "#include \"weights_blocks.cuh\"\n"
+    "#include \"weights_f8.cuh\"\n"
     "#include \"hopper.cuh\"\n\n"
-    "typedef blocks_rows<IGNIS_BLOCKS> weights;\n\n"
+    "typedef rows_of_blocks<IGNIS_BLOCKS, T>::kind weights;\n\n"
     "constexpr int UNIT_BYTES = 2 * 32 * UNIT;\n"
     "constexpr int TILE = SLICES * 16 + 8;\n\n"
     "__device__ inline uint4 *shared_memory()\n"
@@ -5205,7 +5238,7 @@ static const char ignis__text_gemv_blocks_cu_0[] =
     "if (at < k)\n"
     "x = ignis_load<8>(row + at);\n"
     "return x;\n"
-    "}\n\n\n"
+    "}\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
     "ignis_gemv_blocks_rows(const __grid_constant__ ignis__gemv_blocks all)\n"
     "{\n"
@@ -5226,6 +5259,19 @@ static const char ignis__text_gemv_blocks_cu_0[] =
     "}\n"
     "for (int from = 0; from < units * UNIT * 4; from += THREADS) {\n"
     "const int eight = from + threadIdx.x, block = eight / 4;\n"
+    "if (weights::is_float) {\n"
+    "const ignis_pack<T, 8> x = eight_of(row, eight * 8, p.k);\n"
+    "const uint4 words = *(const uint4 *)&x;\n"
+    "uint32_t *const to = (uint32_t *)(all.x + ((long long)blockIdx.x * units * UNIT + block) * 64);\n"
+    "if (block >= units * UNIT)\n"
+    "continue;\n"
+    "if (all.paired)\n"
+    "to[eight % 4] = words.x, to[4 + eight % 4] = words.y, to[8 + eight % 4] = words.z,\n"
+    "to[12 + eight % 4] = words.w;\n"
+    "else\n"
+    "((uint4 *)to)[eight % 4] = words;\n"
+    "continue;\n"
+    "}\n"
     "const whole_numbers<8, weights::minima> x(eight_of(row, eight * 8, p.k));\n"
     "if (block >= units * UNIT)\n"
     "continue;\n"
@@ -5270,7 +5316,8 @@ static const char ignis__text_gemv_blocks_cu_0[] =
     "};\n\n"
     "struct pieces_in_registers : piece_order {\n"
     "static constexpr int units = 1, slots = weights::halves || weights::bytes ? 2 : 3;\n"
-    "weights::unit loaded[slots];\n\n"
+    "weights::unit loaded[slots];\n\n";
+static const char ignis__text_gemv_blocks_cu_1[] =
     "__device__ pieces_in_registers(const ignis__gemv_blocks &all, const void *, const slice_of_k &k, int tiles)\n"
     ": piece_order(all, k, tiles, threadIdx.x % 32 / 4)\n"
     "{\n"
@@ -5286,8 +5333,7 @@ static const char ignis__text_gemv_blocks_cu_0[] =
     "__device__ const weights::unit &of(int slot, int) const { return loaded[slot]; }\n"
     "};\n\n"
     "#if __CUDA_ARCH__ >= 900\n\n\n"
-    "struct pieces_in_shared : piece_order {\n\n";
-static const char ignis__text_gemv_blocks_cu_1[] =
+    "struct pieces_in_shared : piece_order {\n\n"
     "static constexpr int bytes = record_bytes(IGNIS_BLOCKS), units = 2, slots = bytes > 144 ? 2 : 3;\n"
     "static_assert(bytes / 16 % 2 == 1, \"so rows that lanes read at a time have different banks\");\n"
     "const int records;\n"
@@ -5358,6 +5404,10 @@ static const char ignis__text_gemv_blocks_cu_1[] =
     "const int t = threadIdx.x % 4, block = first / 4 + 8 * i;\n"
     "if (block >= k.last * UNIT)\n"
     "break;\n"
+    "if (weights::is_float) {\n"
+    "*(uint4 *)(whole + block * 64 + t * 16) = *(const uint4 *)&eights[i];\n"
+    "continue;\n"
+    "}\n"
     "const whole_numbers<8, weights::minima> x(eights[i]);\n"
     "*(uint2 *)(whole + block * 64 + t * 8) = make_uint2(x.high[0], x.high[1]);\n"
     "*(uint2 *)(whole + block * 64 + 32 + t * 8) = make_uint2(x.low[0], x.low[1]);\n"
@@ -5368,13 +5418,31 @@ static const char ignis__text_gemv_blocks_cu_1[] =
     "}\n"
     "}\n"
     "}\n"
+    "}\n\n\n"
+    "template <typename Weights>\n"
+    "__device__ inline void add_unit(float &sum, const typename Weights::unit &w, int unit, const uint8_t *whole,\n"
+    "const float *scales, const float *sums)\n"
+    "{\n"
+    "const int lane = threadIdx.x % 32, t = lane % 4, block = unit * UNIT + t;\n"
+    "uint4 x[2] = {};\n"
+    "if constexpr (Weights::is_float) {\n"
+    "Weights::add_alone(sum, w, (const uint4 *)(whole + unit * UNIT_BYTES));\n"
+    "} else {\n"
+    "if (lane / 8 == t) {\n"
+    "const uint4 *of = (const uint4 *)(whole + block * 64 + lane / 4 % 2 * 32);\n"
+    "x[0] = of[0];\n"
+    "x[1] = of[1];\n"
+    "}\n";
+static const char ignis__text_gemv_blocks_cu_2[] =
+    "Weights::add_alone(sum, w, unit, x, scales[block], Weights::minima ? sums[block] : 0);\n"
+    "}\n"
     "}\n\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 2)\n"
     "ignis_gemv_blocks_1(const __grid_constant__ ignis__gemv_blocks all)\n"
     "{\n"
     "const ignis__gemv_mma &p = all.product;\n"
     "uint4 *const memory = shared_memory();\n"
-    "const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all);\n"
+    "const int t = threadIdx.x % 4, slice = threadIdx.x / 32, tiles = tiles_of(all);\n"
     "const int own = (tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x,\n"
     "most = (tiles + (int)gridDim.x - 1) / (int)gridDim.x;\n"
     "const slice_of_k k(p.k);\n"
@@ -5393,8 +5461,7 @@ static const char ignis__text_gemv_blocks_cu_1[] =
     "tile_rows(p, all.first, blockIdx.x + finished * gridDim.x, low, high);\n"
     "if (finished < own)\n"
     "line.load(p, low + g, high + g, 0);\n"
-    "if (p.norm_of) {\n";
-static const char ignis__text_gemv_blocks_cu_2[] =
+    "if (p.norm_of) {\n"
     "const row_norm norm(p);\n"
     "ignis_grid_dependency_wait();\n"
     "norm.run(p.norm_of, [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared(row + i, four); });\n"
@@ -5420,17 +5487,9 @@ static const char ignis__text_gemv_blocks_cu_2[] =
     "coming.wait(slot);\n"
     "#pragma unroll\n"
     "for (int i = 0; i < pieces_of_one::units; i++) {\n"
-    "const int block = (at + i) * UNIT + t;\n"
-    "uint4 x[2] = {};\n"
     "if (at + i >= k.last)\n"
     "break;\n"
-    "if (lane / 8 == t) {\n"
-    "const uint4 *of = (const uint4 *)(whole + block * 64 + lane / 4 % 2 * 32);\n"
-    "x[0] = of[0];\n"
-    "x[1] = of[1];\n"
-    "}\n"
-    "weights::add_alone(sum, coming.of(slot, i), at + i, x, scales[block],\n"
-    "weights::minima ? sums[block] : 0);\n"
+    "add_unit<weights>(sum, coming.of(slot, i), at + i, whole, scales, sums);\n"
     "}\n"
     "coming.ask(slot);\n"
     "at += pieces_of_one::units;\n"
@@ -5487,7 +5546,8 @@ static const char ignis__text_gemv_blocks_cu_2[] =
     "from = weights_of_tile(all, tile + gridDim.x, lane / 4, next_low, next_high);\n"
     "#pragma unroll\n"
     "for (int i = 0; i < ring; i++) {\n"
-    "const int unit = k.first + step * ring + i;\n"
+    "const int unit = k.first + step * ring + i;\n";
+static const char ignis__text_gemv_blocks_cu_3[] =
     "if (unit < k.last)\n"
     "weights::add<N>(\n"
     "sum, rows, loaded[i], unit,\n"
@@ -5522,8 +5582,7 @@ static const char ignis__text_gemv_blocks_cu_2[] =
     "ignis_gemv_blocks_8(const __grid_constant__ ignis__gemv_blocks p)\n"
     "{\n"
     "product<1>(p);\n"
-    "}\n";
-static const char ignis__text_gemv_blocks_cu_3[] =
+    "}\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS, 1)\n"
     "ignis_gemv_blocks_16(const __grid_constant__ ignis__gemv_blocks p)\n"
     "{\n"
@@ -5925,8 +5984,8 @@ static const char *const ignis__text_gemv_cluster_cuh[] = {
 static const char ignis__text_gemv_cluster_blocks_cu_0[] =
     "\n\n\n\n\n\n\n"
     "#include \"gemv_cluster.cuh\"\n"
-    "#include \"weights_blocks.cuh\"\n\n"
-    "typedef blocks_rows<IGNIS_BLOCKS> weights;\n\n"
+    "#include \"weights_f8.cuh\"\n\n"
+    "typedef rows_of_blocks<IGNIS_BLOCKS, T>::kind weights;\n\n"
     "constexpr int RECORD_BYTES = record_bytes(IGNIS_BLOCKS), EIGHT_BYTES = 8 * RECORD_BYTES;\n\n"
     "constexpr int BOX_BYTES = COLUMNS * 128, X_BYTES = 4 * BOX_BYTES;\n"
     "constexpr int SCALES_BYTES = RECORD * COLUMNS * 4 * (weights::minima ? 2 : 1), WEIGHT_BYTES = 2 * TILES * EIGHT_BYTES;\n"
@@ -6018,10 +6077,10 @@ static const char ignis__text_gemv_cluster_blocks_cu_0[] =
     "}\n"
     "};\n\n\n"
     "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS + 32, 1)\n"
-    "ignis_gemv_cluster_blocks(const __grid_constant__ ignis__gemv_blocks all,\n"
-    "const __grid_constant__ ignis__tensor_map of_x)\n"
-    "{\n";
+    "ignis_gemv_cluster_blocks(const __grid_constant__ ignis__gemv_blocks all,\n";
 static const char ignis__text_gemv_cluster_blocks_cu_1[] =
+    "const __grid_constant__ ignis__tensor_map of_x)\n"
+    "{\n"
     "blocks_source source(all, &of_x);\n"
     "cluster_product(all.product, all.first, source);\n"
     "}\n";
@@ -6106,12 +6165,12 @@ static const char *const ignis__text_gemv_hopper_cu[] = {
 };
 
 static const char ignis__text_gemv_hopper_blocks_cu_0[] =
-    "\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n"
     "#define IGNIS_GEMV_HOPPER 2\n"
     "#include \"gemv_cluster.cuh\"\n"
-    "#include \"weights_blocks.cuh\"\n\n"
-    "typedef blocks_rows<IGNIS_BLOCKS> weights;\n"
-    "static_assert(weights::exact, \"else sums are rounded\");\n\n"
+    "#include \"weights_f8.cuh\"\n\n"
+    "typedef rows_of_blocks<IGNIS_BLOCKS, T>::kind weights;\n"
+    "static_assert(weights::exact || is_f8(IGNIS_BLOCKS), \"else sums are rounded\");\n\n"
     "constexpr int RECORD_BYTES = record_bytes(IGNIS_BLOCKS), EIGHT_BYTES = 8 * RECORD_BYTES;\n\n"
     "constexpr int BOX_BYTES = COLUMNS * 128, X_BYTES = 4 * BOX_BYTES;\n"
     "constexpr int SUMS_BYTES = weights::minima ? RECORD * COLUMNS * 4 : 0, WEIGHT_BYTES = 2 * TILES * EIGHT_BYTES;\n"
@@ -6156,22 +6215,31 @@ static const char ignis__text_gemv_hopper_blocks_cu_0[] =
     "}\n"
     "__device__ void multiply(float (&sum)[M][N][4], const char *stage, int, int at, int end) const\n"
     "{\n"
-    "const int lane = threadIdx.x % 32, t = lane % 4, quad = lane - t;\n"
+    "const int lane = threadIdx.x % 32;\n"
     "const uint8_t *const records = (const uint8_t *)stage + X_BYTES + SUMS_BYTES + threadIdx.x / 32 * EIGHT_BYTES +\n"
     "row_of_lanes(lane / 4) * RECORD_BYTES;\n\n"
     "const uint64_t x =\n"
     "ignis_wgmma_descriptor(__shfl_sync(0xffffffff, (uint32_t)__cvta_generic_to_shared(stage), 0), 0, 1024);\n"
     "if (at >= end)\n"
     "return;\n"
+    "if constexpr (weights::is_float)\n"
+    "multiply_units<weights>(sum[0], records, x);\n"
+    "else\n"
+    "multiply_blocks<weights>(sum[0], stage, records, x);\n"
+    "}\n\n"
+    "template <typename Weights>\n"
+    "__device__ void multiply_blocks(float (&sum)[N][4], const char *stage, const uint8_t *records, uint64_t x) const\n"
+    "{\n"
+    "const int t = threadIdx.x % 4, quad = threadIdx.x % 32 - t;\n"
     "#pragma unroll\n"
     "for (int half = 0; half < 2; half++) {\n"
-    "weights::unit w;\n"
+    "typename Weights::unit w;\n"
     "float pair[CHUNK][4];\n"
     "#pragma unroll\n"
     "for (int r = 0; r < 2; r++)\n"
-    "weights::read<false>(w, r, records + r * TILES * EIGHT_BYTES, half,\n"
+    "Weights::template read<false>(w, r, records + r * TILES * EIGHT_BYTES, half,\n"
     "[](const uint8_t *from) { return *(const uint4 *)from; });\n"
-    "const weights::scales own = weights::scales_of(w, half);\n"
+    "const typename Weights::scales own = Weights::scales_of(w, half);\n"
     "#pragma unroll\n"
     "for (int first = 0; first < UNIT; first += GROUP) {\n"
     "uint32_t a[GROUP][2][4];\n"
@@ -6182,12 +6250,13 @@ static const char ignis__text_gemv_hopper_blocks_cu_0[] =
     "#pragma unroll\n"
     "for (int r = 0; r < 2; r++) {\n"
     "of[b][r] = __shfl_sync(0xffffffff, own.of[r][0], quad + first + b);\n"
-    "if (weights::minima)\n"
+    "if (Weights::minima)\n"
     "least[b][r] = __shfl_sync(0xffffffff, own.least[r][0], quad + first + b);\n"
-    "if (weights::ones)\n"
+    "if (Weights::ones)\n"
     "one[r] = __shfl_sync(0xffffffff, w.one[r], quad + first + b);\n"
-    "}\n"
-    "weights::operand_pairs<T>(a[b], w, first + b, one, t);\n"
+    "}\n";
+static const char ignis__text_gemv_hopper_blocks_cu_1[] =
+    "Weights::template operand_pairs<T>(a[b], w, first + b, one, t);\n"
     "}\n"
     "#pragma unroll\n"
     "for (int chunk = 0; chunk < N; chunk += CHUNK) {\n"
@@ -6197,8 +6266,7 @@ static const char ignis__text_gemv_hopper_blocks_cu_0[] =
     "for (int b = 0; b < GROUP; b++) {\n"
     "const int block = half * UNIT + first + b;\n"
     "const uint64_t of_block =\n"
-    "ignis_wgmma_ahead(x, block / 2 * BOX_BYTES + block % 2 * 64 + chunk * 1024);\n";
-static const char ignis__text_gemv_hopper_blocks_cu_1[] =
+    "ignis_wgmma_ahead(x, block / 2 * BOX_BYTES + block % 2 * 64 + chunk * 1024);\n"
     "ignis_ptx_wgmma<0, 0>(found[b], a[b][0], of_block);\n"
     "ignis_ptx_wgmma<1, 0>(found[b], a[b][1], ignis_wgmma_ahead(of_block, 32));\n"
     "if (b % 2 == 1)\n"
@@ -6218,7 +6286,7 @@ static const char ignis__text_gemv_hopper_blocks_cu_1[] =
     "for (int n = 0; n < CHUNK; n++) {\n"
     "float2 of_x[2] = {};\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < 2 && weights::minima; i++)\n"
+    "for (int i = 0; i < 2 && Weights::minima; i++)\n"
     "of_x[i] =\n"
     "*(const float2 *)((const float *)(stage + X_BYTES) +\n"
     "(half * UNIT + first + b + i) * rows + 8 * (chunk + n) + 2 * t);\n"
@@ -6228,18 +6296,53 @@ static const char ignis__text_gemv_hopper_blocks_cu_1[] =
     "#pragma unroll\n"
     "for (int i = 0; i < 2; i++) {\n"
     "y[i] = __fmul_rn(found[b + i][n][c], of[b + i][c / 2]);\n"
-    "if (weights::minima)\n"
+    "if (Weights::minima)\n"
     "y[i] = fmaf(-least[b + i][c / 2], c % 2 ? of_x[i].y : of_x[i].x, y[i]);\n"
     "}\n"
     "if (first + b == 0)\n"
     "pair[n][c] = y[0] + y[1];\n"
     "else\n"
-    "sum[0][chunk + n][c] += pair[n][c] + (y[0] + y[1]);\n"
+    "sum[chunk + n][c] += pair[n][c] + (y[0] + y[1]);\n"
     "}\n"
     "}\n"
     "}\n"
     "}\n"
     "}\n"
+    "}\n"
+    "}\n\n"
+    "template <typename Weights>\n"
+    "__device__ void multiply_units(float (&sum)[N][4], const uint8_t *records, uint64_t x) const\n"
+    "{\n"
+    "#pragma unroll\n"
+    "for (int half = 0; half < 2; half++) {\n"
+    "typename Weights::unit w;\n"
+    "uint32_t a[UNIT][2][4];\n"
+    "float found[N][4];\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < 2; r++)\n"
+    "Weights::template read<false>(w, r, records + r * TILES * EIGHT_BYTES, half,\n"
+    "[](const uint8_t *from) { return *(const uint4 *)from; });\n"
+    "#pragma unroll\n"
+    "for (int b = 0; b < UNIT; b++)\n"
+    "Weights::operand(a[b], w, b);\n"
+    "ignis_ptx_wgmma_fence();\n"
+    "#pragma unroll\n"
+    "for (int b = 0; b < UNIT; b++) {\n"
+    "const int block = half * UNIT + b;\n"
+    "const uint64_t of_block = ignis_wgmma_ahead(x, block / 2 * BOX_BYTES + block % 2 * 64);\n"
+    "if (b == 0)\n"
+    "ignis_ptx_wgmma<0, 0>(found, a[b][0], of_block);\n"
+    "else\n"
+    "ignis_ptx_wgmma<1, 0>(found, a[b][0], of_block);\n"
+    "ignis_ptx_wgmma<1, 0>(found, a[b][1], ignis_wgmma_ahead(of_block, 32));\n"
+    "}\n"
+    "ignis_ptx_wgmma_commit();\n"
+    "ignis_ptx_wgmma_wait<0>();\n"
+    "ignis_wgmma_hold(found);\n"
+    "#pragma unroll\n"
+    "for (int b = 0; b < UNIT; b++)\n"
+    "ignis_wgmma_hold(a[b]);\n"
+    "Weights::add_scaled(sum, found, w);\n"
     "}\n"
     "}\n"
     "};\n\n\n"
@@ -9539,11 +9642,13 @@ static const char ignis__text_shared_models_weights_h_0[] =
     "IGNIS__SCALES_K,\n"
     "IGNIS__SCALES_32,\n"
     "IGNIS__SCALES_16,\n"
-    "IGNIS__SCALES_16_MIN\n"
+    "IGNIS__SCALES_16_MIN,\n"
+    "IGNIS__SCALES_128\n"
     "} ignis__blocks_scales;\n\n\n"
     "typedef enum ignis__blocks_numbers {\n"
     "IGNIS__NUMBERS_SIGNED,\n"
     "IGNIS__NUMBERS_PLAIN,\n"
+    "IGNIS__NUMBERS_E4M3,\n"
     "IGNIS__NUMBERS_IQ4,\n"
     "IGNIS__NUMBERS_MXFP4,\n"
     "IGNIS__NUMBERS_IQ3_XXS,\n"
@@ -9578,7 +9683,8 @@ static const char ignis__text_shared_models_weights_h_0[] =
     "X(IQ3_S, 21, 256, 110, 4, 32, IQ3_S, 1) \\\n"
     "X(IQ2_S, 22, 256, 82, 3, 16, IQ2, 8) \\\n"
     "X(IQ4_XS, 23, 256, 136, 4, 32, IQ4, 1) \\\n"
-    "X(MXFP4, 39, 32, 17, 4, POWER, MXFP4, 1)\n\n\n"
+    "X(MXFP4, 39, 32, 17, 4, POWER, MXFP4, 1) \\\n"
+    "X(F8, 62, 128, 132, 8, 128, E4M3, 1)\n\n\n"
     "#define IGNIS__BLOCKS_RECORD(bits, scales) (32 * (bits) + ((scales) == IGNIS__SCALES_ADDED ? 48 : 16))\n"
     "#define IGNIS__BLOCKS_OUTSIDE(scales) ((scales) == IGNIS__SCALES_16 ? 2 : (scales) == IGNIS__SCALES_16_MIN ? 4 : 0)\n";
 static const char *const ignis__text_shared_models_weights_h[] = {
@@ -9680,7 +9786,7 @@ static const char ignis__text_weights_blocks_cuh_0[] =
     "template <int type> struct blocks_rows {\n"
     "static constexpr blocks_layout layout = layout_of(type);\n"
     "static constexpr int bits = layout.bits, outside = IGNIS__BLOCKS_OUTSIDE(layout.scales);\n"
-    "static constexpr bool is_signed = layout.numbers == IGNIS__NUMBERS_SIGNED,\n"
+    "static constexpr bool is_float = false, is_signed = layout.numbers == IGNIS__NUMBERS_SIGNED,\n"
     "is_table = layout.numbers >= IGNIS__NUMBERS_IQ4;\n"
     "static constexpr bool bytes = bits == 8, nibbles = bits >= 4 && bits <= 6, twos = bits == 6 || bits <= 3,\n"
     "ones = bits == 5 || bits == 3;\n\n\n"
@@ -10060,6 +10166,117 @@ static const char *const ignis__text_weights_blocks_cuh[] = {
     ignis__text_weights_blocks_cuh_3,
 };
 
+static const char ignis__text_weights_f8_cuh_0[] =
+    "\n\n\n\n\n\n\n\n\n\n\n\n"
+    "#ifndef IGNIS_WEIGHTS_F8_CUH\n"
+    "#define IGNIS_WEIGHTS_F8_CUH\n\n"
+    "#include \"weights_blocks.cuh\"\n\n"
+    "__device__ constexpr bool is_f8(int type) { return layout_of(type).numbers == IGNIS__NUMBERS_E4M3; }\n\n"
+    "template <typename Half> struct f8_rows {\n"
+    "static constexpr bool bytes = true, halves = false, minima = false, exact = false, is_float = true;\n"
+    "static constexpr bool is_bf16 = ignis_is_same<Half, ignis_bf16>;\n"
+    "static constexpr int type = BLOCKS_F8;\n\n"
+    "static constexpr float factor = is_bf16 ? 1 : 256;\n\n\n"
+    "struct unit {\n"
+    "uint4 q[2][2];\n"
+    "float d[2];\n"
+    "};\n\n"
+    "const uint8_t *records[2];\n\n"
+    "__device__ f8_rows(const uint8_t *weights, const uint8_t *, int k, long long first, long long second)\n"
+    "{\n"
+    "const int all = (k + 32 * RECORD - 1) / (32 * RECORD);\n"
+    "records[0] = weights + first_record(first, all) * record_bytes(type);\n"
+    "records[1] = weights + first_record(second, all) * record_bytes(type);\n"
+    "}\n\n\n"
+    "template <bool alone> __device__ unit load(int number) const\n"
+    "{\n"
+    "unit w;\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < 2; r++)\n"
+    "read<alone>(w, r, records[r] + number / 2 * TOGETHER * record_bytes(type), number % 2,\n"
+    "[](const uint8_t *from) { return ignis_ptx_ld_no_allocate((const uint4 *)from); });\n"
+    "return w;\n"
+    "}\n"
+    "__device__ void load_d(unit &, int) const {}\n\n"
+    "template <bool alone, typename Four>\n"
+    "static __device__ void read(unit &w, int r, const uint8_t *record, int half, const Four &four)\n"
+    "{\n"
+    "const uint8_t *const own = record + half * 32 * UNIT + threadIdx.x % 4 * 16;\n"
+    "w.q[r][0] = four(own);\n"
+    "w.q[r][1] = four(own + 64);\n"
+    "w.d[r] = ((const float *)(record + 32 * RECORD))[half];\n"
+    "}\n\n\n"
+    "static __device__ float scale_of(const unit &w, int r) { return __fmul_rn(w.d[r], factor); }\n\n"
+    "#if __CUDA_ARCH__ >= 800\n\n\n"
+    "static __device__ void pairs(uint32_t &low, uint32_t &high, uint32_t four)\n"
+    "{\n"
+    "constexpr uint32_t signs = 0x80008000;\n"
+    "uint32_t two[2];\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 2; i++) {\n"
+    "const uint32_t upper = i ? four : four << 8;\n"
+    "two[i] = and_or(upper >> (is_bf16 ? 4 : 1), is_bf16 ? 0x07f007f0 : 0x3f803f80, upper & signs);\n"
+    "if (is_bf16)\n"
+    "two[i] = fma_two<Half>(two[i], 0x7b807b80, signs);\n"
+    "}\n"
+    "low = two[0], high = two[1];\n"
+    "}\n\n\n"
+    "static __device__ void operand(uint32_t (&a)[2][4], const unit &w, int block)\n"
+    "{\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < 2; r++) {\n"
+    "const uint4 q = w.q[r][block / 2];\n"
+    "pairs(a[0][r], a[0][2 + r], block % 2 ? q.z : q.x);\n"
+    "pairs(a[1][r], a[1][2 + r], block % 2 ? q.w : q.y);\n"
+    "}\n"
+    "}\n\n\n\n"
+    "template <int N, bool ahead = true, typename Of, typename Scales>\n"
+    "static __device__ void add(float (&sum)[N][4], int, const unit &w, int, const Of &x_of, const Scales &)\n"
+    "{\n"
+    "float found[N][4] = {};\n"
+    "#pragma unroll\n"
+    "for (int b = 0; b < UNIT; b++) {\n"
+    "uint32_t a[2][4];\n"
+    "operand(a, w, b);\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < N; n++) {\n"
+    "const uint4 x = x_of(b, n);\n"
+    "ignis_mma<Half>(found[n], a[0], x.x, x.y);\n"
+    "ignis_mma<Half>(found[n], a[1], x.z, x.w);\n"
+    "}\n"
+    "}\n"
+    "add_scaled(sum, found, w);\n"
+    "}\n\n\n\n"
+    "static __device__ void add_alone(float &sum, const unit &w, const uint4 *x)\n"
+    "{\n"
+    "const int t = threadIdx.x % 4;\n"
+    "float one[1][4] = {};\n"
+    "add<1>(\n"
+    "one, 8, w, 0, [&](int b, int) { return x[4 * b + t]; }, 0);\n"
+    "sum += t % 2 ? one[0][2] : one[0][0];\n"
+    "}\n"
+    "#endif\n\n\n"
+    "template <int N> static __device__ void add_scaled(float (&sum)[N][4], const float (&found)[N][4], const unit &w)\n"
+    "{\n"
+    "const float scales[2] = {scale_of(w, 0), scale_of(w, 1)};\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < N; n++)\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < 4; c++)\n"
+    "sum[n][c] += __fmul_rn(found[n][c], scales[c / 2]);\n"
+    "}\n"
+    "};\n\n\n"
+    "template <int type, typename Half, bool f8 = is_f8(type)> struct rows_of_blocks {\n"
+    "typedef blocks_rows<type> kind;\n"
+    "};\n"
+    "template <int type, typename Half> struct rows_of_blocks<type, Half, true> {\n"
+    "typedef f8_rows<Half> kind;\n"
+    "};\n\n"
+    "#endif\n";
+static const char *const ignis__text_weights_f8_cuh[] = {
+    ignis__text_weights_f8_cuh_0,
+};
+
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
@@ -10220,13 +10437,13 @@ static const ignis__source ignis__source_attention_paged_mma_cu = {
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_weights_h = {
-    "shared/models/weights.h", 0xc86ba8e45f17254aULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 47};
+    "shared/models/weights.h", 0x13e11cae73f21faeULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 47};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_blocks_cuh = {
-    "blocks.cuh", 0xb30815fb18f8dbddULL, IGNIS__PIECES(blocks_cuh), ignis__includes_blocks_cuh, 8};
+    "blocks.cuh", 0xf563d605db7eeedaULL, IGNIS__PIECES(blocks_cuh), ignis__includes_blocks_cuh, 8};
 
 static const ignis__source *const ignis__includes_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10296,7 +10513,16 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x66fe7c1b0f51038dULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 49};
+    "weights_blocks.cuh", 0x11c6eb756c0d689aULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 49};
+
+static const ignis__source *const ignis__includes_weights_f8_cuh[] = {
+    &ignis__source_mma_cuh,
+    &ignis__source_blocks_cuh,
+    &ignis__source_shared_models_weights_h,
+    &ignis__source_weights_blocks_cuh,
+    NULL};
+static const ignis__source ignis__source_weights_f8_cuh = {
+    "weights_f8.cuh", 0x0dab8aa519bce1ffULL, IGNIS__PIECES(weights_f8_cuh), ignis__includes_weights_f8_cuh, 50};
 
 static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10308,9 +10534,10 @@ static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_shared_models_experts_h,
     &ignis__source_shared_models_weights_h,
     &ignis__source_weights_blocks_cuh,
+    &ignis__source_weights_f8_cuh,
     NULL};
 static const ignis__source ignis__source_experts_product_cu = {
-    "experts_product.cu", 0xd241b22162ec9419ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 15};
+    "experts_product.cu", 0x9faa742d625c4425ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 15};
 
 static const ignis__source *const ignis__includes_shared_models_experts_sorted_h[] = {
     NULL};
@@ -10370,9 +10597,10 @@ static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_shared_models_generate_h,
     &ignis__source_shared_models_weights_h,
     &ignis__source_weights_blocks_cuh,
+    &ignis__source_weights_f8_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_blocks_cu = {
-    "gemv_blocks.cu", 0xe5e840f7f3cc8935ULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 19};
+    "gemv_blocks.cu", 0x1dd535d43525e8c8ULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 19};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -10432,9 +10660,10 @@ static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_shared_models_generate_h,
     &ignis__source_shared_models_weights_h,
     &ignis__source_weights_blocks_cuh,
+    &ignis__source_weights_f8_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_blocks_cu = {
-    "gemv_cluster_blocks.cu", 0xfdf8981c5789b01bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 22};
+    "gemv_cluster_blocks.cu", 0xae860dc60d43de9bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 22};
 
 static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10470,9 +10699,10 @@ static const ignis__source *const ignis__includes_gemv_hopper_blocks_cu[] = {
     &ignis__source_shared_models_generate_h,
     &ignis__source_shared_models_weights_h,
     &ignis__source_weights_blocks_cuh,
+    &ignis__source_weights_f8_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_hopper_blocks_cu = {
-    "gemv_hopper_blocks.cu", 0xf6f273edb1fd8fdaULL, IGNIS__PIECES(gemv_hopper_blocks_cu), ignis__includes_gemv_hopper_blocks_cu, 24};
+    "gemv_hopper_blocks.cu", 0x4458e61efd833517ULL, IGNIS__PIECES(gemv_hopper_blocks_cu), ignis__includes_gemv_hopper_blocks_cu, 24};
 
 static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10708,6 +10938,7 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_shared_models_weights_h,
     &ignis__source_weights_cuh,
     &ignis__source_weights_blocks_cuh,
+    &ignis__source_weights_f8_cuh,
 };
 /* clang-format on */
 
@@ -11018,7 +11249,9 @@ static void ignis__gguf_read_tensor(ignis__gguf *file, ignis__gguf_tensor *tenso
         return;
     name = (const char *)file->head + tensor->name_at;
     for (tensor->type = IGNIS__COUNT(ignis__gguf_types) - 1;
-         tensor->type >= 0 && ignis__gguf_types[tensor->type].id != tensor->id; tensor->type--)
+         tensor->type >= 0 && (ignis__gguf_types[tensor->type].id != tensor->id ||
+                               tensor->id == (uint32_t)IGNIS__GGUF_F8); /* no file has it */
+         tensor->type--)
         continue;
     if (tensor->type >= 0) {
         int elements = ignis__gguf_types[tensor->type].elements;
@@ -31238,10 +31471,13 @@ static int ignis__model_wanted_type(const ignis__model *model, const ignis__mode
         return 0;
     if (model->weights == IGNIS_WEIGHTS_DEFAULT)
         return ignis__blocks_type((int)part->from->quant) < 0 ? 0 : (int)part->from->quant;
+    if (model->weights == IGNIS_WEIGHTS_F8 && ignis__blocks_type((int)part->from->quant) >= 0)
+        return (int)part->from->quant;
     if (part->columns % 32 != 0)
         return 0;
     return model->weights == IGNIS_WEIGHTS_Q4_0                               ? IGNIS__GGUF_Q4_0
            : model->weights == IGNIS_WEIGHTS_Q4_K && part->columns % 256 == 0 ? IGNIS__GGUF_Q4_K
+           : model->weights == IGNIS_WEIGHTS_F8 && part->columns % 128 == 0   ? IGNIS__GGUF_F8
                                                                               : IGNIS__GGUF_Q8_0;
 }
 
@@ -31291,7 +31527,8 @@ IGNIS__PRIVATE void ignis__model_choose_types(ignis__model *model, ignis__model_
     Such a weight is several tensors of the file: numbers, and scales beside them. They become one tensor in the list
     of the files. Where a type of GGUF has exactly its values, it is read as rows of blocks of that type: AWQ and GPTQ
     of four bits with zeros as Q5_0, q - z being from -15 to 15; with 8 as every zero as Q4_0; of eight bits with 128
-    as Q8_0; MXFP4 as it is. Others are read as rows of f32.
+    as Q8_0; MXFP4 as it is. FP8 has the blocks of F8, if scales are of 128 columns, or of rows. Others are read as rows
+    of f32.
     May use: checkpoint.c, dequantize.c (halves). Locks: none. */
 
 static const char *const ignis__packed_methods[] = {"fp8", "compressed-tensors", "awq", "gptq", "mxfp4"};
@@ -31390,6 +31627,7 @@ static bool ignis__packed_read_f8(ignis__model_files *files, const ignis__model_
     scale->used = true;
     to->scales = ignis__packed_tensor_of(scale);
     to->bits = 8;
+    to->type = to->columns % 128 == 0 && to->group % 128 == 0 ? IGNIS__GGUF_F8 : 0;
     return true;
 }
 
@@ -31533,6 +31771,14 @@ static void ignis__packed_rename(ignis__model_source *source, const ignis__packe
     source->dtype = packed->type ? IGNIS_DTYPE_DEFAULT : IGNIS_F32;
     source->elements = blocks < 0 ? 1 : ignis__blocks_types[blocks].file_elements;
     source->bytes = blocks < 0 ? 4 : ignis__blocks_types[blocks].file_bytes;
+}
+
+/*  Makes an FP8 weight rows of f32, for parts that are no blocks of F8. */
+IGNIS__PRIVATE void ignis__packed_as_floats(ignis__model_files *files, ignis__model_source *source)
+{
+    ignis__packed *packed = &files->packed[source->packed - 1];
+    packed->type = 0;
+    ignis__packed_rename(source, packed, source->packed - 1);
 }
 
 /*  Replaces the tensors of quantised weights of a folder by one for each weight. The list is sorted again after it. */
@@ -31715,6 +31961,22 @@ static bool ignis__packed_row_of_groups(const ignis__packed *p, const unsigned c
     return true;
 }
 
+/*  Makes a row of F8. NaN becomes the scale: products have no NaN of e4m3. line: of scales. */
+static void ignis__packed_row_of_f8(const ignis__packed *p, const unsigned char *bits, const unsigned char *scales,
+                                    int64_t line, int64_t columns, int64_t skip, unsigned char *to)
+{
+    int64_t k;
+    int i;
+    for (k = 0; k < columns; k += 128, to += 132) {
+        float scale = ignis__packed_scale(p, scales, line + (skip + k) / p->group);
+        memcpy(to, &scale, 4);
+        memcpy(to + 4, bits + k, 128);
+        for (i = 0; i < 128; i++)
+            if ((bits[k + i] & 127) == 127)
+                memset(to, 0xFF, 4);
+    }
+}
+
 /*  Makes rows of the bytes that ignis__packed_regions lists, one region after the other: blocks of p->type, or f32.
     False, with a reason, if the bytes contradict the description. */
 IGNIS__PRIVATE bool ignis__packed_rows(const ignis__packed *p, const unsigned char *bytes,
@@ -31731,6 +31993,11 @@ IGNIS__PRIVATE bool ignis__packed_rows(const ignis__packed *p, const unsigned ch
             const int64_t across = ignis__ceil_div(p->columns, p->group);
             const int64_t line = ((range->first + row) / p->block_rows - range->first / p->block_rows) * across;
             float *values = (float *)(void *)to + row * columns;
+            if (p->type) {
+                ignis__packed_row_of_f8(p, at[0] + row * columns, at[1], line, columns, range->skip,
+                                        to + row * (columns / 128) * 132);
+                continue;
+            }
             ignis__convert(values, IGNIS_F32, at[0] + row * columns, IGNIS_F8_E4M3, columns);
             for (k = 0; k < columns; k++)
                 values[k] *= ignis__packed_scale(p, at[1], line + (range->skip + k) / p->group);
@@ -31885,6 +32152,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
                         ignis__name_write(name.text).text, files->path, ignis__model_type_write(source).text);
             return false;
         }
+        if (source->quant == IGNIS__GGUF_F8 && (part->columns % 128 != 0 || ignis__part_is_transposed(part)))
+            ignis__packed_as_floats(files, source);
         if (!ignis__shape_same(&source->shape, &wanted)) {
             ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor %s of '%s' is %s; its description makes it %s",
                         ignis__name_write(name.text).text, files->path, ignis__shape_write(&source->shape).text,
@@ -32370,6 +32639,13 @@ IGNIS__PRIVATE void ignis__dequantise(uint32_t type, const unsigned char *bytes,
     float numbers[64], d, e;
     ignis__weight_block block;
     int i, k;
+    if (type == IGNIS__GGUF_F8) {
+        memcpy(&d, bytes, 4);
+        ignis__convert(out, IGNIS_F32, bytes + 4, IGNIS_F8_E4M3, 128);
+        for (i = 0; i < 128; i++)
+            out[i] *= d;
+        return;
+    }
     ignis__weight_block_read(type, bytes, &block);
     d = of->scales == (int)IGNIS__SCALES_POWER ? (float)ignis__widen_float(block.d, 7, 8)
                                                : (float)ignis__widen_float(block.d, 10, 5);
@@ -32445,6 +32721,24 @@ static void ignis__blocks_pack_words(uint32_t type, const unsigned char *from, i
     }
 }
 
+/*  As ignis__blocks_pack for F8: see kernels/models/blocks.cuh. */
+static void ignis__blocks_pack_f8(const unsigned char *from, int64_t columns, unsigned char *record)
+{
+    const int size = ignis__blocks_types[IGNIS__BLOCKS_F8].bytes;
+    int64_t unit;
+    int i;
+    for (unit = 0; unit < columns / 128; unit++, from += 132) {
+        unsigned char *to = record + unit / 2 * 8 * size;
+        const int half = (int)(unit % 2);
+        if (half == 0)
+            memset(to, 0, (size_t)size);
+        memcpy(to + 256 + 4 * half, from, 4);
+        for (i = 0; i < 128; i++)
+            to[128 * half + i / 64 * 64 + i % 32 / 8 * 16 + i / 32 % 2 * 8 + i % 8 / 4 * 4 + i % 2 * 2 + i / 2 % 2] =
+                from[4 + i];
+    }
+}
+
 /*  Writes the numbers of block `j` of a record. */
 static void ignis__blocks_pack_numbers(const struct ignis__blocks_types_type *of, const unsigned char *q, int j,
                                        unsigned char *record)
@@ -32505,6 +32799,10 @@ IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from,
     const struct ignis__blocks_types_type *of = &ignis__blocks_types[ignis__blocks_type((int)type)];
     ignis__weight_block block;
     int64_t i;
+    if (type == IGNIS__GGUF_F8) {
+        ignis__blocks_pack_f8(from, columns, record);
+        return;
+    }
     if (type == IGNIS__GGUF_Q4_0 || type == IGNIS__GGUF_Q8_0 || type == IGNIS__GGUF_Q4_K || type == IGNIS__GGUF_Q6_K) {
         ignis__blocks_pack_words(type, from, columns, record, scales);
         return;
@@ -32524,9 +32822,10 @@ IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from,
     }
 }
 
-/*  models/weights/quantize.c - floats to blocks of Q8_0, Q4_0 and Q4_K
+/*  models/weights/quantize.c - floats to blocks of Q8_0, Q4_0, Q4_K and F8
 
-    Q8_0 and Q4_0 give the blocks of ggml's reference. Q4_K is fitted by least squares.
+    Q8_0 and Q4_0 give the blocks of ggml's reference. Q4_K is fitted by least squares. The scale of F8 makes the
+    greatest number 448, the greatest one of e4m3.
     May use: dequantize.c (halves). Locks: none. */
 
 static void ignis__half_write(unsigned char *to, float value) { ignis__convert(to, IGNIS_F16, &value, IGNIS_F32, 1); }
@@ -32635,20 +32934,52 @@ static void ignis__quantise_k(const float *x, unsigned char *to)
             to[16 + 32 * (j / 2) + i] |= (unsigned char)(q[32 * j + i] << 4 * (j % 2));
 }
 
+/*  Returns the bits of e4m3 of a number of at most 448: rounded to the nearest, ties to even. */
+static unsigned char ignis__e4m3_of(float x)
+{
+    const float size = x < 0 ? -x : x;
+    float steps = size + 16384; /* whole steps of the numbers below 2^-6, whose distance is 2^-9 */
+    uint32_t bits, low, sign;
+    memcpy(&sign, &x, 4);
+    memcpy(&bits, &size, 4);
+    memcpy(&low, &steps, 4);
+    bits = (bits + 0x7FFFFu + (bits >> 20 & 1)) >> 20; /* exponent + 127, and three bits of fraction */
+    return (unsigned char)((sign >> 24 & 128) | (size < 0.015625f ? low & 15 : bits - (120u << 3)));
+}
+
+/*  Quantises 128 numbers to a block of F8: an f32, and bits of e4m3. The inverse of the scale is finite. */
+static void ignis__quantise_f8(const float *x, float most, unsigned char *to)
+{
+    const float least = 1.17549435e-38f, scale = (most < 0 ? -most : most) / 448,
+                used = most == 0       ? 1
+                       : scale < least ? least
+                                       : scale,
+                inverse = 1 / used;
+    int i;
+    memcpy(to, &used, 4);
+    for (i = 0; i < 128; i++) {
+        const float scaled = x[i] * inverse; /* rounding may make it a little more than 448 */
+        to[4 + i] = ignis__e4m3_of(scaled > 448 ? 448 : scaled < -448 ? -448 : scaled);
+    }
+}
+
 /*  Quantises a row to GGUF blocks, Q8_0 and Q4_0 as ggml does. A block with a number that is not finite
     becomes NaN. */
 IGNIS__PRIVATE void ignis__quantise(int type, const float *x, int64_t columns, unsigned char *to)
 {
-    int elements = type == IGNIS__GGUF_Q4_K ? 256 : 32,
-        bytes = type == IGNIS__GGUF_Q4_K   ? 144
-                : type == IGNIS__GGUF_Q4_0 ? 18
-                                           : 34,
-        i;
+    const struct ignis__blocks_types_type *of = &ignis__blocks_types[ignis__blocks_type(type)];
+    int elements = of->file_elements, bytes = of->file_bytes, i;
     for (; columns > 0; columns -= elements, x += elements, to += bytes) {
         float most, d, inverse;
         if (!ignis__quantise_find_extreme(x, elements, &most)) {
             memset(to, 0, (size_t)bytes);
             to[1] = 0x7E; /* d is NaN */
+            if (type == IGNIS__GGUF_F8)
+                memset(to, 0xFF, 4);
+            continue;
+        }
+        if (type == IGNIS__GGUF_F8) {
+            ignis__quantise_f8(x, most, to);
             continue;
         }
         if (type == IGNIS__GGUF_Q4_K) {
@@ -37340,8 +37671,8 @@ IGNIS__PRIVATE void ignis__gemv_wgmma(ignis__op *op, ignis__gemv_mma *p, const i
 static bool ignis__gemv_takes_warpgroups(const ignis__op *op, ignis_dtype dtype,
                                          const struct ignis__blocks_types_type *of)
 {
-    return ignis__gemm_has_wgmma(op, dtype) && (of->bits == 4 || of->bits == 5) &&
-           of->numbers < (int)IGNIS__NUMBERS_IQ4;
+    return ignis__gemm_has_wgmma(op, dtype) &&
+           (of->type == IGNIS__GGUF_F8 || ((of->bits == 4 || of->bits == 5) && of->numbers < (int)IGNIS__NUMBERS_IQ4));
 }
 
 /*  Converts the rows of x of a product with one part of quantised weights. */
@@ -38698,7 +39029,8 @@ static void ignis__experts_multiply_by_experts(ignis__op *op, ignis__engine *eng
 {
     const ignis__model *model = engine->model;
     const bool whole = (model->dtype == IGNIS_F16 || model->dtype == IGNIS_BF16) &&
-                       op->work.device->info.compute_major >= 8 && types[0] && types[1];
+                       op->work.device->info.compute_major >= 8 && types[0] && types[1] &&
+                       (types[0] == IGNIS__GGUF_F8) == (types[1] == IGNIS__GGUF_F8);
     const int64_t tiles = ignis__ceil_div(p->n, IGNIS__EXPERT_TILE);
     if (whole) {
         p->whole = ignis__op_write(op, engine->expert_whole);

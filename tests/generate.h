@@ -113,7 +113,8 @@ static inline unsigned char *blocks_bytes(int rows, int k, int type, int other_f
             row[i] = (float)(factor * noise(seed, (int64_t)r * k + i));
         elements = ignis__blocks_types[ignis__blocks_type(now)].file_elements;
         size = ignis__blocks_types[ignis__blocks_type(now)].file_bytes;
-        if (now != IGNIS__GGUF_Q4_0 && now != IGNIS__GGUF_Q8_0 && now != IGNIS__GGUF_Q4_K) { /* any bytes, and scales */
+        if (now != IGNIS__GGUF_Q4_0 && now != IGNIS__GGUF_Q8_0 && now != IGNIS__GGUF_Q4_K &&
+            now != IGNIS__GGUF_F8) { /* any bytes, and scales */
             for (i = 0; i < k / elements * size; i++)
                 row_bytes[i] = (unsigned char)(int)(127.99 * (1 + noise(seed + 1, (int64_t)r * k + i)));
             for (i = 0; i < k / elements; i++)

@@ -182,25 +182,31 @@ static const char *const gemv_cluster[] = {IN_CLUSTERS(2, 16, 8),
 static const char *const gemv_hopper[] = {IN_CLUSTERS(2, 64, 1), IN_CLUSTERS(1, 64, 2), IN_CLUSTERS(2, 64, 4),
                                           IN_CLUSTERS(2, 64, 8), NULL};
 #define IN_CLUSTERS_BLOCKS(type, columns, blocks) IN_CLUSTERS(2, columns, blocks) " -DIGNIS_BLOCKS=" #type
-static const char *const gemv_cluster_blocks[] = {IN_CLUSTERS_BLOCKS(2, 16, 2),  IN_CLUSTERS_BLOCKS(2, 16, 1),
-                                                  IN_CLUSTERS_BLOCKS(2, 32, 2),  IN_CLUSTERS_BLOCKS(2, 32, 1),
-                                                  IN_CLUSTERS_BLOCKS(8, 16, 1),  IN_CLUSTERS_BLOCKS(8, 32, 2),
-                                                  IN_CLUSTERS_BLOCKS(8, 32, 1),  IN_CLUSTERS_BLOCKS(12, 16, 1),
-                                                  IN_CLUSTERS_BLOCKS(12, 32, 2), IN_CLUSTERS_BLOCKS(12, 32, 1),
-                                                  IN_CLUSTERS_BLOCKS(14, 16, 1), IN_CLUSTERS_BLOCKS(14, 32, 2),
-                                                  IN_CLUSTERS_BLOCKS(14, 32, 1), NULL};
-static const char *const gemv_hopper_blocks[] = {IN_CLUSTERS_BLOCKS(2, 8, 4),   IN_CLUSTERS_BLOCKS(2, 8, 1),
-                                                 IN_CLUSTERS_BLOCKS(2, 16, 4),  IN_CLUSTERS_BLOCKS(2, 16, 1),
-                                                 IN_CLUSTERS_BLOCKS(2, 32, 4),  IN_CLUSTERS_BLOCKS(2, 32, 1),
-                                                 IN_CLUSTERS_BLOCKS(2, 64, 4),  IN_CLUSTERS_BLOCKS(2, 64, 2),
-                                                 IN_CLUSTERS_BLOCKS(2, 64, 1),  IN_CLUSTERS_BLOCKS(12, 8, 1),
-                                                 IN_CLUSTERS_BLOCKS(12, 16, 1), IN_CLUSTERS_BLOCKS(12, 32, 1),
-                                                 IN_CLUSTERS_BLOCKS(12, 64, 1), IN_CLUSTERS_BLOCKS(6, 64, 1),
-                                                 IN_CLUSTERS_BLOCKS(13, 64, 1), NULL};
-static const char *const halves_of_blocks[] = {
-    "-DIGNIS_T=1 -DIGNIS_BLOCKS=2",  "-DIGNIS_T=2 -DIGNIS_BLOCKS=2",  "-DIGNIS_T=1 -DIGNIS_BLOCKS=8",
-    "-DIGNIS_T=2 -DIGNIS_BLOCKS=8",  "-DIGNIS_T=1 -DIGNIS_BLOCKS=12", "-DIGNIS_T=2 -DIGNIS_BLOCKS=12",
-    "-DIGNIS_T=1 -DIGNIS_BLOCKS=14", "-DIGNIS_T=2 -DIGNIS_BLOCKS=14", NULL};
+static const char *const gemv_cluster_blocks[] = {
+    IN_CLUSTERS_BLOCKS(2, 16, 2),  IN_CLUSTERS_BLOCKS(2, 16, 1),  IN_CLUSTERS_BLOCKS(2, 32, 2),
+    IN_CLUSTERS_BLOCKS(2, 32, 1),  IN_CLUSTERS_BLOCKS(8, 16, 1),  IN_CLUSTERS_BLOCKS(8, 32, 2),
+    IN_CLUSTERS_BLOCKS(8, 32, 1),  IN_CLUSTERS_BLOCKS(12, 16, 1), IN_CLUSTERS_BLOCKS(12, 32, 2),
+    IN_CLUSTERS_BLOCKS(12, 32, 1), IN_CLUSTERS_BLOCKS(14, 16, 1), IN_CLUSTERS_BLOCKS(14, 32, 2),
+    IN_CLUSTERS_BLOCKS(14, 32, 1), IN_CLUSTERS_BLOCKS(62, 32, 1), NULL};
+static const char *const gemv_hopper_blocks[] = {
+    IN_CLUSTERS_BLOCKS(2, 8, 4),   IN_CLUSTERS_BLOCKS(2, 8, 1),   IN_CLUSTERS_BLOCKS(2, 16, 4),
+    IN_CLUSTERS_BLOCKS(2, 16, 1),  IN_CLUSTERS_BLOCKS(2, 32, 4),  IN_CLUSTERS_BLOCKS(2, 32, 1),
+    IN_CLUSTERS_BLOCKS(2, 64, 4),  IN_CLUSTERS_BLOCKS(2, 64, 2),  IN_CLUSTERS_BLOCKS(2, 64, 1),
+    IN_CLUSTERS_BLOCKS(12, 8, 1),  IN_CLUSTERS_BLOCKS(12, 16, 1), IN_CLUSTERS_BLOCKS(12, 32, 1),
+    IN_CLUSTERS_BLOCKS(12, 64, 1), IN_CLUSTERS_BLOCKS(6, 64, 1),  IN_CLUSTERS_BLOCKS(13, 64, 1),
+    IN_CLUSTERS_BLOCKS(62, 8, 4),  IN_CLUSTERS_BLOCKS(62, 16, 1), IN_CLUSTERS_BLOCKS(62, 32, 1),
+    IN_CLUSTERS_BLOCKS(62, 64, 2), IN_CLUSTERS_BLOCKS(62, 64, 1), NULL};
+static const char *const halves_of_blocks[] = {"-DIGNIS_T=1 -DIGNIS_BLOCKS=2",
+                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=2",
+                                               "-DIGNIS_T=1 -DIGNIS_BLOCKS=8",
+                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=8",
+                                               "-DIGNIS_T=1 -DIGNIS_BLOCKS=12",
+                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=12",
+                                               "-DIGNIS_T=1 -DIGNIS_BLOCKS=14",
+                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=14",
+                                               "-DIGNIS_T=1 -DIGNIS_BLOCKS=62",
+                                               "-DIGNIS_T=2 -DIGNIS_BLOCKS=62",
+                                               NULL};
 /*  One of each layout; the types of IQ2 have one, and those of IQ3. */
 static const char *const bf16_of_other_blocks[] = {
     "-DIGNIS_T=2 -DIGNIS_BLOCKS=23", "-DIGNIS_T=2 -DIGNIS_BLOCKS=3",  "-DIGNIS_T=2 -DIGNIS_BLOCKS=6",
@@ -208,23 +214,11 @@ static const char *const bf16_of_other_blocks[] = {
     "-DIGNIS_T=2 -DIGNIS_BLOCKS=13", "-DIGNIS_T=2 -DIGNIS_BLOCKS=16", "-DIGNIS_T=2 -DIGNIS_BLOCKS=20",
     "-DIGNIS_T=2 -DIGNIS_BLOCKS=21", "-DIGNIS_T=2 -DIGNIS_BLOCKS=39", NULL};
 #define OF_BLOCKS(dtype, gate, up) "-DIGNIS_T=" #dtype " -DIGNIS_BLOCKS=" #gate " -DIGNIS_BLOCKS_UP=" #up
-static const char *const experts_of_blocks[] = {OF_BLOCKS(2, 2, 2),
-                                                OF_BLOCKS(1, 8, 8),
-                                                OF_BLOCKS(2, 8, 8),
-                                                OF_BLOCKS(2, 12, 12),
-                                                OF_BLOCKS(2, 14, 14),
-                                                OF_BLOCKS(2, 39, 39),
-                                                OF_BLOCKS(2, 12, 14),
-                                                OF_BLOCKS(2, 0, 2),
-                                                OF_BLOCKS(3, 39, 39),
-                                                OF_BLOCKS(4, 2, 2),
-                                                OF_BLOCKS(2, 3, 3),
-                                                OF_BLOCKS(2, 10, 10),
-                                                OF_BLOCKS(2, 11, 11),
-                                                OF_BLOCKS(2, 13, 13),
-                                                OF_BLOCKS(2, 21, 21),
-                                                OF_BLOCKS(2, 16, 16),
-                                                NULL};
+static const char *const experts_of_blocks[] = {
+    OF_BLOCKS(2, 2, 2),   OF_BLOCKS(1, 8, 8),   OF_BLOCKS(2, 8, 8),   OF_BLOCKS(2, 12, 12), OF_BLOCKS(2, 14, 14),
+    OF_BLOCKS(2, 39, 39), OF_BLOCKS(2, 12, 14), OF_BLOCKS(2, 0, 2),   OF_BLOCKS(3, 39, 39), OF_BLOCKS(4, 2, 2),
+    OF_BLOCKS(2, 3, 3),   OF_BLOCKS(2, 10, 10), OF_BLOCKS(2, 11, 11), OF_BLOCKS(2, 13, 13), OF_BLOCKS(2, 21, 21),
+    OF_BLOCKS(2, 16, 16), OF_BLOCKS(2, 62, 62), OF_BLOCKS(2, 62, 8),  OF_BLOCKS(3, 62, 62), NULL};
 static const char *const delta_keys[] = {"-DIGNIS_T=2 -DIGNIS_DELTA_K=64", "-DIGNIS_T=2 -DIGNIS_DELTA_K=256",
                                          "-DIGNIS_T=4 -DIGNIS_DELTA_K=256", NULL};
 static const char *const only_one[] = {"", NULL};

@@ -16,7 +16,9 @@
              the highest one, of three the lowest one
 
     and a record has, each item for all of its blocks, the numbers of four bits, of two, of one; of Q8_0, bytes of
-    elements 0 to 15 of a block; of 16 to 31; then the scales. A number is, with S and M of its block or of 16 elements,
+    elements 0 to 15 of a block; of 16 to 31; then the scales. A record of F8 has pairs of blocks instead, and of a pair
+    elements 8 i to 8 i + 7 of both blocks before the next eight: fours of bytes, each in the order 0, 2, 1, 3. A number
+    is, with S and M of its block or of 16 elements,
 
         d q              one scale of a block, divided by that of the type
         d q + m          Q4_1, Q5_1
@@ -124,6 +126,7 @@ __device__ inline void blocks_factor(const blocks_layout &layout, const uint8_t 
     const int half = own * 2 + i / 2; /* which 16 elements */
     base = 0;
     switch (layout.scales) {
+    case IGNIS__SCALES_128: scale = ((const float *)s)[own / 4]; break;
     case IGNIS__SCALES_POWER: scale = __uint_as_float((uint32_t)((const uint16_t *)s)[own] << 16); break;
     case IGNIS__SCALES_K:
         blocks_scale(s + 4, own, S, M);
@@ -156,6 +159,13 @@ __device__ inline void blocks_eight(const ignis__quantised_weight &w, long long 
     float scale, base;
     blocks_factor(layout, record + 32 * bits, w.scales + (row * records + block / RECORD) * outside, own, i, scale,
                   base);
+    if (layout.numbers == IGNIS__NUMBERS_E4M3) {
+        const uint8_t *q = record + own / 2 * 64 + i * 16 + own % 2 * 8;
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            v[j] = __fmul_rn(scale, ignis_e4m3_value(q[j / 4 * 4 + j % 2 * 2 + j / 2 % 2]));
+        return;
+    }
     if (bits == 8) {
         const int8_t *q = (const int8_t *)record + i / 2 * 128 + own * 16 + i % 2 * 8;
 #pragma unroll

@@ -10,13 +10,13 @@
                     for up to SLOTS slots, and ignis_experts_sum adds the results of a row's slots.
 
     f16 and bf16 on sm_80 and up are multiplied by tensor cores, slots as columns: dense weights as they are; quantised
-    ones as whole numbers, as in gemv_blocks.cu. Many rows become whole numbers once, by ignis_experts_whole.
+    ones as whole numbers, and F8 as floats, as in gemv_blocks.cu. Many rows are converted once, by ignis_experts_whole.
 
     One program per element type, and types of gate (or down) and up: compiled with -DIGNIS_T=<1 to 4>, and, if they are
     quantised, with -DIGNIS_BLOCKS=<a blocks_type> -DIGNIS_BLOCKS_UP=<a blocks_type>. */
 #include "ignis.cuh"
 #include "activation.cuh"
-#include "weights_blocks.cuh"
+#include "weights_f8.cuh"
 
 #ifndef IGNIS_BLOCKS
 #define IGNIS_BLOCKS 0 /* dense */
@@ -34,11 +34,13 @@ typedef ignis_wide<T> Wide;
 __device__ constexpr bool has_one_scale(int type)
 {
     const int scales = layout_of(type).scales;
-    return scales == IGNIS__SCALES_BLOCK || scales == IGNIS__SCALES_POWER || scales == IGNIS__SCALES_32;
+    return scales == IGNIS__SCALES_BLOCK || scales == IGNIS__SCALES_POWER || scales == IGNIS__SCALES_32 ||
+           scales == IGNIS__SCALES_128;
 }
 
 constexpr bool on_tensor_cores = ignis_is_half<T> && __CUDA_ARCH__ >= 800,
-               whole = on_tensor_cores && IGNIS_BLOCKS && IGNIS_BLOCKS_UP,
+               whole =
+                   on_tensor_cores && IGNIS_BLOCKS && IGNIS_BLOCKS_UP && is_f8(IGNIS_BLOCKS) == is_f8(IGNIS_BLOCKS_UP),
                dense = on_tensor_cores && !IGNIS_BLOCKS && !IGNIS_BLOCKS_UP;
 /*  PART: elements of K that a warp takes at a time; SLOTS: slots of an expert that are multiplied at once, as registers
     allow */
@@ -84,6 +86,10 @@ struct whole_part {
         ignis_pack<E, 8> pack = {};
         if (part * PART + lane * 8 < k)
             pack = ignis_load<8>(row + part * PART + lane * 8);
+        if (is_f8(IGNIS_BLOCKS)) {
+            *(uint4 *)(numbers + lane * 16) = *(const uint4 *)&pack;
+            return;
+        }
         const whole_numbers<8, true> x(pack);
         *(uint2 *)(numbers + block * 64 + lane % 4 * 8) = make_uint2(x.high[0], x.high[1]);
         *(uint2 *)(numbers + block * 64 + 32 + lane % 4 * 8) = make_uint2(x.low[0], x.low[1]);
@@ -154,7 +160,7 @@ template <int type> struct plain_product {
 
 /*  By tensor cores, quantised weights, one slot: */
 template <int type> struct whole_product {
-    typedef blocks_rows<type> weights;
+    typedef typename rows_of_blocks<type, T>::kind weights;
     float sum = 0; /* of row lane / 4, or, in odd lanes, of the one eight rows later */
     const weights from;
     typename weights::unit units[2]; /* of a part */
@@ -171,12 +177,16 @@ template <int type> struct whole_product {
         const int lane = threadIdx.x % 32, t = lane % 4, block = half * UNIT + t;
         float y = 0;
         uint4 two[2] = {};
-        if (lane / 8 == t) {
-            const uint4 *of = (const uint4 *)(x.numbers + block * 64 + lane / 4 % 2 * 32);
-            two[0] = of[0];
-            two[1] = of[1];
+        if constexpr (weights::is_float) {
+            weights::add_alone(y, unit, (const uint4 *)(x.numbers + half * UNIT * 64));
+        } else {
+            if (lane / 8 == t) {
+                const uint4 *of = (const uint4 *)(x.numbers + block * 64 + lane / 4 % 2 * 32);
+                two[0] = of[0];
+                two[1] = of[1];
+            }
+            weights::add_alone(y, unit, half, two, __fmul_rn(x.scales[block], weights::factor), x.sums[block]);
         }
-        weights::add_alone(y, unit, half, two, __fmul_rn(x.scales[block], weights::factor), x.sums[block]);
         return y;
     }
     __device__ void put(tile_of *to, int) const
@@ -359,6 +369,11 @@ template <typename E> __device__ inline void convert_row(uint8_t *to, const E *r
         ignis_pack<E, 8> pack = {};
         if (eight * 8 < k)
             pack = ignis_load<8>(row + eight * 8);
+        if (is_f8(IGNIS_BLOCKS)) {
+            if (eight < units * UNIT * 4)
+                ((uint4 *)to)[eight] = *(const uint4 *)&pack;
+            continue;
+        }
         const whole_numbers<8, true> x(pack);
         if (eight >= units * UNIT * 4)
             continue;
@@ -401,7 +416,7 @@ template <int type, int N>
 __device__ inline void multiply_slice(float (&sum)[N][4], const ignis__quantised_weight &w, long long first,
                                       long long last, int begin, int end, const whole_slots &slots)
 {
-    typedef blocks_rows<type> weights;
+    typedef typename rows_of_blocks<type, T>::kind weights;
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4, k = (int)w.k, units = (k + PART - 1) / PART * 2;
     const weights from(w.records, w.scales, k, min(first + g, last), min(first + g + 8, last));
     constexpr int ring = N == 1 && has_one_scale(type) ? 2 : 1; /* as registers allow */

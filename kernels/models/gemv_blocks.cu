@@ -3,17 +3,17 @@
 
     As gemv_mma.cu for dense weights: slices of K depend on K alone, so a row has the same bits alone and in a
     batch. The norm of one row precedes the product, and the epilogue depends on the kind. Only weights are read
-    before the earlier kernels have ended. Weights and rows are multiplied as whole numbers: weights_blocks.cuh. On
-    sm_90 and up TMA brings the weights of a product of one row to shared memory.
+    before the earlier kernels have ended. Weights and rows are multiplied as whole numbers: weights_blocks.cuh; those
+    of F8 as floats: weights_f8.cuh. On sm_90 and up TMA brings the weights of a product of one row to shared memory.
 
     For f16 and bf16, sm_80 and up. One program per type of x and of blocks: compiled with -DIGNIS_T=<1 or 2>
     -DIGNIS_BLOCKS=<a blocks_type>.
 */
 #include "gemv.cuh"
-#include "weights_blocks.cuh"
+#include "weights_f8.cuh"
 #include "hopper.cuh"
 
-typedef blocks_rows<IGNIS_BLOCKS> weights;
+typedef rows_of_blocks<IGNIS_BLOCKS, T>::kind weights;
 
 constexpr int UNIT_BYTES = 2 * 32 * UNIT; /* bytes of a unit of x */
 constexpr int TILE = SLICES * 16 + 8;     /* floats of a tile, for one row */
@@ -63,7 +63,8 @@ __device__ inline ignis_pack<T, 8> eight_of(const T *row, int at, long long k)
     return x;
 }
 
-/*  Converts rows of x to whole numbers. grid = rows; shared memory for a row, if its norm comes first. */
+/*  Converts rows of x to whole numbers; for F8 it fills them up with zeros. grid = rows; shared memory for a row, if its
+    norm comes first. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_gemv_blocks_rows(const __grid_constant__ ignis__gemv_blocks all)
 {
@@ -84,6 +85,19 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     for (int from = 0; from < units * UNIT * 4; from += THREADS) {
         const int eight = from + threadIdx.x, block = eight / 4;
+        if (weights::is_float) {
+            const ignis_pack<T, 8> x = eight_of(row, eight * 8, p.k);
+            const uint4 words = *(const uint4 *)&x;
+            uint32_t *const to = (uint32_t *)(all.x + ((long long)blockIdx.x * units * UNIT + block) * 64);
+            if (block >= units * UNIT)
+                continue;
+            if (all.paired)
+                to[eight % 4] = words.x, to[4 + eight % 4] = words.y, to[8 + eight % 4] = words.z,
+                           to[12 + eight % 4] = words.w; /* see paired_place */
+            else
+                ((uint4 *)to)[eight % 4] = words;
+            continue;
+        }
         const whole_numbers<8, weights::minima> x(eight_of(row, eight * 8, p.k));
         if (block >= units * UNIT)
             continue;
@@ -231,6 +245,10 @@ __device__ inline void put_whole(const T *row, const slice_of_k &k, long long le
             const int t = threadIdx.x % 4, block = first / 4 + 8 * i;
             if (block >= k.last * UNIT) /* equal in all lanes, which have two units */
                 break;
+            if (weights::is_float) {
+                *(uint4 *)(whole + block * 64 + t * 16) = *(const uint4 *)&eights[i];
+                continue;
+            }
             const whole_numbers<8, weights::minima> x(eights[i]);
             *(uint2 *)(whole + block * 64 + t * 8) = make_uint2(x.high[0], x.high[1]);
             *(uint2 *)(whole + block * 64 + 32 + t * 8) = make_uint2(x.low[0], x.low[1]);
@@ -243,6 +261,25 @@ __device__ inline void put_whole(const T *row, const slice_of_k &k, long long le
     }
 }
 
+/*  Adds a unit of weights times the row. */
+template <typename Weights>
+__device__ inline void add_unit(float &sum, const typename Weights::unit &w, int unit, const uint8_t *whole,
+                                const float *scales, const float *sums)
+{
+    const int lane = threadIdx.x % 32, t = lane % 4, block = unit * UNIT + t;
+    uint4 x[2] = {};
+    if constexpr (Weights::is_float) {
+        Weights::add_alone(sum, w, (const uint4 *)(whole + unit * UNIT_BYTES));
+    } else {
+        if (lane / 8 == t) {
+            const uint4 *of = (const uint4 *)(whole + block * 64 + lane / 4 % 2 * 32);
+            x[0] = of[0];
+            x[1] = of[1];
+        }
+        Weights::add_alone(sum, w, unit, x, scales[block], Weights::minima ? sums[block] : 0);
+    }
+}
+
 /*  Multiplies one row. A block adds the warps' results after all of its tiles, so that no warp waits for another
     before. grid = blocks of up to 32 tiles; shared memory for the ring, TILE floats per tile, the row as whole
     numbers with scales and, for minima, sums, and the row itself if its norm comes first. */
@@ -251,7 +288,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
 {
     const ignis__gemv_mma &p = all.product;
     uint4 *const memory = shared_memory();
-    const int lane = threadIdx.x % 32, t = lane % 4, slice = threadIdx.x / 32, tiles = tiles_of(all);
+    const int t = threadIdx.x % 4, slice = threadIdx.x / 32, tiles = tiles_of(all);
     const int own = (tiles - (int)blockIdx.x + (int)gridDim.x - 1) / (int)gridDim.x,
               most = (tiles + (int)gridDim.x - 1) / (int)gridDim.x;
     const slice_of_k k(p.k);
@@ -299,17 +336,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
             coming.wait(slot);
 #pragma unroll
             for (int i = 0; i < pieces_of_one::units; i++) {
-                const int block = (at + i) * UNIT + t;
-                uint4 x[2] = {};
                 if (at + i >= k.last)
                     break;
-                if (lane / 8 == t) {
-                    const uint4 *of = (const uint4 *)(whole + block * 64 + lane / 4 % 2 * 32);
-                    x[0] = of[0];
-                    x[1] = of[1];
-                }
-                weights::add_alone(sum, coming.of(slot, i), at + i, x, scales[block],
-                                   weights::minima ? sums[block] : 0);
+                add_unit<weights>(sum, coming.of(slot, i), at + i, whole, scales, sums);
             }
             coming.ask(slot);
             at += pieces_of_one::units;

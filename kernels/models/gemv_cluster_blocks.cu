@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*  models/gemv_cluster_blocks.cu - GEMV of 9 to 32 rows with quantised weights, by clusters of blocks
 
-    For f16 and bf16, sm_90 and up. Rows of x are whole numbers already: gemv_blocks.cu converts them. This part is
-    the source of operands; all else: gemv_cluster.cuh. Compiled with -DIGNIS_COLUMNS=<16 or 32> -DIGNIS_BLOCKS=<a
-    blocks_type>.
+    For f16 and bf16, sm_90 and up. Rows of x are whole numbers already, or those of F8 filled up with zeros, by
+    gemv_blocks.cu. This part is the source of operands; all else: gemv_cluster.cuh. Compiled with -DIGNIS_COLUMNS=<16
+    or 32> -DIGNIS_BLOCKS=<a blocks_type>.
 */
 #include "gemv_cluster.cuh"
-#include "weights_blocks.cuh"
+#include "weights_f8.cuh"
 
-typedef blocks_rows<IGNIS_BLOCKS> weights;
+typedef rows_of_blocks<IGNIS_BLOCKS, T>::kind weights;
 
 constexpr int RECORD_BYTES = record_bytes(IGNIS_BLOCKS), EIGHT_BYTES = 8 * RECORD_BYTES;
 /*  of two blocks of all rows of x, and of a record */

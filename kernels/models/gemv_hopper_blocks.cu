@@ -4,16 +4,17 @@
     Weights become numbers of T in registers, the A of wgmma, and x is numbers of T already: gemv_blocks.cu rounds it
     to whole multiples of a block's power of two. Such numbers have as many digits as those of T. So tensor cores find
     the product of two blocks of 32 as a float, without rounding: it has the bits that weights_blocks.cuh finds by whole
-    numbers, and all sums after it have the same order. This part is the source of operands; all else:
-    gemv_cluster.cuh. For f16 and bf16. Compiled with -DIGNIS_COLUMNS=<8, 16, 32 or 64> -DIGNIS_CLUSTER=<1, 2 or 4>
-    -DIGNIS_BLOCKS=<a blocks_type with exact products>.
+    numbers, and all sums after it have the same order. Weights and x of F8 are numbers of T, whose sums are rounded in
+    the order of weights_f8.cuh. This part is the source of operands; all else: gemv_cluster.cuh. For f16 and bf16.
+    Compiled with -DIGNIS_COLUMNS=<8, 16, 32 or 64> -DIGNIS_CLUSTER=<1, 2 or 4> -DIGNIS_BLOCKS=<a blocks_type with exact
+    products, or F8>.
 */
 #define IGNIS_GEMV_HOPPER 2
 #include "gemv_cluster.cuh"
-#include "weights_blocks.cuh"
+#include "weights_f8.cuh"
 
-typedef blocks_rows<IGNIS_BLOCKS> weights;
-static_assert(weights::exact, "else sums are rounded");
+typedef rows_of_blocks<IGNIS_BLOCKS, T>::kind weights;
+static_assert(weights::exact || is_f8(IGNIS_BLOCKS), "else sums are rounded");
 
 constexpr int RECORD_BYTES = record_bytes(IGNIS_BLOCKS), EIGHT_BYTES = 8 * RECORD_BYTES;
 /*  of two blocks of all rows of x, and of a record */
@@ -66,7 +67,7 @@ struct blocks_source {
     }
     __device__ void multiply(float (&sum)[M][N][4], const char *stage, int, int at, int end) const
     {
-        const int lane = threadIdx.x % 32, t = lane % 4, quad = lane - t;
+        const int lane = threadIdx.x % 32;
         const uint8_t *const records = (const uint8_t *)stage + X_BYTES + SUMS_BYTES + threadIdx.x / 32 * EIGHT_BYTES +
                                        row_of_lanes(lane / 4) * RECORD_BYTES;
         /* from one lane: the compiler keeps descriptors in uniform registers */
@@ -74,15 +75,25 @@ struct blocks_source {
             ignis_wgmma_descriptor(__shfl_sync(0xffffffff, (uint32_t)__cvta_generic_to_shared(stage), 0), 0, 1024);
         if (at >= end)
             return;
+        if constexpr (weights::is_float)
+            multiply_units<weights>(sum[0], records, x);
+        else
+            multiply_blocks<weights>(sum[0], stage, records, x);
+    }
+    /*  Multiplies a record of each row, block by block. records: of this lane's row; x: the descriptor of the tiles. */
+    template <typename Weights>
+    __device__ void multiply_blocks(float (&sum)[N][4], const char *stage, const uint8_t *records, uint64_t x) const
+    {
+        const int t = threadIdx.x % 4, quad = threadIdx.x % 32 - t;
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            weights::unit w;
+            typename Weights::unit w;
             float pair[CHUNK][4];
 #pragma unroll
             for (int r = 0; r < 2; r++)
-                weights::read<false>(w, r, records + r * TILES * EIGHT_BYTES, half,
-                                     [](const uint8_t *from) { return *(const uint4 *)from; });
-            const weights::scales own = weights::scales_of(w, half);
+                Weights::template read<false>(w, r, records + r * TILES * EIGHT_BYTES, half,
+                                              [](const uint8_t *from) { return *(const uint4 *)from; });
+            const typename Weights::scales own = Weights::scales_of(w, half);
 #pragma unroll
             for (int first = 0; first < UNIT; first += GROUP) {
                 uint32_t a[GROUP][2][4];
@@ -93,12 +104,12 @@ struct blocks_source {
 #pragma unroll
                     for (int r = 0; r < 2; r++) {
                         of[b][r] = __shfl_sync(0xffffffff, own.of[r][0], quad + first + b);
-                        if (weights::minima)
+                        if (Weights::minima)
                             least[b][r] = __shfl_sync(0xffffffff, own.least[r][0], quad + first + b);
-                        if (weights::ones)
+                        if (Weights::ones)
                             one[r] = __shfl_sync(0xffffffff, w.one[r], quad + first + b);
                     }
-                    weights::operand_pairs<T>(a[b], w, first + b, one, t);
+                    Weights::template operand_pairs<T>(a[b], w, first + b, one, t);
                 }
 #pragma unroll
                 for (int chunk = 0; chunk < N; chunk += CHUNK) {
@@ -129,7 +140,7 @@ struct blocks_source {
                         for (int n = 0; n < CHUNK; n++) {
                             float2 of_x[2] = {};
 #pragma unroll
-                            for (int i = 0; i < 2 && weights::minima; i++)
+                            for (int i = 0; i < 2 && Weights::minima; i++)
                                 of_x[i] =
                                     *(const float2 *)((const float *)(stage + X_BYTES) +
                                                       (half * UNIT + first + b + i) * rows + 8 * (chunk + n) + 2 * t);
@@ -139,18 +150,54 @@ struct blocks_source {
 #pragma unroll
                                 for (int i = 0; i < 2; i++) {
                                     y[i] = __fmul_rn(found[b + i][n][c], of[b + i][c / 2]);
-                                    if (weights::minima)
+                                    if (Weights::minima)
                                         y[i] = fmaf(-least[b + i][c / 2], c % 2 ? of_x[i].y : of_x[i].x, y[i]);
                                 }
                                 if (first + b == 0)
                                     pair[n][c] = y[0] + y[1];
                                 else
-                                    sum[0][chunk + n][c] += pair[n][c] + (y[0] + y[1]);
+                                    sum[chunk + n][c] += pair[n][c] + (y[0] + y[1]);
                             }
                         }
                     }
                 }
             }
+        }
+    }
+    /*  As multiply_blocks, for F8: unit by unit. */
+    template <typename Weights>
+    __device__ void multiply_units(float (&sum)[N][4], const uint8_t *records, uint64_t x) const
+    {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            typename Weights::unit w;
+            uint32_t a[UNIT][2][4];
+            float found[N][4];
+#pragma unroll
+            for (int r = 0; r < 2; r++)
+                Weights::template read<false>(w, r, records + r * TILES * EIGHT_BYTES, half,
+                                              [](const uint8_t *from) { return *(const uint4 *)from; });
+#pragma unroll
+            for (int b = 0; b < UNIT; b++)
+                Weights::operand(a[b], w, b);
+            ignis_ptx_wgmma_fence();
+#pragma unroll
+            for (int b = 0; b < UNIT; b++) {
+                const int block = half * UNIT + b;
+                const uint64_t of_block = ignis_wgmma_ahead(x, block / 2 * BOX_BYTES + block % 2 * 64);
+                if (b == 0)
+                    ignis_ptx_wgmma<0, 0>(found, a[b][0], of_block);
+                else
+                    ignis_ptx_wgmma<1, 0>(found, a[b][0], of_block);
+                ignis_ptx_wgmma<1, 0>(found, a[b][1], ignis_wgmma_ahead(of_block, 32));
+            }
+            ignis_ptx_wgmma_commit();
+            ignis_ptx_wgmma_wait<0>();
+            ignis_wgmma_hold(found);
+#pragma unroll
+            for (int b = 0; b < UNIT; b++)
+                ignis_wgmma_hold(a[b]); /* until here wgmma reads the registers of these weights */
+            Weights::add_scaled(sum, found, w);
         }
     }
 };

@@ -85,7 +85,7 @@ __device__ inline int paired_place(int t, int i) { return 4 * i + t; }
 template <int type> struct blocks_rows {
     static constexpr blocks_layout layout = layout_of(type);
     static constexpr int bits = layout.bits, outside = IGNIS__BLOCKS_OUTSIDE(layout.scales);
-    static constexpr bool is_signed = layout.numbers == IGNIS__NUMBERS_SIGNED,
+    static constexpr bool is_float = false, is_signed = layout.numbers == IGNIS__NUMBERS_SIGNED,
                           is_table = layout.numbers >= IGNIS__NUMBERS_IQ4;
     static constexpr bool bytes = bits == 8, nibbles = bits >= 4 && bits <= 6, twos = bits == 6 || bits <= 3,
                           ones = bits == 5 || bits == 3;

@@ -215,7 +215,9 @@ static void ignis__gguf_read_tensor(ignis__gguf *file, ignis__gguf_tensor *tenso
         return;
     name = (const char *)file->head + tensor->name_at;
     for (tensor->type = IGNIS__COUNT(ignis__gguf_types) - 1;
-         tensor->type >= 0 && ignis__gguf_types[tensor->type].id != tensor->id; tensor->type--)
+         tensor->type >= 0 && (ignis__gguf_types[tensor->type].id != tensor->id ||
+                               tensor->id == (uint32_t)IGNIS__GGUF_F8); /* no file has it */
+         tensor->type--)
         continue;
     if (tensor->type >= 0) {
         int elements = ignis__gguf_types[tensor->type].elements;

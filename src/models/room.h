@@ -109,7 +109,7 @@ typedef enum ignis__gguf_kind { /* the numbers of the format */
 #include "../shared/models/weights.h"
 
 #define IGNIS__GGUF_TYPE(name, number, elements, bytes, bits, scales, numbers, divisor) IGNIS__GGUF_##name = number,
-/*  The numbers of the format. */
+/*  The numbers of the format. IGNIS__GGUF_F8 is of Ignis alone. */
 typedef enum ignis__gguf_type { IGNIS__BLOCKS_TYPES(IGNIS__GGUF_TYPE) IGNIS__GGUF_NOT_QUANTISED = 0 } ignis__gguf_type;
 
 /*  Types of tensors: `elements` elements take `bytes` bytes. dtype: the one of Ignis with the same layout, if

@@ -175,7 +175,8 @@ static void ignis__experts_multiply_by_experts(ignis__op *op, ignis__engine *eng
 {
     const ignis__model *model = engine->model;
     const bool whole = (model->dtype == IGNIS_F16 || model->dtype == IGNIS_BF16) &&
-                       op->work.device->info.compute_major >= 8 && types[0] && types[1];
+                       op->work.device->info.compute_major >= 8 && types[0] && types[1] &&
+                       (types[0] == IGNIS__GGUF_F8) == (types[1] == IGNIS__GGUF_F8);
     const int64_t tiles = ignis__ceil_div(p->n, IGNIS__EXPERT_TILE);
     if (whole) {
         p->whole = ignis__op_write(op, engine->expert_whole);

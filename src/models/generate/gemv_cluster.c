@@ -263,8 +263,8 @@ IGNIS__PRIVATE void ignis__gemv_wgmma(ignis__op *op, ignis__gemv_mma *p, const i
 static bool ignis__gemv_takes_warpgroups(const ignis__op *op, ignis_dtype dtype,
                                          const struct ignis__blocks_types_type *of)
 {
-    return ignis__gemm_has_wgmma(op, dtype) && (of->bits == 4 || of->bits == 5) &&
-           of->numbers < (int)IGNIS__NUMBERS_IQ4;
+    return ignis__gemm_has_wgmma(op, dtype) &&
+           (of->type == IGNIS__GGUF_F8 || ((of->bits == 4 || of->bits == 5) && of->numbers < (int)IGNIS__NUMBERS_IQ4));
 }
 
 /*  Converts the rows of x of a product with one part of quantised weights. */

@@ -18,6 +18,13 @@ IGNIS__PRIVATE void ignis__dequantise(uint32_t type, const unsigned char *bytes,
     float numbers[64], d, e;
     ignis__weight_block block;
     int i, k;
+    if (type == IGNIS__GGUF_F8) {
+        memcpy(&d, bytes, 4);
+        ignis__convert(out, IGNIS_F32, bytes + 4, IGNIS_F8_E4M3, 128);
+        for (i = 0; i < 128; i++)
+            out[i] *= d;
+        return;
+    }
     ignis__weight_block_read(type, bytes, &block);
     d = of->scales == (int)IGNIS__SCALES_POWER ? (float)ignis__widen_float(block.d, 7, 8)
                                                : (float)ignis__widen_float(block.d, 10, 5);
@@ -93,6 +100,24 @@ static void ignis__blocks_pack_words(uint32_t type, const unsigned char *from, i
     }
 }
 
+/*  As ignis__blocks_pack for F8: see kernels/models/blocks.cuh. */
+static void ignis__blocks_pack_f8(const unsigned char *from, int64_t columns, unsigned char *record)
+{
+    const int size = ignis__blocks_types[IGNIS__BLOCKS_F8].bytes;
+    int64_t unit;
+    int i;
+    for (unit = 0; unit < columns / 128; unit++, from += 132) {
+        unsigned char *to = record + unit / 2 * 8 * size;
+        const int half = (int)(unit % 2);
+        if (half == 0)
+            memset(to, 0, (size_t)size);
+        memcpy(to + 256 + 4 * half, from, 4);
+        for (i = 0; i < 128; i++)
+            to[128 * half + i / 64 * 64 + i % 32 / 8 * 16 + i / 32 % 2 * 8 + i % 8 / 4 * 4 + i % 2 * 2 + i / 2 % 2] =
+                from[4 + i];
+    }
+}
+
 /*  Writes the numbers of block `j` of a record. */
 static void ignis__blocks_pack_numbers(const struct ignis__blocks_types_type *of, const unsigned char *q, int j,
                                        unsigned char *record)
@@ -153,6 +178,10 @@ IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from,
     const struct ignis__blocks_types_type *of = &ignis__blocks_types[ignis__blocks_type((int)type)];
     ignis__weight_block block;
     int64_t i;
+    if (type == IGNIS__GGUF_F8) {
+        ignis__blocks_pack_f8(from, columns, record);
+        return;
+    }
     if (type == IGNIS__GGUF_Q4_0 || type == IGNIS__GGUF_Q8_0 || type == IGNIS__GGUF_Q4_K || type == IGNIS__GGUF_Q6_K) {
         ignis__blocks_pack_words(type, from, columns, record, scales);
         return;

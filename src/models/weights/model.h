@@ -72,6 +72,8 @@ typedef enum ignis_weights {
     IGNIS_WEIGHTS_Q8_0,    /* all quantised: 34 bytes for 32 elements, */
     IGNIS_WEIGHTS_Q4_0,    /* 18 for 32, */
     IGNIS_WEIGHTS_Q4_K,    /* 144 for 256; Q8_0 if rows are not multiples of 256 elements */
+    IGNIS_WEIGHTS_F8,      /* e4m3 with an f32 scale: 136 bytes for 128; Q8_0 if rows are not multiples of 128 elements.
+                              Matrices that the file has quantised stay as they are */
     IGNIS_WEIGHTS_COUNT
 } ignis_weights;
 
@@ -154,11 +156,15 @@ IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_m
     The family is "model_type" of config.json, or "general.architecture" of a GGUF file. Weights are F32, F16,
     BF16 or F64 in safetensors files; in GGUF files also Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ2, IQ3, IQ4
     and MXFP4. A GGUF model in several files is opened by its first one, whose name ends in -00001-of-00003.gguf.
-    Folders may have a quantization_config of fp8, compressed-tensors (FP8 alone), awq, gptq or mxfp4.
+    Folders may have a quantization_config of fp8, compressed-tensors (FP8 alone), awq, gptq or mxfp4. FP8 stays
+    quantised, with the values of the file, if rows are multiples of 128 elements, and scales are of multiples of 128
+    columns or of rows.
     By default quantised matrices stay quantised. Exceptions are converted to the model's dtype: a
     weight of several tensors (q, k and v; gate and up) of which one is not quantised; gate and up of different
     types. IGNIS_WEIGHTS_Q8_0, _Q4_0 and _Q4_K quantise every matrix, whatever its type in the file,
     except those whose rows are not multiples of 32 elements. Q8_0 and Q4_0 give the blocks of ggml's reference.
+    IGNIS_WEIGHTS_F8 quantises those that the file has not quantised, embedding and head among them: 128 elements of
+    a row have a scale, with which the greatest of them is 448. Activations stay in the dtype (W8A16).
     Several threads read and convert while the caller's thread copies and calls desc->progress_fn. With
     desc->parallel a rank reads its share only, in the dtype; only sequences work with a share.
     Returns: the model, or no handle.

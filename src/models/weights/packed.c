@@ -3,7 +3,8 @@
     Such a weight is several tensors of the file: numbers, and scales beside them. They become one tensor in the list
     of the files. Where a type of GGUF has exactly its values, it is read as rows of blocks of that type: AWQ and GPTQ
     of four bits with zeros as Q5_0, q - z being from -15 to 15; with 8 as every zero as Q4_0; of eight bits with 128
-    as Q8_0; MXFP4 as it is. Others are read as rows of f32.
+    as Q8_0; MXFP4 as it is. FP8 has the blocks of F8, if scales are of 128 columns, or of rows. Others are read as rows
+    of f32.
     May use: checkpoint.c, dequantize.c (halves). Locks: none. */
 
 #include "room.h"
@@ -104,6 +105,7 @@ static bool ignis__packed_read_f8(ignis__model_files *files, const ignis__model_
     scale->used = true;
     to->scales = ignis__packed_tensor_of(scale);
     to->bits = 8;
+    to->type = to->columns % 128 == 0 && to->group % 128 == 0 ? IGNIS__GGUF_F8 : 0;
     return true;
 }
 
@@ -247,6 +249,14 @@ static void ignis__packed_rename(ignis__model_source *source, const ignis__packe
     source->dtype = packed->type ? IGNIS_DTYPE_DEFAULT : IGNIS_F32;
     source->elements = blocks < 0 ? 1 : ignis__blocks_types[blocks].file_elements;
     source->bytes = blocks < 0 ? 4 : ignis__blocks_types[blocks].file_bytes;
+}
+
+/*  Makes an FP8 weight rows of f32, for parts that are no blocks of F8. */
+IGNIS__PRIVATE void ignis__packed_as_floats(ignis__model_files *files, ignis__model_source *source)
+{
+    ignis__packed *packed = &files->packed[source->packed - 1];
+    packed->type = 0;
+    ignis__packed_rename(source, packed, source->packed - 1);
 }
 
 /*  Replaces the tensors of quantised weights of a folder by one for each weight. The list is sorted again after it. */
@@ -429,6 +439,22 @@ static bool ignis__packed_row_of_groups(const ignis__packed *p, const unsigned c
     return true;
 }
 
+/*  Makes a row of F8. NaN becomes the scale: products have no NaN of e4m3. line: of scales. */
+static void ignis__packed_row_of_f8(const ignis__packed *p, const unsigned char *bits, const unsigned char *scales,
+                                    int64_t line, int64_t columns, int64_t skip, unsigned char *to)
+{
+    int64_t k;
+    int i;
+    for (k = 0; k < columns; k += 128, to += 132) {
+        float scale = ignis__packed_scale(p, scales, line + (skip + k) / p->group);
+        memcpy(to, &scale, 4);
+        memcpy(to + 4, bits + k, 128);
+        for (i = 0; i < 128; i++)
+            if ((bits[k + i] & 127) == 127)
+                memset(to, 0xFF, 4);
+    }
+}
+
 /*  Makes rows of the bytes that ignis__packed_regions lists, one region after the other: blocks of p->type, or f32.
     False, with a reason, if the bytes contradict the description. */
 IGNIS__PRIVATE bool ignis__packed_rows(const ignis__packed *p, const unsigned char *bytes,
@@ -445,6 +471,11 @@ IGNIS__PRIVATE bool ignis__packed_rows(const ignis__packed *p, const unsigned ch
             const int64_t across = ignis__ceil_div(p->columns, p->group);
             const int64_t line = ((range->first + row) / p->block_rows - range->first / p->block_rows) * across;
             float *values = (float *)(void *)to + row * columns;
+            if (p->type) {
+                ignis__packed_row_of_f8(p, at[0] + row * columns, at[1], line, columns, range->skip,
+                                        to + row * (columns / 128) * 132);
+                continue;
+            }
             ignis__convert(values, IGNIS_F32, at[0] + row * columns, IGNIS_F8_E4M3, columns);
             for (k = 0; k < columns; k++)
                 values[k] *= ignis__packed_scale(p, at[1], line + (range->skip + k) / p->group);

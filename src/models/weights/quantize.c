@@ -1,6 +1,7 @@
-/*  models/weights/quantize.c - floats to blocks of Q8_0, Q4_0 and Q4_K
+/*  models/weights/quantize.c - floats to blocks of Q8_0, Q4_0, Q4_K and F8
 
-    Q8_0 and Q4_0 give the blocks of ggml's reference. Q4_K is fitted by least squares.
+    Q8_0 and Q4_0 give the blocks of ggml's reference. Q4_K is fitted by least squares. The scale of F8 makes the
+    greatest number 448, the greatest one of e4m3.
     May use: dequantize.c (halves). Locks: none. */
 
 #include "room.h"
@@ -111,20 +112,52 @@ static void ignis__quantise_k(const float *x, unsigned char *to)
             to[16 + 32 * (j / 2) + i] |= (unsigned char)(q[32 * j + i] << 4 * (j % 2));
 }
 
+/*  Returns the bits of e4m3 of a number of at most 448: rounded to the nearest, ties to even. */
+static unsigned char ignis__e4m3_of(float x)
+{
+    const float size = x < 0 ? -x : x;
+    float steps = size + 16384; /* whole steps of the numbers below 2^-6, whose distance is 2^-9 */
+    uint32_t bits, low, sign;
+    memcpy(&sign, &x, 4);
+    memcpy(&bits, &size, 4);
+    memcpy(&low, &steps, 4);
+    bits = (bits + 0x7FFFFu + (bits >> 20 & 1)) >> 20; /* exponent + 127, and three bits of fraction */
+    return (unsigned char)((sign >> 24 & 128) | (size < 0.015625f ? low & 15 : bits - (120u << 3)));
+}
+
+/*  Quantises 128 numbers to a block of F8: an f32, and bits of e4m3. The inverse of the scale is finite. */
+static void ignis__quantise_f8(const float *x, float most, unsigned char *to)
+{
+    const float least = 1.17549435e-38f, scale = (most < 0 ? -most : most) / 448,
+                used = most == 0       ? 1
+                       : scale < least ? least
+                                       : scale,
+                inverse = 1 / used;
+    int i;
+    memcpy(to, &used, 4);
+    for (i = 0; i < 128; i++) {
+        const float scaled = x[i] * inverse; /* rounding may make it a little more than 448 */
+        to[4 + i] = ignis__e4m3_of(scaled > 448 ? 448 : scaled < -448 ? -448 : scaled);
+    }
+}
+
 /*  Quantises a row to GGUF blocks, Q8_0 and Q4_0 as ggml does. A block with a number that is not finite
     becomes NaN. */
 IGNIS__PRIVATE void ignis__quantise(int type, const float *x, int64_t columns, unsigned char *to)
 {
-    int elements = type == IGNIS__GGUF_Q4_K ? 256 : 32,
-        bytes = type == IGNIS__GGUF_Q4_K   ? 144
-                : type == IGNIS__GGUF_Q4_0 ? 18
-                                           : 34,
-        i;
+    const struct ignis__blocks_types_type *of = &ignis__blocks_types[ignis__blocks_type(type)];
+    int elements = of->file_elements, bytes = of->file_bytes, i;
     for (; columns > 0; columns -= elements, x += elements, to += bytes) {
         float most, d, inverse;
         if (!ignis__quantise_find_extreme(x, elements, &most)) {
             memset(to, 0, (size_t)bytes);
             to[1] = 0x7E; /* d is NaN */
+            if (type == IGNIS__GGUF_F8)
+                memset(to, 0xFF, 4);
+            continue;
+        }
+        if (type == IGNIS__GGUF_F8) {
+            ignis__quantise_f8(x, most, to);
             continue;
         }
         if (type == IGNIS__GGUF_Q4_K) {

@@ -66,10 +66,13 @@ static int ignis__model_wanted_type(const ignis__model *model, const ignis__mode
         return 0;
     if (model->weights == IGNIS_WEIGHTS_DEFAULT)
         return ignis__blocks_type((int)part->from->quant) < 0 ? 0 : (int)part->from->quant;
+    if (model->weights == IGNIS_WEIGHTS_F8 && ignis__blocks_type((int)part->from->quant) >= 0)
+        return (int)part->from->quant;
     if (part->columns % 32 != 0)
         return 0;
     return model->weights == IGNIS_WEIGHTS_Q4_0                               ? IGNIS__GGUF_Q4_0
            : model->weights == IGNIS_WEIGHTS_Q4_K && part->columns % 256 == 0 ? IGNIS__GGUF_Q4_K
+           : model->weights == IGNIS_WEIGHTS_F8 && part->columns % 128 == 0   ? IGNIS__GGUF_F8
                                                                               : IGNIS__GGUF_Q8_0;
 }
 

@@ -572,6 +572,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
 
 /* packed.c */
 IGNIS__COLD IGNIS__PRIVATE bool ignis__packed_join(ignis__model_files *files);
+IGNIS__PRIVATE void ignis__packed_as_floats(ignis__model_files *files, ignis__model_source *source);
 IGNIS__PRIVATE int64_t ignis__packed_span(const ignis__packed_region *region);
 IGNIS__PRIVATE int64_t ignis__packed_regions(const ignis__packed *p, const ignis__packed_range *range,
                                              ignis__packed_region region[4]);

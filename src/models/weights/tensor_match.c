@@ -125,6 +125,8 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match_tensors(ignis__model_files *f
                         ignis__name_write(name.text).text, files->path, ignis__model_type_write(source).text);
             return false;
         }
+        if (source->quant == IGNIS__GGUF_F8 && (part->columns % 128 != 0 || ignis__part_is_transposed(part)))
+            ignis__packed_as_floats(files, source);
         if (!ignis__shape_same(&source->shape, &wanted)) {
             ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor %s of '%s' is %s; its description makes it %s",
                         ignis__name_write(name.text).text, files->path, ignis__shape_write(&source->shape).text,

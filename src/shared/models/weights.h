@@ -9,19 +9,21 @@ IGNIS__ASSERT_SIZE(ignis__quantised_weight, 32);
 
 /*  The scales of a record, after its numbers; d, e and m are f16. S, M: of a block, or of 16 elements. */
 typedef enum ignis__blocks_scales {
-    IGNIS__SCALES_BLOCK, /* d of each block */
-    IGNIS__SCALES_POWER, /* d of each block, as bf16 */
-    IGNIS__SCALES_ADDED, /* d of each block, m of each block, 16 unused bytes */
-    IGNIS__SCALES_K,     /* d, e; S and M of each block, six bits each, as in Q4_K */
-    IGNIS__SCALES_32,    /* d; from byte 8 on, i8 S of each block */
-    IGNIS__SCALES_16,    /* i8 S; d is outside */
-    IGNIS__SCALES_16_MIN /* S and M, four bits each; d and e are outside */
+    IGNIS__SCALES_BLOCK,  /* d of each block */
+    IGNIS__SCALES_POWER,  /* d of each block, as bf16 */
+    IGNIS__SCALES_ADDED,  /* d of each block, m of each block, 16 unused bytes */
+    IGNIS__SCALES_K,      /* d, e; S and M of each block, six bits each, as in Q4_K */
+    IGNIS__SCALES_32,     /* d; from byte 8 on, i8 S of each block */
+    IGNIS__SCALES_16,     /* i8 S; d is outside */
+    IGNIS__SCALES_16_MIN, /* S and M, four bits each; d and e are outside */
+    IGNIS__SCALES_128     /* f32 d of each half; 8 unused bytes */
 } ignis__blocks_scales;
 
 /*  The meaning of the bits q of a number. */
 typedef enum ignis__blocks_numbers {
     IGNIS__NUMBERS_SIGNED, /* q - 2^(bits - 1) */
     IGNIS__NUMBERS_PLAIN,  /* q, and a minimum is taken off */
+    IGNIS__NUMBERS_E4M3,   /* q, a float of 8 bits; a half with a NaN has a NaN as d */
     IGNIS__NUMBERS_IQ4,    /* this and all below: an item of a table */
     IGNIS__NUMBERS_MXFP4,
     IGNIS__NUMBERS_IQ3_XXS,
@@ -42,7 +44,7 @@ typedef enum ignis__blocks_numbers {
     }
 
 /*  The types that stay quantised: name, number in GGUF, elements and bytes of a block of the file; on the device bits,
-    scales and numbers; what scales are divided by. */
+    scales and numbers; what scales are divided by. F8 is no type of GGUF: its block is an f32, and 128 floats of e4m3. */
 #define IGNIS__BLOCKS_TYPES(X)                 \
     X(Q4_0, 2, 32, 18, 4, BLOCK, SIGNED, 1)    \
     X(Q4_1, 3, 32, 20, 4, ADDED, PLAIN, 1)     \
@@ -61,7 +63,8 @@ typedef enum ignis__blocks_numbers {
     X(IQ3_S, 21, 256, 110, 4, 32, IQ3_S, 1)    \
     X(IQ2_S, 22, 256, 82, 3, 16, IQ2, 8)       \
     X(IQ4_XS, 23, 256, 136, 4, 32, IQ4, 1)     \
-    X(MXFP4, 39, 32, 17, 4, POWER, MXFP4, 1)
+    X(MXFP4, 39, 32, 17, 4, POWER, MXFP4, 1)   \
+    X(F8, 62, 128, 132, 8, 128, E4M3, 1)
 
 /*  Bytes of a record, always an odd multiple of 16, and of its scales that are outside. */
 #define IGNIS__BLOCKS_RECORD(bits, scales) (32 * (bits) + ((scales) == IGNIS__SCALES_ADDED ? 48 : 16))

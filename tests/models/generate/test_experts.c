@@ -173,7 +173,10 @@ static void make_buffers(const mixture *c, ignis__engine *engine, bool adds)
 static void check(const mixture *c, bool adds)
 {
     /* blocks of random bytes are small numbers */
-    const double size = c->types[0] && c->types[0] != IGNIS__GGUF_Q4_0 && c->types[0] != IGNIS__GGUF_Q8_0 ? 40 : 2;
+    const double size = c->types[0] && c->types[0] != IGNIS__GGUF_Q4_0 && c->types[0] != IGNIS__GGUF_Q8_0 &&
+                                c->types[0] != IGNIS__GGUF_F8
+                            ? 40
+                            : 2;
     const int before = room_count;
     double *w[4], *x, *got, *again;
     ignis__model model;
@@ -247,6 +250,10 @@ TEST(quantised_experts)
         {IGNIS_F16, {IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_0}, 2, 2, 2336, 32, 2, true},
         {IGNIS_BF16, {IGNIS__GGUF_Q4_0, IGNIS__GGUF_MXFP4, IGNIS__GGUF_Q4_0}, 3, 2, 96, 32, 19, true},
         {IGNIS_BF16, {IGNIS__GGUF_MXFP4, IGNIS__GGUF_MXFP4, IGNIS__GGUF_MXFP4}, 2, 2, 288, 96, 40, true},
+        {IGNIS_BF16, {IGNIS__GGUF_F8, IGNIS__GGUF_F8, IGNIS__GGUF_F8}, 3, 2, 384, 128, 3, true},
+        {IGNIS_F16, {IGNIS__GGUF_F8, IGNIS__GGUF_F8, IGNIS__GGUF_F8}, 2, 2, 2432, 128, 19, true},
+        {IGNIS_F32, {IGNIS__GGUF_F8, IGNIS__GGUF_F8, IGNIS__GGUF_F8}, 3, 2, 256, 128, 2, true},
+        {IGNIS_BF16, {IGNIS__GGUF_F8, IGNIS__GGUF_Q8_0, IGNIS__GGUF_F8}, 3, 2, 128, 128, 9, true},
     };
     int t;
     SETUP(NULL);

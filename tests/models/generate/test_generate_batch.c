@@ -130,6 +130,22 @@ TEST(batches_of_other_models)
     }
 }
 
+/*  F8: one row, up to 8, 16, 32 and 64, and parts of more; sums of its products are rounded, in one order. */
+TEST(batches_with_weights_of_f8)
+{
+    static const test_shape shape = {1, 2, 1, 64, 256, 128, 70, false, true, false, IGNIS_BF16};
+    static const int counts[] = {2, 3, 8, 17, 64, 65, 130};
+    test_model t;
+    int i;
+    SETUP(NULL);
+    weights_type = other_type = IGNIS__GGUF_F8;
+    test_model_begin(&t, &shape, CONTEXT, 130);
+    weights_type = other_type = 0;
+    for (i = 0; i < COUNT_OF(counts); i++)
+        check_rows(&t, counts[i]);
+    test_model_end(&t);
+}
+
 /*  Layers that are wide enough for wgmma, whose inner elements go from product to product in the order of operands. */
 TEST(batches_of_wide_layers)
 {

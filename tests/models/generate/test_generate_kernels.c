@@ -206,6 +206,31 @@ TEST(products_of_blocks_by_warpgroups)
     check_product_of(IGNIS_BF16, IGNIS__GGUF_Q5_K, IGNIS__GGUF_Q5_K, 34, 72, 256, IGNIS__GEMV_OUT, true, true);
 }
 
+/*  F8, whose products are sums of rounded ones, has the bits of a row alone in all kernels, too: those of one row, of
+    mma.sync, of clusters, and of warpgroups with each number of columns. Rows end in the first or the second half of a
+    record. */
+TEST(products_of_f8)
+{
+    static const int rows[] = {1, 2, 8, 9, 17, 33, 64, 65}, processors[] = {0, 1, 6, 24};
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        const ignis_dtype dtype = i % 2 ? IGNIS_F16 : IGNIS_BF16;
+        multiprocessors = processors[i % 4];
+        check_product_of(dtype, IGNIS__GGUF_F8, IGNIS__GGUF_F8, rows[i], 129 + i, i == 3 ? 2432 : 384 + 128 * (i / 4),
+                         IGNIS__GEMV_OUT, false, i % 2);
+    }
+    multiprocessors = 0;
+    check_product_of(IGNIS_BF16, IGNIS__GGUF_F8, IGNIS__GGUF_F8, 1, 24, 768, IGNIS__GEMV_OUT, true, false);
+    check_product_of(IGNIS_F16, IGNIS__GGUF_F8, IGNIS__GGUF_F8, 3, 9, 128, IGNIS__GEMV_OUT, true, true);
+    check_product_of(IGNIS_BF16, IGNIS__GGUF_F8, IGNIS__GGUF_F8, 34, 72, 256, IGNIS__GEMV_OUT, true, true);
+    check_product_of(IGNIS_BF16, IGNIS__GGUF_F8, IGNIS__GGUF_F8, 2, 33, 2304, IGNIS__GEMV_ADD, false, true);
+    check_product_of(IGNIS_F16, IGNIS__GGUF_F8, IGNIS__GGUF_F8, 1, 7, 384, IGNIS__GEMV_GELU, false, true);
+    check_product_of(IGNIS_BF16, IGNIS__GGUF_F8, IGNIS__GGUF_Q4_0, 12, 32, 256, IGNIS__GEMV_ADD, false, true);
+    check_product_of(IGNIS_F32, IGNIS__GGUF_F8, IGNIS__GGUF_F8, 4, 19, 384, IGNIS__GEMV_LOGITS, false, false);
+    check_product_of(IGNIS_F64, IGNIS__GGUF_F8, IGNIS__GGUF_F8, 2, 9, 256, IGNIS__GEMV_OUT, false, false);
+}
+
 /*  The types that have numbers of other bits, tables or other scales; of 32 numbers and of 256. */
 TEST(products_of_every_type)
 {

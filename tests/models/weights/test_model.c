@@ -332,12 +332,15 @@ TEST(weights_stay_quantised_as_in_the_file)
 
 TEST(weights_are_quantised_as_they_are_read)
 {
-    static const ignis_weights formats[] = {IGNIS_WEIGHTS_Q8_0, IGNIS_WEIGHTS_Q4_0, IGNIS_WEIGHTS_Q4_K};
-    static const double most[] = {0.006, 0.13, 0.1}; /* rms of errors by that of the numbers, at most */
+    static const ignis_weights formats[] = {IGNIS_WEIGHTS_Q8_0, IGNIS_WEIGHTS_Q4_0, IGNIS_WEIGHTS_Q4_K,
+                                            IGNIS_WEIGHTS_F8};
+    /* rms of errors by that of the numbers, at most. Numbers of e4m3 are 1/8 of their power of two apart, so errors are
+       1/8 / sqrt(12) = 0.036 of numbers of 1, and 0.018 of those just below 2 */
+    static const double most[] = {0.006, 0.13, 0.1, 0.03};
     int f, i, k;
     SETUP(NULL);
     for (i = 0; i < 3; i++) {
-        for (f = 0; f < 3; f++) {
+        for (f = 0; f < COUNT_OF(formats); f++) {
             ck_model m = i == 0 ? wide : i == 1 ? gpt2 : llama;
             ignis_model_desc desc;
             ignis_model_info info;
@@ -361,7 +364,7 @@ TEST(weights_are_quantised_as_they_are_read)
                 error += pow(m.tensors[0].v[k] - before[k], 2), size += before[k] * before[k];
             free(before);
             if (i < 2) {
-                int type = f == 2 && i == 1 ? 0 : f; /* Q8_0 where rows are no multiples of 256 */
+                int type = f >= 2 && i == 1 ? 0 : f; /* Q8_0 where rows are no multiples of 256, or 128 */
                 CHECK(info.quantised > info.parameters / 2 && sqrt(error / size) < most[type] && error > 0);
             } else { /* rows of 48 elements stay as they are */
                 CHECK(info.quantised == 0 && error == 0);
@@ -372,6 +375,98 @@ TEST(weights_are_quantised_as_they_are_read)
             ck_free(&m);
         }
     }
+}
+
+/*  Logits of a model with weights of F8, beside those of its f32 weights. A weight is off by 1/16 at most, about 0.026
+    of itself in the mean square, and so is each product of independent weights by its own size. The layer has four
+    products behind each other, and the head one, between embedding and logits: about 0.026 sqrt(6) = 0.064. */
+TEST(logits_with_weights_of_f8)
+{
+    static const ignis_dtype dtypes[] = {IGNIS_F32, IGNIS_BF16};
+    int i;
+    SETUP(NULL);
+    for (i = 0; i < 2; i++) {
+        ck_model m = wide;
+        double error = 0, size = 0;
+        int64_t count, k;
+        float *scores, *wanted;
+        m.context = 96;
+        ck_make(&m);
+        ck_write_folder(&m, test_path("f"), IGNIS_F32, 1);
+        count = (int64_t)BATCH * SEQ * m.vocab;
+        scores = (float *)calloc((size_t)count, sizeof *scores);
+        wanted = (float *)calloc((size_t)count, sizeof *wanted);
+        ignis_model model = open_weights(test_path("f"), IGNIS_WEIGHTS_F8, dtypes[i]);
+        ignis_model numbers = open_weights(test_path("f"), IGNIS_WEIGHTS_NUMBERS, IGNIS_F32);
+        scores_of(model, &m, scores);
+        scores_of(numbers, &m, wanted);
+        for (k = 0; k < count; k++) {
+            error += pow((double)scores[k] - (double)wanted[k], 2);
+            size += pow((double)wanted[k], 2);
+        }
+        if (getenv("IGNIS_TEST_SHOW"))
+            printf("F8: off by %g of the logits' mean square\n", sqrt(error / size));
+        CHECK(sqrt(error / size) < 0.08 && sqrt(error / size) > 0.01);
+        take_values(model, &m); /* decode steps agree with those weights as they are on the device */
+        CHECK_TEXTS(model, &m, i ? 0.05 : 2e-5);
+        CHECK_OK(ignis_model_free(model));
+        CHECK_OK(ignis_model_free(numbers));
+        free(scores), free(wanted);
+        ck_free(&m);
+    }
+}
+
+/*  IGNIS_WEIGHTS_F8 keeps what the file has quantised. */
+TEST(f8_does_not_quantise_twice)
+{
+    ck_model m = wide;
+    ignis_model_desc desc;
+    ignis_model_info as_in_file, info;
+    SETUP(NULL);
+    ck_make(&m);
+    memset(&desc, 0, sizeof desc);
+    desc.path = test_path("k.gguf");
+    write_gguf(&m, 4, desc.path); /* Q4_0 */
+    CHECK_OK(ignis_model_inspect(&desc, &as_in_file));
+    desc.weights = IGNIS_WEIGHTS_F8;
+    CHECK_OK(ignis_model_inspect(&desc, &info));
+    CHECK(info.quantised == as_in_file.quantised && info.weight_bytes == as_in_file.weight_bytes);
+    ignis_model model = open_weights(desc.path, IGNIS_WEIGHTS_F8, IGNIS_F32);
+    CHECK_VALUES(model, &m, IGNIS_F32, 4e-7);
+    CHECK_OK(ignis_model_free(model));
+    ck_free(&m);
+}
+
+/*  A scale of 1, as the greatest of each 128 numbers is 448: all others have the bits that arrays round to. */
+TEST(rounding_to_f8_is_that_of_arrays)
+{
+    enum { BLOCKS = 512 };
+    float x[128];
+    unsigned char block[132], wanted[128];
+    uint64_t state = 1;
+    int b, i, wrong = 0;
+    for (b = 0; b < BLOCKS; b++) {
+        for (i = 0; i < 128; i++) {
+            uint32_t bits;
+            state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
+            bits = (uint32_t)(state >> 32);
+            if (i % 4 == 0) /* ties, and beside them */
+                bits = (bits & 0xFFF00000u) | (uint32_t)(0x7FFFF + i / 4 % 3);
+            bits = (bits & 0x807FFFFFu) | (114u + (bits >> 23 & 31) % 22) << 23; /* 2^-13 to 2^8 */
+            memcpy(&x[i], &bits, sizeof bits);
+            if (i % 8 == 1) /* steps of the smallest numbers, and halves of them */
+                x[i] = (float)(b % 64 - 32) / 1024;
+            if (fabs((double)x[i]) > 448)
+                x[i] = 0;
+        }
+        x[b % 128] = b % 2 ? 448 : -448;
+        ignis__quantise(IGNIS__GGUF_F8, x, 128, block);
+        ignis__convert(wanted, IGNIS_F8_E4M3, x, IGNIS_F32, 128);
+        for (i = 0; i < 128; i++) /* a zero has any sign */
+            wrong += wanted[i] != block[4 + i] && (wanted[i] | block[4 + i]) & 127;
+        CHECK(memcmp(block, "\0\0\x80\x3f", 4) == 0);
+    }
+    CHECK_INT(wrong, 0);
 }
 
 /*  The gradient of x through a quantised weight is that through its numbers. */
@@ -479,12 +574,13 @@ TEST(blocks_become_the_floats_of_gguf)
 /*  Blocks of numbers that are not finite are no numbers, and others are not touched by them. */
 TEST(numbers_that_are_not_finite_are_quantised)
 {
-    static const int types[] = {IGNIS__GGUF_Q8_0, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_K};
+    static const int types[] = {IGNIS__GGUF_Q8_0, IGNIS__GGUF_Q4_0, IGNIS__GGUF_Q4_K, IGNIS__GGUF_F8};
     int t, i;
-    for (t = 0; t < 3; t++) {
+    for (t = 0; t < 4; t++) {
         unsigned char bytes[1024];
         float x[512], back[256];
-        int size = t == 2 ? 144 : t ? 18 : 34, elements = t == 2 ? 256 : 32;
+        const struct ignis__blocks_types_type *of = &ignis__blocks_types[ignis__blocks_type(types[t])];
+        const int size = of->file_bytes, elements = of->file_elements;
         for (i = 0; i < 512; i++)
             x[i] = (float)i;
         x[elements + 5] = t == 1 ? (float)INFINITY : (float)NAN;
