@@ -13,7 +13,8 @@
     - folder=PATH (/dev/shm): where models are written, and stay; llama-8b takes 16 GB.
     - batch=1,8,64: sequences of a step.
     - dtype=f32: another type of the weights.
-    - weights=q4_0,q8_0,q4_k,q6_k,q5_0,iq4_xs,mxfp4: those of a GGUF file whose matrices are random blocks.
+    - weights=q4_0,q8_0,q4_k,q6_k,q5_0,iq4_xs,mxfp4: those of a GGUF file whose matrices are random blocks. weights=f8:
+      the model's, quantised as it is opened; also mixtures of experts.
     - cache=f8,q8_0,q4_0: keys and values of these types, after those of numbers, with the error of logits beside.
     - before=8064: tokens before the steps, instead of 512.
     - adapters=8 rank=16: sequences have adapters (LoRA) of all products, one of 8 sets after the other.
@@ -593,13 +594,14 @@ static const char grammar[] = "root ::= \"{\" pair{300} \"}\"\n"
 
 typedef struct blocks {
     const char *name;
-    int id, elements, bytes, scales[2]; /* where halves are */
+    int id, elements, bytes, scales[2]; /* id: 0 if no file has them; scales: where halves are */
 } blocks;
 
 static const blocks block_types[] = {{"q8_0", 8, 32, 34, {0, 0}},    {"q4_0", 2, 32, 18, {0, 0}},
                                      {"q4_k", 12, 256, 144, {0, 2}}, {"q6_k", 14, 256, 210, {208, 208}},
                                      {"q5_0", 6, 32, 22, {0, 0}},    {"iq4_xs", 23, 256, 136, {0, 0}},
-                                     {"mxfp4", 39, 32, 17, {0, 0}}}; /* a power of two of one byte */
+                                     {"mxfp4", 39, 32, 17, {0, 0}}, /* a power of two of one byte */
+                                     {"f8", 0, 128, 136, {0, 0}}};
 
 static void put_number(FILE *file, uint64_t value, int size) { fwrite(&value, (size_t)size, 1, file); }
 
@@ -762,14 +764,16 @@ static bool make_adapters(ignis_model model)
 static double touched_bytes(const shape *s, const ignis_model_info *info, int batch)
 {
     const double bytes = (double)info->weight_bytes;
+    /* bytes of an element: of f8, or of 16 bits */
+    const double each = info->quantised && !s->is_oss ? 136.0 / 128 : 2;
     double unused = 1, experts = 3.0 * (s->layers - (s->dense ? 1 : 0)) * s->experts * s->hidden * s->inner *
-                                 (s->is_oss ? 17.0 / 32 : 2);
+                                 (s->is_oss ? 17.0 / 32 : each);
     int i;
     if (!s->experts)
         return bytes - (s->tied ? 0 : (double)s->vocab * s->hidden * bytes / (double)info->parameters);
     for (i = 0; i < batch; i++)
         unused *= 1 - (double)s->chosen / s->experts;
-    return bytes - 2.0 * s->vocab * s->hidden - unused * experts;
+    return bytes - each * s->vocab * s->hidden - unused * experts;
 }
 
 /*  The weights that a token is multiplied with. */
@@ -861,12 +865,13 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     ignis_model_info info;
     ignis_model model;
     static int32_t ids[LONG_PROMPT];
+    const bool is_gguf = type && type->id;
     char path[400];
     const char *word;
-    snprintf(path, sizeof path, "%s/ignis-%s%s%s%s", folder, s->name, type ? "-" : "", type ? type->name : "",
-             type ? ".gguf" : "");
+    snprintf(path, sizeof path, "%s/ignis-%s%s%s%s", folder, s->name, is_gguf ? "-" : "", is_gguf ? type->name : "",
+             is_gguf ? ".gguf" : "");
     if (ranks.rank == 0 &&
-        (type ? !write_gguf(s, type, path) : !write_folder(s, path) || (with_draws && !write_tokenizer(s, path)))) {
+        (is_gguf ? !write_gguf(s, type, path) : !write_folder(s, path) || (with_draws && !write_tokenizer(s, path)))) {
         fprintf(stderr, "%s cannot be written\n", path);
         return false;
     }
@@ -877,6 +882,7 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     desc.dtype = dtype;
     if (comm.id)
         desc.parallel = ignis_comm_parallel(comm);
+    desc.weights = type && !is_gguf ? IGNIS_WEIGHTS_F8 : IGNIS_WEIGHTS_DEFAULT;
     desc.cache_type = (ignis_cache_type)cache_type;
     desc.context = tiny            ? 64
                    : offline       ? 2048
@@ -1170,6 +1176,9 @@ int main(int argc, char **argv)
                     mixtures = true;
                     ok = run_caches(&small_mixtures[k], NULL, folder, "1,8", traces, dtype, true, caches);
                 }
+        for (k = 0; ok && strcmp(weights, "f8") == 0 && k < (int)(sizeof block_types / sizeof block_types[0]); k++)
+            if (!block_types[k].id)
+                ok = run_caches(&small, &block_types[k], folder, "1,8", traces, dtype, true, caches);
         ok = ok && (mixtures || (run_caches(&small, NULL, folder, "1,8", traces, dtype, true, caches) &&
                                  run_caches(&small, &block_types[0], folder, "1,8", traces, dtype, true, caches)));
     } else {
@@ -1179,10 +1188,9 @@ int main(int argc, char **argv)
                 wanted = wanted || strcmp(argv[i], shapes[k].name) == 0;
             if (wanted && !*weights)
                 ok = run_caches(&shapes[k], NULL, folder, batches, traces, dtype, false, caches);
-            for (i = 0; ok && wanted && !shapes[k].is_gpt2 && !shapes[k].experts &&
-                        i < (int)(sizeof block_types / sizeof block_types[0]);
-                 i++)
+            for (i = 0; ok && wanted && i < (int)(sizeof block_types / sizeof block_types[0]); i++)
                 ok = !strstr(weights, block_types[i].name) ||
+                     (block_types[i].id && (shapes[k].is_gpt2 || shapes[k].experts)) ||
                      run_caches(&shapes[k], &block_types[i], folder, batches, traces, dtype, false, caches);
         }
     }

@@ -18,7 +18,7 @@
 #   mixtures    gpt-oss-20b, Qwen3-30B-A3B, DeepSeek-V2-Lite and a quarter of Qwen3-Next-80B-A3B in shape: 1 and 64 sequences, prompts of 512 and
 #               2,048 tokens, beside transformers. They take 14, 61, 31 and 41 GB of memory as files, one after the other. MODELS='qwen3-next' BATCH=1,64
 #   batches     tokens a second of 1 to 256 sequences of a Llama of 8B, with weights of bf16 and Q4_0. MODELS='llama-1b llama-8b' BATCH=1,64,512
-#               WEIGHTS=q4_0,q4_k,q8_0
+#               WEIGHTS=q4_0,q4_k,q8_0,f8
 #   offline     1,000 texts of a Llama of 8B, prompts of 500 to 1,500 tokens, 500 tokens each, 256 at a time. BATCH=128
 #   caches      keys and values of f8, q8_0 and q4_0 beside numbers: 1 and 64 sequences behind 8,064 tokens, tokens a second and the error of logits.
 #               MODELS='llama-8b' CACHE=f8 BATCH=64
@@ -99,7 +99,7 @@ part() {
         room_for_models
         build bench_generate && $out/bench_generate "folder=$folder" batch=1 start llama-135m &&
             $out/bench_generate "folder=$folder" $batch drawn $models &&
-            $out/bench_generate "folder=$folder" $batch weights=q4_0,q8_0,q4_k,q5_0,iq4_xs,mxfp4 $models &&
+            $out/bench_generate "folder=$folder" $batch weights=q4_0,q8_0,q4_k,q5_0,iq4_xs,mxfp4,f8 $models &&
             $python bench/peer_generate.py "folder=$folder" $batch compile $models ;;
     drafts)
         room_for_models
