@@ -1503,7 +1503,7 @@ typedef enum ignis__blocks_numbers {
     }
 
 /*  The types that stay quantised: name, number in GGUF, elements and bytes of a block of the file; on the device bits,
-    scales and numbers; what scales are divided by. F8 is no type of GGUF: its block is an f32, and 128 floats of e4m3. */
+    scales and numbers; what scales are divided by. F8 is of Ignis alone: a block is an f32 and 128 of e4m3. */
 #define IGNIS__BLOCKS_TYPES(X)                 \
     X(Q4_0, 2, 32, 18, 4, BLOCK, SIGNED, 1)    \
     X(Q4_1, 3, 32, 20, 4, ADDED, PLAIN, 1)     \
@@ -31780,7 +31780,7 @@ static void ignis__packed_rename(ignis__model_source *source, const ignis__packe
     source->bytes = blocks < 0 ? 4 : ignis__blocks_types[blocks].file_bytes;
 }
 
-/*  Makes an FP8 weight rows of f32, for parts that are no blocks of F8. */
+/*  Makes an FP8 weight rows of f32, for parts that blocks of F8 do not fit. */
 IGNIS__PRIVATE void ignis__packed_as_floats(ignis__model_files *files, ignis__model_source *source)
 {
     ignis__packed *packed = &files->packed[source->packed - 1];

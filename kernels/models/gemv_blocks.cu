@@ -63,8 +63,8 @@ __device__ inline ignis_pack<T, 8> eight_of(const T *row, int at, long long k)
     return x;
 }
 
-/*  Converts rows of x to whole numbers; for F8 it fills them up with zeros. grid = rows; shared memory for a row, if its
-    norm comes first. */
+/*  Converts rows of x to whole numbers; of F8 it only fills them up with zeros. grid = rows; shared memory for a row,
+    if its norm comes first. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_gemv_blocks_rows(const __grid_constant__ ignis__gemv_blocks all)
 {

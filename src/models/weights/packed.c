@@ -251,7 +251,7 @@ static void ignis__packed_rename(ignis__model_source *source, const ignis__packe
     source->bytes = blocks < 0 ? 4 : ignis__blocks_types[blocks].file_bytes;
 }
 
-/*  Makes an FP8 weight rows of f32, for parts that are no blocks of F8. */
+/*  Makes an FP8 weight rows of f32, for parts that blocks of F8 do not fit. */
 IGNIS__PRIVATE void ignis__packed_as_floats(ignis__model_files *files, ignis__model_source *source)
 {
     ignis__packed *packed = &files->packed[source->packed - 1];
