@@ -414,6 +414,10 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
     [a-z] and [^a-z], the point for any character, names, groups, alternatives, * + ? {n} {n,} {n,m}, comments
     from # on, the escapes \n \r \t \\ \" \[ \] \xFF \uFFFF \UFFFFFFFF. A rule must not begin with itself.
     Rules may nest 500 deep in a text: sampling does not go deeper.
+    Two items are Ignis' own: %json {schema} is a value of a schema, and %text "marker" {schema} a string of a schema
+    as plain text, without quotes and escapes, in which the marker does not occur; other values than strings have no
+    such text. So "<a>" %text "</a>" {"maxLength": 9} "</a>" is a string between two markers. A long maxLength beside
+    it may exclude the marker's first characters, too.
     Returns: IGNIS_OK, or the reason, with line and column, or the byte of the schema.
     Errors: ARGUMENT (null, malformed, or no text of it ever ends), UNSUPPORTED (a keyword of schemas that
     Ignis does not have; a grammar that is too large or too ambiguous), MEMORY.
@@ -23388,6 +23392,7 @@ typedef struct ignis__grammar_rule {
     const char *name; /* in the text, where it is first used; NULL if anonymous */
     int32_t size, alternatives, calls, named;
     bool defined, ends, empty;
+    bool generated;              /* of a schema within GBNF: names of the text itself are others */
     unsigned char seen;          /* search for left recursion: 1: being visited, 2: done */
     int32_t at, at_part, caller; /* for the same search */
 } ignis__grammar_rule;
@@ -23411,7 +23416,10 @@ typedef struct ignis__grammar_state {
 typedef struct ignis__grammar {
     struct ignis__grammar *next;
     int uses;
-    char *source, *text; /* as given; as GBNF, which may be the same pointer */
+    char *source, *text;             /* as given; as GBNF, which may be the same pointer */
+    ignis__list schemas;             /* rules of the schemas within GBNF, as text: char * */
+    int32_t sets, automata, numbers; /* numbers of rules that schemas have taken */
+    bool has_schema;                 /* the rules that all schemas share are there */
     ignis__list rules, alternatives, parts;
     ignis__list states, rows, places, stacks;
     int32_t root, start, masks, epoch; /* epoch: how often all states were discarded */
@@ -23563,13 +23571,14 @@ enum {
 typedef struct ignis__schema {
     ignis__grammar *grammar;
     const char *text;           /* valid JSON */
+    const char *marker;         /* strings are plain text without this marker; NULL: they are JSON */
     ignis__bytes out, deferred; /* deferred: written after the line that is being written */
     ignis__list sets,
         elements;          /* sets: of elements, one for each rule; elements: of the sets, one set after the other */
     ignis__bytes names[2]; /* names whose escapes were replaced */
     int64_t work;          /* bytes that were read */
     int32_t *set_of;       /* of a schema alone, by byte: its set and 1 */
-    int automata, numbers; /* rules of strings and numbers that were written */
+    int first_set, automata, numbers; /* numbers of the rules of sets, strings and numbers begin behind these */
 } ignis__schema;
 #define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
 #define ignis__schema_fail_unsupported(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_UNSUPPORTED, __VA_ARGS__)
@@ -23641,7 +23650,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__grammar_fail(ignis__grammar *grammar, ign
         return false;
     grammar->diagnostic = diagnostic;
     ignis__string_begin(&text, grammar->fault, sizeof grammar->fault);
-    if (at) {
+    if (at && at >= grammar->text && at <= grammar->text + strlen(grammar->text)) { /* else of a schema within GBNF */
         ignis__text_place(grammar->text, at, &line, &column);
         ignis__string_add(&text, "%sline %d, column %d: ",
                           grammar->text == grammar->source ? "" : "of the grammar of the schema, ", line, column);
@@ -23666,13 +23675,14 @@ IGNIS__COLD IGNIS__PRIVATE void *ignis__grammar_add(ignis__grammar *grammar, ign
 
     Rules that begin with themselves are refused. Alternatives that never end are removed, so a text that the
     matcher allows can always be completed.
-    May use: grammar.c. Locks: none. */
+    May use: grammar.c; json_schema.c, for schemas within GBNF. Locks: none. */
 
 typedef struct ignis__grammar_reader {
     ignis__grammar *grammar;
     const char *at, *end;
     ignis__list row;  /* parts of the alternatives that are being read, the innermost last */
     int64_t compared; /* names that were compared */
+    bool generated;   /* the text is that of a schema's rules, which see their own names alone */
 } ignis__grammar_reader;
 
 #define ignis__grammar_fail_here(reader, ...) \
@@ -23923,7 +23933,7 @@ static int32_t ignis__grammar_find_rule(ignis__grammar_reader *reader)
     for (i = *bucket; i >= 0; i = rule->named) {
         rule = IGNIS__GRAMMAR_AT(reader->grammar, rule, rules, i);
         reader->compared += 1 + ((size_t)rule->size == size ? (int64_t)size / 64 : 0);
-        if ((size_t)rule->size == size && memcmp(rule->name, name, size) == 0)
+        if ((size_t)rule->size == size && rule->generated == reader->generated && memcmp(rule->name, name, size) == 0)
             return i;
     }
     if ((i = ignis__grammar_make_rule(reader->grammar)) < 0)
@@ -23931,8 +23941,97 @@ static int32_t ignis__grammar_find_rule(ignis__grammar_reader *reader)
     rule = IGNIS__GRAMMAR_AT(reader->grammar, rule, rules, i);
     rule->name = name;
     rule->size = (int32_t)size;
+    rule->generated = reader->generated;
     rule->named = *bucket;
     return *bucket = i;
+}
+
+static int32_t ignis__grammar_read_rules(ignis__grammar_reader *reader);
+
+/*  Reads the marker of %text. An empty one after a fault. */
+static void ignis__grammar_read_marker(ignis__grammar_reader *reader, char *marker, size_t capacity)
+{
+    char bytes[4];
+    int64_t code;
+    size_t size = 0, length;
+    ignis__grammar_skip_blank(reader, false);
+    if (!ignis__grammar_accept(reader, '"'))
+        ignis__grammar_fail_here(reader, "a marker in quotes is missing behind %%text");
+    while (!reader->grammar->diagnostic && !ignis__grammar_accept(reader, '"')) {
+        if ((code = ignis__grammar_read_character(reader)) < 0)
+            break;
+        length = (size_t)ignis__utf8_write(bytes, (uint32_t)code);
+        if (size + length >= capacity || code == 0)
+            ignis__grammar_fail_here(reader, "a marker has more than %d bytes, or the character 0", (int)capacity - 1);
+        else
+            memcpy(marker + size, bytes, length);
+        size += length;
+    }
+    marker[reader->grammar->diagnostic ? 0 : size] = 0;
+    if (!reader->grammar->diagnostic && size == 0)
+        ignis__grammar_fail_here(reader, "a marker is empty");
+}
+
+/*  Reads %json {schema} or %text "marker" {schema} behind the sign, and pushes its rule. */
+static void ignis__grammar_read_schema(ignis__grammar_reader *reader, const char *sign)
+{
+    ignis__grammar *grammar = reader->grammar;
+    bool plain = strncmp(reader->at, "text", 4) == 0, quoted = false;
+    const char *begin, *end = reader->end;
+    char marker[64] = "", *copy, *rules, **kept, fault[sizeof grammar->fault];
+    int depth = 0, line, column;
+    if (!plain && strncmp(reader->at, "json", 4) != 0) {
+        ignis__grammar_fail_here(reader, "behind %% is neither json nor text");
+        return;
+    }
+    reader->at += 4;
+    if (plain)
+        ignis__grammar_read_marker(reader, marker, sizeof marker);
+    ignis__grammar_skip_blank(reader, true);
+    begin = reader->at;
+    if (!grammar->diagnostic && (begin == end || *begin != '{'))
+        ignis__grammar_fail_here(reader, "a schema in braces is missing");
+    do {
+        if (grammar->diagnostic)
+            return;
+        if (reader->at == end)
+            ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, sign, "the text ends within this schema");
+        else if (quoted && *reader->at == '\\' && end - reader->at > 1)
+            reader->at++;
+        else if (*reader->at == '"')
+            quoted = !quoted;
+        else if (!quoted)
+            depth += (*reader->at == '{') - (*reader->at == '}');
+        reader->at += reader->at < end;
+    } while (depth > 0);
+    copy = (char *)ignis__alloc((size_t)(reader->at - begin) + 1);
+    if (copy)
+        memcpy(copy, begin, (size_t)(reader->at - begin)); /* allocations are zeros */
+    else
+        ignis__grammar_fail(grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+    rules = copy ? ignis__schema_translate(grammar, copy, plain ? marker : NULL, false) : NULL;
+    ignis__free(copy);
+    if (!rules) {
+        memcpy(fault, grammar->fault, sizeof fault);
+        ignis__text_place(grammar->text, sign, &line, &column);
+        snprintf(grammar->fault, sizeof grammar->fault, "line %d, column %d: %.280s", line, column, fault);
+        return;
+    }
+    kept = (char **)ignis__grammar_add(grammar, &grammar->schemas);
+    if (kept) {
+        ignis__grammar_reader outer = *reader;
+        *kept = rules;
+        reader->at = rules;
+        reader->end = rules + strlen(rules);
+        reader->generated = true;
+        depth = ignis__grammar_read_rules(reader);
+        reader->at = outer.at;
+        reader->end = outer.end;
+        reader->generated = false;
+        ignis__grammar_push_part(reader, depth, 0, 0);
+    } else {
+        ignis__free(rules);
+    }
 }
 
 /*  Reads the alternatives of a rule. nested: the depth of groups, inside which a line end does not end a
@@ -23992,6 +24091,8 @@ static void ignis__grammar_read_alternatives(ignis__grammar_reader *reader, int3
                                                          ? "a ) is missing"
                                                          : "this begins nothing that a group may have");
                 ignis__grammar_push_part(reader, group, 0, 0);
+            } else if (!reader->generated && ignis__grammar_accept(reader, '%')) {
+                ignis__grammar_read_schema(reader, reader->at - 1);
             } else if (reader->at < reader->end && *reader->at && strchr(ignis__grammar_letters, *reader->at)) {
                 ignis__grammar_push_part(reader, ignis__grammar_find_rule(reader), 0, 0);
             } else {
@@ -24086,45 +24187,55 @@ static bool ignis__grammar_remove_endless(ignis__grammar *grammar)
                                                             "no text of the rule 'root' ever ends");
 }
 
+/*  Reads rules up to the end of the reader's text. Returns the first one; -1 if there is none, or after a fault. */
+static int32_t ignis__grammar_read_rules(ignis__grammar_reader *reader)
+{
+    ignis__grammar *grammar = reader->grammar;
+    int32_t rule, first = -1;
+    for (ignis__grammar_skip_blank(reader, true); reader->at < reader->end && !grammar->diagnostic;
+         ignis__grammar_skip_blank(reader, true)) {
+        const char *name = reader->at;
+        rule = ignis__grammar_find_rule(reader);
+        first = first < 0 ? rule : first;
+        ignis__grammar_skip_blank(reader, false);
+        if (!grammar->diagnostic && strncmp(reader->at, "::=", 3) != 0)
+            ignis__grammar_fail_here(reader, "::= is missing behind the name of a rule");
+        if (grammar->diagnostic)
+            break;
+        if (IGNIS__GRAMMAR_AT(grammar, rule, rules, rule)->defined) {
+            reader->at = name;
+            ignis__grammar_fail_here(reader, "this rule was there before");
+        }
+        IGNIS__GRAMMAR_AT(grammar, rule, rules, rule)->defined = true;
+        reader->at += grammar->diagnostic ? 0 : 3;
+        ignis__grammar_skip_blank(reader, true);
+        ignis__grammar_read_alternatives(reader, rule, 0);
+        if (reader->at < reader->end && *reader->at != '\n')
+            ignis__grammar_fail_here(reader, "this begins nothing that a rule may have");
+    }
+    return grammar->diagnostic ? -1 : first;
+}
+
 /*  Parses the GBNF in g->text into rules. */
 IGNIS__PRIVATE bool ignis__grammar_read_gbnf(ignis__grammar *grammar)
 {
     ignis__grammar_reader reader = IGNIS__ZERO;
     ignis__grammar_part *part;
     bool edge[257] = {false};
-    int32_t i, rule;
+    int32_t i;
     reader.grammar = grammar;
     reader.at = grammar->text;
     reader.end = reader.at + strlen(reader.at);
     reader.row.size = sizeof(ignis__grammar_part);
     memset(grammar->rule_of, 0xFF, sizeof grammar->rule_of);
-    for (ignis__grammar_skip_blank(&reader, true); reader.at < reader.end && !grammar->diagnostic;
-         ignis__grammar_skip_blank(&reader, true)) {
-        const char *name = reader.at;
-        rule = ignis__grammar_find_rule(&reader);
-        ignis__grammar_skip_blank(&reader, false);
-        if (!grammar->diagnostic && strncmp(reader.at, "::=", 3) != 0)
-            ignis__grammar_fail_here(&reader, "::= is missing behind the name of a rule");
-        if (grammar->diagnostic)
-            break;
-        if (IGNIS__GRAMMAR_AT(grammar, rule, rules, rule)->defined) {
-            reader.at = name;
-            ignis__grammar_fail_here(&reader, "this rule was there before");
-        }
-        IGNIS__GRAMMAR_AT(grammar, rule, rules, rule)->defined = true;
-        reader.at += grammar->diagnostic ? 0 : 3;
-        ignis__grammar_skip_blank(&reader, true);
-        ignis__grammar_read_alternatives(&reader, rule, 0);
-        if (reader.at < reader.end && *reader.at != '\n')
-            ignis__grammar_fail_here(&reader, "this begins nothing that a rule may have");
-    }
+    ignis__grammar_read_rules(&reader);
     ignis__free(reader.row.items);
     for (i = 0, grammar->root = -1; i < grammar->rules.count && !grammar->diagnostic; i++) {
         const ignis__grammar_rule *known = IGNIS__GRAMMAR_AT(grammar, rule, rules, i);
         if (known->name && !known->defined)
             ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, known->name, "there is no rule '%.*s'",
                                 known->size > 60 ? 60 : (int)known->size, known->name);
-        if (known->size == 4 && memcmp(known->name, "root", 4) == 0)
+        if (known->size == 4 && !known->generated && memcmp(known->name, "root", 4) == 0)
             grammar->root = i;
     }
     if (!grammar->diagnostic && grammar->root < 0)
@@ -24315,6 +24426,9 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__grammar_free(ignis__grammar *grammar)
     ignis__free(grammar->rules.items), ignis__free(grammar->alternatives.items), ignis__free(grammar->parts.items),
         ignis__free(grammar->states.items);
     ignis__free(grammar->rows.items), ignis__free(grammar->places.items), ignis__free(grammar->stacks.items);
+    for (i = 0; i < grammar->schemas.count; i++)
+        ignis__free(((char **)(void *)grammar->schemas.items)[i]);
+    ignis__free(grammar->schemas.items);
     if (grammar->text != grammar->source)
         ignis__free(grammar->text);
     ignis__free(grammar->source);
@@ -24617,6 +24731,48 @@ IGNIS__PRIVATE bool ignis__string_set_of_others(ignis__string_set *set, const ig
     }
     ignis__free(places.items);
     return ok;
+}
+
+/*  Makes the set of strings in which a marker does not occur, by the automaton of Knuth, Morris and Pratt: a state is
+    the number of the marker's characters that a text ends with. No string has the character 0. False without memory, or
+    if the marker is empty, or has more than 64 characters. */
+IGNIS__PRIVATE bool ignis__string_set_without(ignis__string_set *set, const char *marker, size_t size)
+{
+    uint32_t codes[64], sorted[64];
+    int fallback[65] = {-1}, count = 0, i, k, length;
+    ignis__string_set_begin(set);
+    for (; size > 0 && count < 64; count++, marker += length, size -= (size_t)length) {
+        length = (int)(size < 4 ? size : 4);
+        codes[count] = ignis__utf8_code(marker, &length);
+        for (i = count; i > 0 && sorted[i - 1] > codes[count]; i--)
+            sorted[i] = sorted[i - 1];
+        sorted[i] = codes[count];
+    }
+    if (size > 0 || count == 0)
+        return false;
+    for (i = 0; i < count; i++) {
+        ignis__string_set_state *state = ignis__string_set_add_state(set, true);
+        uint32_t next = 1;
+        for (k = 0; k < count && state; k++) {
+            int to = i;
+            if (sorted[k] < next) /* it was there before */
+                continue;
+            while (to >= 0 && codes[to] != sorted[k])
+                to = fallback[to];
+            to++;
+            if ((sorted[k] > next && !ignis__string_set_add_edge(set, state, next, sorted[k] - 1, 0)) ||
+                (to < count && !ignis__string_set_add_edge(set, state, sorted[k], sorted[k], to)))
+                return false;
+            next = sorted[k] + 1;
+        }
+        if (!state || (next < IGNIS__STRING_SET_CODES &&
+                       !ignis__string_set_add_edge(set, state, next, IGNIS__STRING_SET_CODES - 1, 0)))
+            return false;
+        for (k = fallback[i]; k >= 0 && codes[k] != codes[i];)
+            k = fallback[k];
+        fallback[i + 1] = k + 1;
+    }
+    return true;
 }
 
 /*  Replaces a set by the strings that are also in another one. False without memory, or if it is too large. */
@@ -25601,6 +25757,28 @@ IGNIS__PRIVATE void ignis__schema_write_literal(ignis__schema *schema, ignis__by
     ignis__schema_write(schema, to, "\"");
 }
 
+/*  Writes a string as a literal of plain text, which the marker must not occur in. */
+IGNIS__PRIVATE void ignis__schema_write_plain(ignis__schema *schema, ignis__bytes *to, const char *value)
+{
+    size_t size, i, marker = strlen(schema->marker);
+    const char *text = ignis__schema_read_string(schema, value, 0, &size);
+    for (i = 0; i + marker <= size && memcmp(text + i, schema->marker, marker) != 0;)
+        i++;
+    if (*value != '"' || i + marker <= size) {
+        ignis__schema_write(schema, to, "nothing");
+        return;
+    }
+    ignis__schema_write(schema, to, "\"");
+    for (i = 0; i < size; i++)
+        if (text[i] == '"' || text[i] == '\\')
+            ignis__schema_write(schema, to, "\\%c", text[i]);
+        else if ((unsigned char)text[i] < ' ')
+            ignis__schema_write(schema, to, "\\x%02x", (unsigned)text[i]);
+        else
+            ignis__schema_write(schema, to, "%c", text[i]);
+    ignis__schema_write(schema, to, "\"");
+}
+
 /*  Writes the name of the rule of a set of schemas that hold together. The rule is written later if it is new. */
 IGNIS__PRIVATE void ignis__schema_write_name(ignis__schema *schema, ignis__bytes *to,
                                              const ignis__schema_element *elements, int count)
@@ -25637,7 +25815,7 @@ IGNIS__PRIVATE void ignis__schema_write_name(ignis__schema *schema, ignis__bytes
         if (alone)
             schema->set_of[elements[0] / 8] = (int32_t)number + 1;
     }
-    ignis__schema_write(schema, to, "v%lld", (long long)number);
+    ignis__schema_write(schema, to, "v%lld", (long long)(schema->first_set + number));
 }
 
 /*  Writes {least,most}, a repetition of the item before it. */
@@ -26136,6 +26314,41 @@ IGNIS__PRIVATE bool ignis__schema_make_strings(ignis__schema *schema, const igni
     return false;
 }
 
+/*  Writes strings of plain text, in which the marker does not occur. Where that needs too many states, its first two
+    characters do not occur, or the first one. */
+IGNIS__PRIVATE void ignis__schema_write_plain_strings(ignis__schema *schema, const ignis__schema_merged *merged,
+                                                      int least, int most)
+{
+    ignis__string_set set, others;
+    uint32_t code;
+    size_t size = strlen(schema->marker), first;
+    int length = (int)(size < 4 ? size : 4);
+    bool has_pattern = ignis__schema_make_strings(schema, merged, &set), ok = false;
+    code = ignis__utf8_code(schema->marker, &length);
+    first = (size_t)length;
+    for (; !ok && size > 0 && !schema->grammar->diagnostic; size = size > first + 1 ? first + 1
+                                                                   : size > first   ? first
+                                                                                    : 0) {
+        ignis__string_set_begin(&others);
+        ok = (has_pattern || ignis__string_set_of_lengths(&set, least, most)) &&
+             ignis__string_set_without(&others, schema->marker, size) && ignis__string_set_intersect(&set, &others);
+        ignis__string_set_free(&others);
+        if (!ok && !has_pattern)
+            ignis__string_set_free(&set);
+    }
+    if (ok)
+        ignis__schema_write(schema, &schema->out, "s%d-0", ignis__schema_write_strings(schema, &set));
+    else if (has_pattern)
+        ignis__schema_fail_unsupported(schema, merged->node[0].at,
+                                       "strings of this pattern are too large beside a marker");
+    else {
+        ignis__schema_write(schema, &schema->out, "[^\\x00\\U%08X]", (unsigned)code);
+        ignis__schema_write_times(schema, &schema->out, least, most);
+    }
+    if (ok || has_pattern)
+        ignis__string_set_free(&set);
+}
+
 /*  Writes an alternative for each kind of character that leads from a state to another. */
 static const char *ignis__schema_write_edges(ignis__schema *schema, const ignis__string_set *set,
                                              const ignis__string_set_state *state, int32_t to, const char *bar)
@@ -26153,9 +26366,11 @@ static const char *ignis__schema_write_edges(ignis__schema *schema, const ignis_
             continue;
         for (k = 0; k < 32; k++)
             controls[k] = controls[k] || (edge->low <= (uint32_t)k && edge->high >= (uint32_t)k);
-        for (k = 0; k < 6; k += 2) { /* characters that need no escape */
-            uint32_t low = edge->low > borders[k] ? edge->low : borders[k],
-                     high = edge->high < borders[k + 1] ? edge->high : borders[k + 1];
+        for (k = 0; k < 6; k += 2) { /* characters that need no escape; all are one range of plain text */
+            uint32_t low = schema->marker           ? (k == 0 ? edge->low : IGNIS__STRING_SET_CODES)
+                           : edge->low > borders[k] ? edge->low
+                                                    : borders[k],
+                     high = !schema->marker && edge->high > borders[k + 1] ? borders[k + 1] : edge->high;
             if (low > high)
                 continue;
             if (count == IGNIS__GRAMMAR_RANGES) {
@@ -26172,6 +26387,8 @@ static const char *ignis__schema_write_edges(ignis__schema *schema, const ignis_
     }
     if (count)
         ignis__schema_write(schema, out, "] s%d-%d", schema->automata, (int)to);
+    if (schema->marker)
+        return bar;
     for (i = 0; i < state->count; i++) {
         const ignis__string_set_edge *edge =
             (const ignis__string_set_edge *)(const void *)set->edges.items + state->first + i;
@@ -26213,7 +26430,7 @@ IGNIS__PRIVATE int ignis__schema_write_strings(ignis__schema *schema, const igni
         ignis__schema_write(schema, &schema->deferred, "s%d-%d ::= ", schema->automata, (int)i);
         bar = "";
         if (states[i].ends) {
-            ignis__schema_write(schema, &schema->deferred, "\"\\\"\"");
+            ignis__schema_write(schema, &schema->deferred, schema->marker ? "\"\"" : "\"\\\"\"");
             bar = " | ";
         }
         for (k = 0; k < states[i].count; k++) { /* each next state once */
@@ -26816,7 +27033,7 @@ IGNIS__PRIVATE void ignis__schema_write_array(ignis__schema *schema, const ignis
 
     Each set of schemas that hold together becomes a rule, which is numbered. A schema that rules cannot hold exactly
     is refused by name and place.
-    May use: gbnf.c, schema_*.c, tokenizer/byte_buffer.c. Locks: none. */
+    May use: gbnf.c, which uses it for schemas within GBNF; schema_*.c, tokenizer/byte_buffer.c. Locks: none. */
 
 /*  The rules that every schema shares. White space and numbers are bounded: random sampling would not end
     them. */
@@ -26984,7 +27201,10 @@ static void ignis__schema_write_values(ignis__schema *schema, const ignis__schem
         if (!ignis__schema_allows(schema, merged, at))
             continue;
         ignis__schema_write(schema, &schema->out, "%s", bar);
-        ignis__schema_write_literal(schema, &schema->out, at);
+        if (schema->marker)
+            ignis__schema_write_plain(schema, &schema->out, at);
+        else
+            ignis__schema_write_literal(schema, &schema->out, at);
         bar = " | ";
     }
     if (!*bar)
@@ -26999,6 +27219,8 @@ static void ignis__schema_write_string_type(ignis__schema *schema, const ignis__
     ignis__schema_read_counts(schema, merged, IGNIS__SCHEMA_MIN_LENGTH, &least, &most);
     if (most >= 0 && least > most) {
         ignis__schema_write(schema, &schema->out, "nothing");
+    } else if (schema->marker) {
+        ignis__schema_write_plain_strings(schema, merged, least, most);
     } else if (ignis__schema_make_strings(schema, merged, &set)) {
         ignis__schema_write(schema, &schema->out, "\"\\\"\" s%d-0", ignis__schema_write_strings(schema, &set));
         ignis__string_set_free(&set);
@@ -27094,8 +27316,11 @@ static void ignis__schema_write_rule(ignis__schema *schema, int number)
     bool many = false;
     if (!merged)
         return;
+    number += schema->first_set;
     ignis__schema_write(schema, &schema->out, "v%d ::= ", number);
     types = merged->typed ? merged->types : ignis__schema_implied_types(merged);
+    if (schema->marker) /* other values than strings have no plain text */
+        types = types || merged->typed ? types & IGNIS__SCHEMA_STRING : IGNIS__SCHEMA_STRING;
     for (i = 0; i < merged->count; i++) {
         const ignis__schema_node *node = &merged->node[i];
         bool any = node->has[IGNIS__SCHEMA_ANY_OF] && !(node->done & IGNIS__SCHEMA_DONE_ANY);
@@ -27113,7 +27338,7 @@ static void ignis__schema_write_rule(ignis__schema *schema, int number)
             many = false;
         }
     }
-    if (merged->never || (merged->typed && !types))
+    if (merged->never || ((merged->typed || schema->marker) && !types))
         ignis__schema_write(schema, &schema->out, "nothing");
     else if (value)
         ignis__schema_write_values(schema, merged, value, many);
@@ -27143,17 +27368,24 @@ static void ignis__schema_write_rule(ignis__schema *schema, int number)
     ignis__free(merged);
 }
 
-/*  Translates the schema in g->source to g->text. */
-static void ignis__schema_translate(ignis__grammar *grammar)
+/*  Translates a schema to rules of GBNF. The first one is `root`, if the schema is the whole grammar, or else its own
+    rule. marker: the schema's strings are plain text in which this marker does not occur, and other values have no text;
+    NULL: values are JSON. NULL after a fault. The caller frees the result. */
+IGNIS__PRIVATE char *ignis__schema_translate(ignis__grammar *grammar, const char *text, const char *marker, bool whole)
 {
     ignis__schema schema = IGNIS__ZERO;
     ignis__json json = IGNIS__ZERO;
-    size_t size = strlen(grammar->source);
+    size_t size = strlen(text);
     ignis__schema_element root;
+    ignis__bytes name = IGNIS__ZERO; /* of the first rule, where it is not used */
     int64_t i;
-    char *copy = ignis__copy_string(grammar->source); /* parsing modifies it */
+    char *copy = ignis__copy_string(text), *out = NULL; /* parsing modifies it */
     schema.grammar = grammar;
-    schema.text = grammar->source;
+    schema.text = text;
+    schema.marker = marker;
+    schema.first_set = grammar->sets;
+    schema.automata = grammar->automata;
+    schema.numbers = grammar->numbers;
     schema.sets.size = sizeof(ignis__schema_set);
     schema.elements.size = sizeof(ignis__schema_element);
     schema.set_of = (int32_t *)ignis__alloc(sizeof *schema.set_of * (size + 1));
@@ -27169,24 +27401,31 @@ static void ignis__schema_translate(ignis__grammar *grammar)
     if (json.fault[0])
         ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, NULL, "%s", json.fault);
     if (!grammar->diagnostic) {
-        ignis__schema_write(&schema, &schema.out, "root ::= ");
+        if (whole)
+            ignis__schema_write(&schema, &schema.out, "root ::= ");
         root = 8 * (ignis__schema_skip_blank(schema.text) - schema.text);
-        ignis__schema_write_name(&schema, &schema.out, &root, 1);
-        ignis__schema_write(&schema, &schema.out, "\n");
+        ignis__schema_write_name(&schema, whole ? &schema.out : &name, &root, 1);
+        if (whole)
+            ignis__schema_write(&schema, &schema.out, "\n");
         for (i = 0; i < schema.sets.count && !grammar->diagnostic; i++)
             ignis__schema_write_rule(&schema, (int)i);
-        for (i = 0; i < IGNIS__COUNT(ignis__schema_rules); i++)
+        for (i = 0; i < IGNIS__COUNT(ignis__schema_rules) && !grammar->has_schema; i++)
             ignis__schema_write(&schema, &schema.out, "%s", ignis__schema_rules[i]);
+        grammar->has_schema = true;
+        grammar->sets += (int32_t)schema.sets.count;
+        grammar->automata = schema.automata;
+        grammar->numbers = schema.numbers;
         if (!grammar->diagnostic && ignis__bytes_add(&schema.out, "", 1)) {
-            grammar->text = schema.out.data;
+            out = schema.out.data;
             schema.out.data = NULL;
         } else {
             ignis__grammar_fail(grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
         }
     }
     ignis__free(copy), ignis__free(schema.set_of), ignis__free(schema.sets.items), ignis__free(schema.elements.items);
-    ignis__free(schema.out.data), ignis__free(schema.deferred.data);
+    ignis__free(schema.out.data), ignis__free(schema.deferred.data), ignis__free(name.data);
     ignis__free(schema.names[0].data), ignis__free(schema.names[1].data);
+    return out;
 }
 
 /*  Makes a grammar from a text. NULL, and reported, if it is malformed. */
@@ -27204,8 +27443,11 @@ IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char 
     grammar->states.size = sizeof(ignis__grammar_state);
     grammar->places.size = sizeof(ignis__grammar_place);
     grammar->stacks.size = sizeof(ignis__grammar_stack);
-    if (source[strspn(source, " \t\r\n")] == '{')
-        ignis__schema_translate(grammar);
+    grammar->schemas.size = sizeof(char *);
+    if (source[strspn(source, " \t\r\n")] == '{') {
+        char *text = ignis__schema_translate(grammar, grammar->source, NULL, true);
+        grammar->text = text ? text : grammar->source;
+    }
     if (!grammar->diagnostic && ignis__grammar_read_gbnf(grammar)) {
         grammar->rows.size = sizeof(int32_t) * (size_t)grammar->classes;
         if (ignis__grammar_reset_states(grammar))

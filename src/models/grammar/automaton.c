@@ -172,6 +172,9 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__grammar_free(ignis__grammar *grammar)
     ignis__free(grammar->rules.items), ignis__free(grammar->alternatives.items), ignis__free(grammar->parts.items),
         ignis__free(grammar->states.items);
     ignis__free(grammar->rows.items), ignis__free(grammar->places.items), ignis__free(grammar->stacks.items);
+    for (i = 0; i < grammar->schemas.count; i++)
+        ignis__free(((char **)(void *)grammar->schemas.items)[i]);
+    ignis__free(grammar->schemas.items);
     if (grammar->text != grammar->source)
         ignis__free(grammar->text);
     ignis__free(grammar->source);

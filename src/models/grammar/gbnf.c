@@ -2,7 +2,7 @@
 
     Rules that begin with themselves are refused. Alternatives that never end are removed, so a text that the
     matcher allows can always be completed.
-    May use: grammar.c. Locks: none. */
+    May use: grammar.c; json_schema.c, for schemas within GBNF. Locks: none. */
 
 #include "room.h"
 
@@ -11,6 +11,7 @@ typedef struct ignis__grammar_reader {
     const char *at, *end;
     ignis__list row;  /* parts of the alternatives that are being read, the innermost last */
     int64_t compared; /* names that were compared */
+    bool generated;   /* the text is that of a schema's rules, which see their own names alone */
 } ignis__grammar_reader;
 
 #define ignis__grammar_fail_here(reader, ...) \
@@ -261,7 +262,7 @@ static int32_t ignis__grammar_find_rule(ignis__grammar_reader *reader)
     for (i = *bucket; i >= 0; i = rule->named) {
         rule = IGNIS__GRAMMAR_AT(reader->grammar, rule, rules, i);
         reader->compared += 1 + ((size_t)rule->size == size ? (int64_t)size / 64 : 0);
-        if ((size_t)rule->size == size && memcmp(rule->name, name, size) == 0)
+        if ((size_t)rule->size == size && rule->generated == reader->generated && memcmp(rule->name, name, size) == 0)
             return i;
     }
     if ((i = ignis__grammar_make_rule(reader->grammar)) < 0)
@@ -269,8 +270,97 @@ static int32_t ignis__grammar_find_rule(ignis__grammar_reader *reader)
     rule = IGNIS__GRAMMAR_AT(reader->grammar, rule, rules, i);
     rule->name = name;
     rule->size = (int32_t)size;
+    rule->generated = reader->generated;
     rule->named = *bucket;
     return *bucket = i;
+}
+
+static int32_t ignis__grammar_read_rules(ignis__grammar_reader *reader);
+
+/*  Reads the marker of %text. An empty one after a fault. */
+static void ignis__grammar_read_marker(ignis__grammar_reader *reader, char *marker, size_t capacity)
+{
+    char bytes[4];
+    int64_t code;
+    size_t size = 0, length;
+    ignis__grammar_skip_blank(reader, false);
+    if (!ignis__grammar_accept(reader, '"'))
+        ignis__grammar_fail_here(reader, "a marker in quotes is missing behind %%text");
+    while (!reader->grammar->diagnostic && !ignis__grammar_accept(reader, '"')) {
+        if ((code = ignis__grammar_read_character(reader)) < 0)
+            break;
+        length = (size_t)ignis__utf8_write(bytes, (uint32_t)code);
+        if (size + length >= capacity || code == 0)
+            ignis__grammar_fail_here(reader, "a marker has more than %d bytes, or the character 0", (int)capacity - 1);
+        else
+            memcpy(marker + size, bytes, length);
+        size += length;
+    }
+    marker[reader->grammar->diagnostic ? 0 : size] = 0;
+    if (!reader->grammar->diagnostic && size == 0)
+        ignis__grammar_fail_here(reader, "a marker is empty");
+}
+
+/*  Reads %json {schema} or %text "marker" {schema} behind the sign, and pushes its rule. */
+static void ignis__grammar_read_schema(ignis__grammar_reader *reader, const char *sign)
+{
+    ignis__grammar *grammar = reader->grammar;
+    bool plain = strncmp(reader->at, "text", 4) == 0, quoted = false;
+    const char *begin, *end = reader->end;
+    char marker[64] = "", *copy, *rules, **kept, fault[sizeof grammar->fault];
+    int depth = 0, line, column;
+    if (!plain && strncmp(reader->at, "json", 4) != 0) {
+        ignis__grammar_fail_here(reader, "behind %% is neither json nor text");
+        return;
+    }
+    reader->at += 4;
+    if (plain)
+        ignis__grammar_read_marker(reader, marker, sizeof marker);
+    ignis__grammar_skip_blank(reader, true);
+    begin = reader->at;
+    if (!grammar->diagnostic && (begin == end || *begin != '{'))
+        ignis__grammar_fail_here(reader, "a schema in braces is missing");
+    do {
+        if (grammar->diagnostic)
+            return;
+        if (reader->at == end)
+            ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, sign, "the text ends within this schema");
+        else if (quoted && *reader->at == '\\' && end - reader->at > 1)
+            reader->at++;
+        else if (*reader->at == '"')
+            quoted = !quoted;
+        else if (!quoted)
+            depth += (*reader->at == '{') - (*reader->at == '}');
+        reader->at += reader->at < end;
+    } while (depth > 0);
+    copy = (char *)ignis__alloc((size_t)(reader->at - begin) + 1);
+    if (copy)
+        memcpy(copy, begin, (size_t)(reader->at - begin)); /* allocations are zeros */
+    else
+        ignis__grammar_fail(grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
+    rules = copy ? ignis__schema_translate(grammar, copy, plain ? marker : NULL, false) : NULL;
+    ignis__free(copy);
+    if (!rules) {
+        memcpy(fault, grammar->fault, sizeof fault);
+        ignis__text_place(grammar->text, sign, &line, &column);
+        snprintf(grammar->fault, sizeof grammar->fault, "line %d, column %d: %.280s", line, column, fault);
+        return;
+    }
+    kept = (char **)ignis__grammar_add(grammar, &grammar->schemas);
+    if (kept) {
+        ignis__grammar_reader outer = *reader;
+        *kept = rules;
+        reader->at = rules;
+        reader->end = rules + strlen(rules);
+        reader->generated = true;
+        depth = ignis__grammar_read_rules(reader);
+        reader->at = outer.at;
+        reader->end = outer.end;
+        reader->generated = false;
+        ignis__grammar_push_part(reader, depth, 0, 0);
+    } else {
+        ignis__free(rules);
+    }
 }
 
 /*  Reads the alternatives of a rule. nested: the depth of groups, inside which a line end does not end a
@@ -330,6 +420,8 @@ static void ignis__grammar_read_alternatives(ignis__grammar_reader *reader, int3
                                                          ? "a ) is missing"
                                                          : "this begins nothing that a group may have");
                 ignis__grammar_push_part(reader, group, 0, 0);
+            } else if (!reader->generated && ignis__grammar_accept(reader, '%')) {
+                ignis__grammar_read_schema(reader, reader->at - 1);
             } else if (reader->at < reader->end && *reader->at && strchr(ignis__grammar_letters, *reader->at)) {
                 ignis__grammar_push_part(reader, ignis__grammar_find_rule(reader), 0, 0);
             } else {
@@ -424,45 +516,55 @@ static bool ignis__grammar_remove_endless(ignis__grammar *grammar)
                                                             "no text of the rule 'root' ever ends");
 }
 
+/*  Reads rules up to the end of the reader's text. Returns the first one; -1 if there is none, or after a fault. */
+static int32_t ignis__grammar_read_rules(ignis__grammar_reader *reader)
+{
+    ignis__grammar *grammar = reader->grammar;
+    int32_t rule, first = -1;
+    for (ignis__grammar_skip_blank(reader, true); reader->at < reader->end && !grammar->diagnostic;
+         ignis__grammar_skip_blank(reader, true)) {
+        const char *name = reader->at;
+        rule = ignis__grammar_find_rule(reader);
+        first = first < 0 ? rule : first;
+        ignis__grammar_skip_blank(reader, false);
+        if (!grammar->diagnostic && strncmp(reader->at, "::=", 3) != 0)
+            ignis__grammar_fail_here(reader, "::= is missing behind the name of a rule");
+        if (grammar->diagnostic)
+            break;
+        if (IGNIS__GRAMMAR_AT(grammar, rule, rules, rule)->defined) {
+            reader->at = name;
+            ignis__grammar_fail_here(reader, "this rule was there before");
+        }
+        IGNIS__GRAMMAR_AT(grammar, rule, rules, rule)->defined = true;
+        reader->at += grammar->diagnostic ? 0 : 3;
+        ignis__grammar_skip_blank(reader, true);
+        ignis__grammar_read_alternatives(reader, rule, 0);
+        if (reader->at < reader->end && *reader->at != '\n')
+            ignis__grammar_fail_here(reader, "this begins nothing that a rule may have");
+    }
+    return grammar->diagnostic ? -1 : first;
+}
+
 /*  Parses the GBNF in g->text into rules. */
 IGNIS__PRIVATE bool ignis__grammar_read_gbnf(ignis__grammar *grammar)
 {
     ignis__grammar_reader reader = IGNIS__ZERO;
     ignis__grammar_part *part;
     bool edge[257] = {false};
-    int32_t i, rule;
+    int32_t i;
     reader.grammar = grammar;
     reader.at = grammar->text;
     reader.end = reader.at + strlen(reader.at);
     reader.row.size = sizeof(ignis__grammar_part);
     memset(grammar->rule_of, 0xFF, sizeof grammar->rule_of);
-    for (ignis__grammar_skip_blank(&reader, true); reader.at < reader.end && !grammar->diagnostic;
-         ignis__grammar_skip_blank(&reader, true)) {
-        const char *name = reader.at;
-        rule = ignis__grammar_find_rule(&reader);
-        ignis__grammar_skip_blank(&reader, false);
-        if (!grammar->diagnostic && strncmp(reader.at, "::=", 3) != 0)
-            ignis__grammar_fail_here(&reader, "::= is missing behind the name of a rule");
-        if (grammar->diagnostic)
-            break;
-        if (IGNIS__GRAMMAR_AT(grammar, rule, rules, rule)->defined) {
-            reader.at = name;
-            ignis__grammar_fail_here(&reader, "this rule was there before");
-        }
-        IGNIS__GRAMMAR_AT(grammar, rule, rules, rule)->defined = true;
-        reader.at += grammar->diagnostic ? 0 : 3;
-        ignis__grammar_skip_blank(&reader, true);
-        ignis__grammar_read_alternatives(&reader, rule, 0);
-        if (reader.at < reader.end && *reader.at != '\n')
-            ignis__grammar_fail_here(&reader, "this begins nothing that a rule may have");
-    }
+    ignis__grammar_read_rules(&reader);
     ignis__free(reader.row.items);
     for (i = 0, grammar->root = -1; i < grammar->rules.count && !grammar->diagnostic; i++) {
         const ignis__grammar_rule *known = IGNIS__GRAMMAR_AT(grammar, rule, rules, i);
         if (known->name && !known->defined)
             ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, known->name, "there is no rule '%.*s'",
                                 known->size > 60 ? 60 : (int)known->size, known->name);
-        if (known->size == 4 && memcmp(known->name, "root", 4) == 0)
+        if (known->size == 4 && !known->generated && memcmp(known->name, "root", 4) == 0)
             grammar->root = i;
     }
     if (!grammar->diagnostic && grammar->root < 0)

@@ -18,7 +18,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__grammar_fail(ignis__grammar *grammar, ign
         return false;
     grammar->diagnostic = diagnostic;
     ignis__string_begin(&text, grammar->fault, sizeof grammar->fault);
-    if (at) {
+    if (at && at >= grammar->text && at <= grammar->text + strlen(grammar->text)) { /* else of a schema within GBNF */
         ignis__text_place(grammar->text, at, &line, &column);
         ignis__string_add(&text, "%sline %d, column %d: ",
                           grammar->text == grammar->source ? "" : "of the grammar of the schema, ", line, column);

@@ -20,6 +20,10 @@
     [a-z] and [^a-z], the point for any character, names, groups, alternatives, * + ? {n} {n,} {n,m}, comments
     from # on, the escapes \n \r \t \\ \" \[ \] \xFF \uFFFF \UFFFFFFFF. A rule must not begin with itself.
     Rules may nest 500 deep in a text: sampling does not go deeper.
+    Two items are Ignis' own: %json {schema} is a value of a schema, and %text "marker" {schema} a string of a schema
+    as plain text, without quotes and escapes, in which the marker does not occur; other values than strings have no
+    such text. So "<a>" %text "</a>" {"maxLength": 9} "</a>" is a string between two markers. A long maxLength beside
+    it may exclude the marker's first characters, too.
     Returns: IGNIS_OK, or the reason, with line and column, or the byte of the schema.
     Errors: ARGUMENT (null, malformed, or no text of it ever ends), UNSUPPORTED (a keyword of schemas that
     Ignis does not have; a grammar that is too large or too ambiguous), MEMORY.

@@ -2,7 +2,7 @@
 
     Each set of schemas that hold together becomes a rule, which is numbered. A schema that rules cannot hold exactly
     is refused by name and place.
-    May use: gbnf.c, schema_*.c, tokenizer/byte_buffer.c. Locks: none. */
+    May use: gbnf.c, which uses it for schemas within GBNF; schema_*.c, tokenizer/byte_buffer.c. Locks: none. */
 
 #include "room.h"
 
@@ -172,7 +172,10 @@ static void ignis__schema_write_values(ignis__schema *schema, const ignis__schem
         if (!ignis__schema_allows(schema, merged, at))
             continue;
         ignis__schema_write(schema, &schema->out, "%s", bar);
-        ignis__schema_write_literal(schema, &schema->out, at);
+        if (schema->marker)
+            ignis__schema_write_plain(schema, &schema->out, at);
+        else
+            ignis__schema_write_literal(schema, &schema->out, at);
         bar = " | ";
     }
     if (!*bar)
@@ -187,6 +190,8 @@ static void ignis__schema_write_string_type(ignis__schema *schema, const ignis__
     ignis__schema_read_counts(schema, merged, IGNIS__SCHEMA_MIN_LENGTH, &least, &most);
     if (most >= 0 && least > most) {
         ignis__schema_write(schema, &schema->out, "nothing");
+    } else if (schema->marker) {
+        ignis__schema_write_plain_strings(schema, merged, least, most);
     } else if (ignis__schema_make_strings(schema, merged, &set)) {
         ignis__schema_write(schema, &schema->out, "\"\\\"\" s%d-0", ignis__schema_write_strings(schema, &set));
         ignis__string_set_free(&set);
@@ -282,8 +287,11 @@ static void ignis__schema_write_rule(ignis__schema *schema, int number)
     bool many = false;
     if (!merged)
         return;
+    number += schema->first_set;
     ignis__schema_write(schema, &schema->out, "v%d ::= ", number);
     types = merged->typed ? merged->types : ignis__schema_implied_types(merged);
+    if (schema->marker) /* other values than strings have no plain text */
+        types = types || merged->typed ? types & IGNIS__SCHEMA_STRING : IGNIS__SCHEMA_STRING;
     for (i = 0; i < merged->count; i++) {
         const ignis__schema_node *node = &merged->node[i];
         bool any = node->has[IGNIS__SCHEMA_ANY_OF] && !(node->done & IGNIS__SCHEMA_DONE_ANY);
@@ -301,7 +309,7 @@ static void ignis__schema_write_rule(ignis__schema *schema, int number)
             many = false;
         }
     }
-    if (merged->never || (merged->typed && !types))
+    if (merged->never || ((merged->typed || schema->marker) && !types))
         ignis__schema_write(schema, &schema->out, "nothing");
     else if (value)
         ignis__schema_write_values(schema, merged, value, many);
@@ -331,17 +339,24 @@ static void ignis__schema_write_rule(ignis__schema *schema, int number)
     ignis__free(merged);
 }
 
-/*  Translates the schema in g->source to g->text. */
-static void ignis__schema_translate(ignis__grammar *grammar)
+/*  Translates a schema to rules of GBNF. The first one is `root`, if the schema is the whole grammar, or else its own
+    rule. marker: the schema's strings are plain text in which this marker does not occur, and other values have no text;
+    NULL: values are JSON. NULL after a fault. The caller frees the result. */
+IGNIS__PRIVATE char *ignis__schema_translate(ignis__grammar *grammar, const char *text, const char *marker, bool whole)
 {
     ignis__schema schema = IGNIS__ZERO;
     ignis__json json = IGNIS__ZERO;
-    size_t size = strlen(grammar->source);
+    size_t size = strlen(text);
     ignis__schema_element root;
+    ignis__bytes name = IGNIS__ZERO; /* of the first rule, where it is not used */
     int64_t i;
-    char *copy = ignis__copy_string(grammar->source); /* parsing modifies it */
+    char *copy = ignis__copy_string(text), *out = NULL; /* parsing modifies it */
     schema.grammar = grammar;
-    schema.text = grammar->source;
+    schema.text = text;
+    schema.marker = marker;
+    schema.first_set = grammar->sets;
+    schema.automata = grammar->automata;
+    schema.numbers = grammar->numbers;
     schema.sets.size = sizeof(ignis__schema_set);
     schema.elements.size = sizeof(ignis__schema_element);
     schema.set_of = (int32_t *)ignis__alloc(sizeof *schema.set_of * (size + 1));
@@ -357,24 +372,31 @@ static void ignis__schema_translate(ignis__grammar *grammar)
     if (json.fault[0])
         ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, NULL, "%s", json.fault);
     if (!grammar->diagnostic) {
-        ignis__schema_write(&schema, &schema.out, "root ::= ");
+        if (whole)
+            ignis__schema_write(&schema, &schema.out, "root ::= ");
         root = 8 * (ignis__schema_skip_blank(schema.text) - schema.text);
-        ignis__schema_write_name(&schema, &schema.out, &root, 1);
-        ignis__schema_write(&schema, &schema.out, "\n");
+        ignis__schema_write_name(&schema, whole ? &schema.out : &name, &root, 1);
+        if (whole)
+            ignis__schema_write(&schema, &schema.out, "\n");
         for (i = 0; i < schema.sets.count && !grammar->diagnostic; i++)
             ignis__schema_write_rule(&schema, (int)i);
-        for (i = 0; i < IGNIS__COUNT(ignis__schema_rules); i++)
+        for (i = 0; i < IGNIS__COUNT(ignis__schema_rules) && !grammar->has_schema; i++)
             ignis__schema_write(&schema, &schema.out, "%s", ignis__schema_rules[i]);
+        grammar->has_schema = true;
+        grammar->sets += (int32_t)schema.sets.count;
+        grammar->automata = schema.automata;
+        grammar->numbers = schema.numbers;
         if (!grammar->diagnostic && ignis__bytes_add(&schema.out, "", 1)) {
-            grammar->text = schema.out.data;
+            out = schema.out.data;
             schema.out.data = NULL;
         } else {
             ignis__grammar_fail(grammar, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
         }
     }
     ignis__free(copy), ignis__free(schema.set_of), ignis__free(schema.sets.items), ignis__free(schema.elements.items);
-    ignis__free(schema.out.data), ignis__free(schema.deferred.data);
+    ignis__free(schema.out.data), ignis__free(schema.deferred.data), ignis__free(name.data);
     ignis__free(schema.names[0].data), ignis__free(schema.names[1].data);
+    return out;
 }
 
 /*  Makes a grammar from a text. NULL, and reported, if it is malformed. */
@@ -392,8 +414,11 @@ IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char 
     grammar->states.size = sizeof(ignis__grammar_state);
     grammar->places.size = sizeof(ignis__grammar_place);
     grammar->stacks.size = sizeof(ignis__grammar_stack);
-    if (source[strspn(source, " \t\r\n")] == '{')
-        ignis__schema_translate(grammar);
+    grammar->schemas.size = sizeof(char *);
+    if (source[strspn(source, " \t\r\n")] == '{') {
+        char *text = ignis__schema_translate(grammar, grammar->source, NULL, true);
+        grammar->text = text ? text : grammar->source;
+    }
     if (!grammar->diagnostic && ignis__grammar_read_gbnf(grammar)) {
         grammar->rows.size = sizeof(int32_t) * (size_t)grammar->classes;
         if (ignis__grammar_reset_states(grammar))

@@ -42,6 +42,7 @@ typedef struct ignis__grammar_rule {
     const char *name; /* in the text, where it is first used; NULL if anonymous */
     int32_t size, alternatives, calls, named;
     bool defined, ends, empty;
+    bool generated;              /* of a schema within GBNF: names of the text itself are others */
     unsigned char seen;          /* search for left recursion: 1: being visited, 2: done */
     int32_t at, at_part, caller; /* for the same search */
 } ignis__grammar_rule;
@@ -65,7 +66,10 @@ typedef struct ignis__grammar_state {
 typedef struct ignis__grammar {
     struct ignis__grammar *next;
     int uses;
-    char *source, *text; /* as given; as GBNF, which may be the same pointer */
+    char *source, *text;             /* as given; as GBNF, which may be the same pointer */
+    ignis__list schemas;             /* rules of the schemas within GBNF, as text: char * */
+    int32_t sets, automata, numbers; /* numbers of rules that schemas have taken */
+    bool has_schema;                 /* the rules that all schemas share are there */
     ignis__list rules, alternatives, parts;
     ignis__list states, rows, places, stacks;
     int32_t root, start, masks, epoch; /* epoch: how often all states were discarded */
@@ -217,13 +221,14 @@ enum {
 typedef struct ignis__schema {
     ignis__grammar *grammar;
     const char *text;           /* valid JSON */
+    const char *marker;         /* strings are plain text without this marker; NULL: they are JSON */
     ignis__bytes out, deferred; /* deferred: written after the line that is being written */
     ignis__list sets,
         elements;          /* sets: of elements, one for each rule; elements: of the sets, one set after the other */
     ignis__bytes names[2]; /* names whose escapes were replaced */
     int64_t work;          /* bytes that were read */
     int32_t *set_of;       /* of a schema alone, by byte: its set and 1 */
-    int automata, numbers; /* rules of strings and numbers that were written */
+    int first_set, automata, numbers; /* numbers of the rules of sets, strings and numbers begin behind these */
 } ignis__schema;
 #define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
 #define ignis__schema_fail_unsupported(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_UNSUPPORTED, __VA_ARGS__)
@@ -308,6 +313,7 @@ IGNIS__PRIVATE bool ignis__string_set_add_edge(ignis__string_set *set, ignis__st
                                                uint32_t high, int32_t to);
 IGNIS__PRIVATE bool ignis__string_set_of_lengths(ignis__string_set *set, int least, int most);
 IGNIS__PRIVATE bool ignis__string_set_of_others(ignis__string_set *set, const ignis__string_name *names, int count);
+IGNIS__PRIVATE bool ignis__string_set_without(ignis__string_set *set, const char *marker, size_t size);
 IGNIS__PRIVATE bool ignis__string_set_intersect(ignis__string_set *set, const ignis__string_set *other);
 IGNIS__PRIVATE bool ignis__string_set_has(const ignis__string_set *set, const char *text, size_t size);
 IGNIS__PRIVATE bool ignis__string_set_is_empty(const ignis__string_set *set);
@@ -348,6 +354,7 @@ IGNIS__PRIVATE void ignis__schema_read_counts(ignis__schema *schema, const ignis
                                               int *least, int *most);
 IGNIS__PRIVATE const char *ignis__schema_resolve(ignis__schema *schema, const char *ref);
 IGNIS__PRIVATE void ignis__schema_write_literal(ignis__schema *schema, ignis__bytes *to, const char *value);
+IGNIS__PRIVATE void ignis__schema_write_plain(ignis__schema *schema, ignis__bytes *to, const char *value);
 IGNIS__PRIVATE void ignis__schema_write_name(ignis__schema *schema, ignis__bytes *to,
                                              const ignis__schema_element *elements, int count);
 IGNIS__PRIVATE void ignis__schema_write_times(ignis__schema *schema, ignis__bytes *to, int least, int most);
@@ -364,6 +371,8 @@ IGNIS__PRIVATE int ignis__schema_write_number(ignis__schema *schema, const ignis
 IGNIS__PRIVATE bool ignis__schema_make_strings(ignis__schema *schema, const ignis__schema_merged *merged,
                                                ignis__string_set *set);
 IGNIS__PRIVATE int ignis__schema_write_strings(ignis__schema *schema, const ignis__string_set *set);
+IGNIS__PRIVATE void ignis__schema_write_plain_strings(ignis__schema *schema, const ignis__schema_merged *merged,
+                                                      int least, int most);
 
 /* schema_merge.c */
 IGNIS__PRIVATE ignis__schema_merged *ignis__schema_merge(ignis__schema *schema, const ignis__schema_element *elements,
@@ -381,4 +390,5 @@ IGNIS__PRIVATE bool ignis__schema_disjoint(ignis__schema *schema, const ignis__s
 IGNIS__PRIVATE void ignis__schema_write_array(ignis__schema *schema, const ignis__schema_merged *merged, int number);
 
 /* json_schema.c */
+IGNIS__PRIVATE char *ignis__schema_translate(ignis__grammar *grammar, const char *text, const char *marker, bool whole);
 IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char *source);

@@ -331,6 +331,28 @@ IGNIS__PRIVATE void ignis__schema_write_literal(ignis__schema *schema, ignis__by
     ignis__schema_write(schema, to, "\"");
 }
 
+/*  Writes a string as a literal of plain text, which the marker must not occur in. */
+IGNIS__PRIVATE void ignis__schema_write_plain(ignis__schema *schema, ignis__bytes *to, const char *value)
+{
+    size_t size, i, marker = strlen(schema->marker);
+    const char *text = ignis__schema_read_string(schema, value, 0, &size);
+    for (i = 0; i + marker <= size && memcmp(text + i, schema->marker, marker) != 0;)
+        i++;
+    if (*value != '"' || i + marker <= size) {
+        ignis__schema_write(schema, to, "nothing");
+        return;
+    }
+    ignis__schema_write(schema, to, "\"");
+    for (i = 0; i < size; i++)
+        if (text[i] == '"' || text[i] == '\\')
+            ignis__schema_write(schema, to, "\\%c", text[i]);
+        else if ((unsigned char)text[i] < ' ')
+            ignis__schema_write(schema, to, "\\x%02x", (unsigned)text[i]);
+        else
+            ignis__schema_write(schema, to, "%c", text[i]);
+    ignis__schema_write(schema, to, "\"");
+}
+
 /*  Writes the name of the rule of a set of schemas that hold together. The rule is written later if it is new. */
 IGNIS__PRIVATE void ignis__schema_write_name(ignis__schema *schema, ignis__bytes *to,
                                              const ignis__schema_element *elements, int count)
@@ -367,7 +389,7 @@ IGNIS__PRIVATE void ignis__schema_write_name(ignis__schema *schema, ignis__bytes
         if (alone)
             schema->set_of[elements[0] / 8] = (int32_t)number + 1;
     }
-    ignis__schema_write(schema, to, "v%lld", (long long)number);
+    ignis__schema_write(schema, to, "v%lld", (long long)(schema->first_set + number));
 }
 
 /*  Writes {least,most}, a repetition of the item before it. */

@@ -136,6 +136,48 @@ IGNIS__PRIVATE bool ignis__string_set_of_others(ignis__string_set *set, const ig
     return ok;
 }
 
+/*  Makes the set of strings in which a marker does not occur, by the automaton of Knuth, Morris and Pratt: a state is
+    the number of the marker's characters that a text ends with. No string has the character 0. False without memory, or
+    if the marker is empty, or has more than 64 characters. */
+IGNIS__PRIVATE bool ignis__string_set_without(ignis__string_set *set, const char *marker, size_t size)
+{
+    uint32_t codes[64], sorted[64];
+    int fallback[65] = {-1}, count = 0, i, k, length;
+    ignis__string_set_begin(set);
+    for (; size > 0 && count < 64; count++, marker += length, size -= (size_t)length) {
+        length = (int)(size < 4 ? size : 4);
+        codes[count] = ignis__utf8_code(marker, &length);
+        for (i = count; i > 0 && sorted[i - 1] > codes[count]; i--)
+            sorted[i] = sorted[i - 1];
+        sorted[i] = codes[count];
+    }
+    if (size > 0 || count == 0)
+        return false;
+    for (i = 0; i < count; i++) {
+        ignis__string_set_state *state = ignis__string_set_add_state(set, true);
+        uint32_t next = 1;
+        for (k = 0; k < count && state; k++) {
+            int to = i;
+            if (sorted[k] < next) /* it was there before */
+                continue;
+            while (to >= 0 && codes[to] != sorted[k])
+                to = fallback[to];
+            to++;
+            if ((sorted[k] > next && !ignis__string_set_add_edge(set, state, next, sorted[k] - 1, 0)) ||
+                (to < count && !ignis__string_set_add_edge(set, state, sorted[k], sorted[k], to)))
+                return false;
+            next = sorted[k] + 1;
+        }
+        if (!state || (next < IGNIS__STRING_SET_CODES &&
+                       !ignis__string_set_add_edge(set, state, next, IGNIS__STRING_SET_CODES - 1, 0)))
+            return false;
+        for (k = fallback[i]; k >= 0 && codes[k] != codes[i];)
+            k = fallback[k];
+        fallback[i + 1] = k + 1;
+    }
+    return true;
+}
+
 /*  Replaces a set by the strings that are also in another one. False without memory, or if it is too large. */
 IGNIS__PRIVATE bool ignis__string_set_intersect(ignis__string_set *set, const ignis__string_set *other)
 {

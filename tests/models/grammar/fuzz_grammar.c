@@ -119,6 +119,12 @@ static const char *const seeds[] = {
     "{\"items\": {\"enum\": [1, 2, \"x\"]}, \"uniqueItems\": true, \"maxItems\": 2}",
     "{\"oneOf\": [{\"type\": \"object\", \"properties\": {\"k\": {\"const\": 1}}, \"required\": [\"k\"]}, {\"type\": "
     "\"string\", \"pattern\": \"^a\"}]}",
+    "root ::= (\"a\" %json {\"type\": \"object\", \"properties\": {\"b\": {\"maximum\": 7}}})* %text \"</a>\" "
+    "{\"maxLength\": "
+    "5} \"</a>\"",
+    "root ::= %text \"aab\" {\"anyOf\": [{\"enum\": [\"x\", \"aab\"]}, {\"pattern\": \"^a*b$\"}]} | %json {\"$ref\": "
+    "\"#/a\", "
+    "\"a\": {\"type\": \"null\"}}",
 };
 
 static const char *const words[] = {
@@ -180,6 +186,8 @@ static const char *const words[] = {
     "\xF0\x9F\x98\x80",
     "<",
     "\"\" ",
+    " %json {",
+    " %text \"a\" {",
 };
 
 int main(int argc, char **argv)

@@ -686,4 +686,98 @@ TEST(names_that_collide)
     free(many);
 }
 
+/* schemas within GBNF --------------------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *grammar;
+    const char *in[6], *out[8];
+} mixed[] = {
+    {"root ::= \"<\" %json {\"type\":\"integer\"} \"|\" %json {\"type\":\"boolean\"}? \">\"",
+     {"<12|true>", "<-3|>"},
+     {"<12>", "<a|>", "<12|true"}},
+    {"root ::= (%json {\n\"enum\": [\"a}\\\"\", {\"b\": 1}]\n}\n) more # a comment with %json\nmore ::= [%{] | string "
+     "| v0\n"
+     "string ::= \"%json {}\"\nv0 ::= \"own\"",
+     {"\"a}\\\"\"%", "{\"b\":1}{", "{\"b\":1}%json {}", "\"a}\\\"\"own"},
+     {"\"x\"%", "{\"b\":1}"}},
+    {"root ::= %text \"</a>\" {\"type\":\"string\"} \"</a>\"",
+     {"</a>", "a\"\\\n<b></</a>", "\xC3\xA9<</</b></a>", "null</a>", "<</a>"},
+     {"</a></a>", "a</a>b</a>", "<</a</a></a>", "a", "</a"}},
+    {"root ::= %text \"abab\" {} \"|\"", {"aba|", "abaabb|"}, {"abab|", "ababab|", "xabaababy|"}},
+    {"root ::= %text \"\\n</a>\" {\"minLength\":2,\"maxLength\":4} \"!\"",
+     {"</!", "\n</a!", "\n\n\xE2\x82\xAC\xC3\xA9!"},
+     {"a!", "abcde!", "\n</a>!"}},
+    {"root ::= %text \"</a>\" {\"maxLength\":2000} \"!\"", {"!", "a<b/>\n!"}, {"a</b>!", "a"}},
+    {"root ::= %text \"</a>\" {\"minLength\":1,\"maxLength\":20000} \"!\"", {"ab/>\n!"}, {"a<b!", "!"}},
+    {"root ::= %text \"</a>\" {\"pattern\":\"^(<|/|a|>){5}$\"} \"!\"",
+     {"<<//a!", "</</a!"},
+     {"</a>>!", "<</a>!", "<a!"}},
+    {"root ::= %text \"</a>\" {\"format\":\"date\"}", {"2024-02-29"}, {"2023-02-29", "\"2024-02-29\""}},
+    {"root ::= %text \"</a>\" {\"enum\":[\"a\\n\\\"\\\\\",\"x</a>\",3,null,\"\\u00e9\"]}",
+     {"a\n\"\\", "\xC3\xA9"},
+     {"x</a>", "3", "null", "\"a\""}},
+    {"root ::= %text \"|\" {\"anyOf\":[{\"type\":\"null\"},{\"const\":\"a\"},{\"$ref\":\"#/$defs/b\"}],"
+     "\"$defs\":{\"b\":{\"enum\":[\"b\",1]}}}",
+     {"a", "b"},
+     {"null", "1", "\"a\""}},
+    {"root ::= %text \"|\" {\"type\":[\"string\",\"integer\"],\"maxLength\":2} | %json {\"allOf\":[{\"type\":"
+     "[\"string\",\"null\"]},{\"type\":\"null\"}]}",
+     {"12", "null", "ab"},
+     {"123", "a|", "\"null\""}},
+    {"root ::= %json {\"type\":\"array\",\"items\":{\"$ref\":\"#\"}} \",\" %json {\"type\":\"object\",\"properties\":{"
+     "\"n\":{\"type\":\"integer\",\"minimum\":2,\"maximum\":30},\"s\":{\"pattern\":\"^a*$\"}},\"required\":[\"n\"]} "
+     "%json {"
+     "\"minimum\":3,\"maximum\":4,\"type\":\"integer\"} %json {\"pattern\":\"^b$\"}",
+     {"[[],[[]]],{\"n\":29,\"s\":\"aa\"}3\"b\"", "[],{\"n\":2}4\"b\""},
+     {"[],{\"n\":31}3\"b\"", "[],{\"n\":2}5\"b\"", "[],{\"n\":2,\"s\":\"b\"}3\"b\"", "[1],{\"n\":2}3\"b\""}},
+};
+
+TEST(schemas_within_gbnf)
+{
+    int i, k;
+    SETUP(NULL);
+    for (i = 0; i < COUNT_OF(mixed); i++)
+        for (k = 0; k < COUNT_OF(mixed[i].in) + COUNT_OF(mixed[i].out); k++) {
+            bool is_out = k >= COUNT_OF(mixed[i].in);
+            const char *text = is_out ? mixed[i].out[k - COUNT_OF(mixed[i].in)] : mixed[i].in[k];
+            if (text && fits(mixed[i].grammar, text) == is_out)
+                CHECK_TEXT(text, is_out ? "a text that does not fit" : "a text that fits");
+        }
+}
+
+TEST(schemas_within_gbnf_that_are_refused)
+{
+    char *many = (char *)calloc(200000, 1), *at = many;
+    int i;
+    SETUP(NULL);
+    check_wrong("root ::= %jsn {}", IGNIS_ERROR_ARGUMENT, "line 1, column 11: behind % is neither json nor text");
+    check_wrong("root ::= %json", IGNIS_ERROR_ARGUMENT, "a schema in braces is missing");
+    check_wrong("root ::= %json true", IGNIS_ERROR_ARGUMENT, "line 1, column 16: a schema in braces is missing");
+    check_wrong("root ::= %json {\"a\": \"}\"", IGNIS_ERROR_ARGUMENT, "column 10: the text ends within this schema");
+    check_wrong("root ::= \"a\" |\n %json {\"type\" 1}", IGNIS_ERROR_ARGUMENT, "line 2, column 2: ");
+    check_wrong("root ::= \"a\" %json {\"properties\":{\"a\":{\"not\":{}}}}", IGNIS_ERROR_UNSUPPORTED,
+                "line 1, column 14: at byte 20 of the schema, the keyword 'not' is not supported");
+    check_wrong("root ::= %text {}", IGNIS_ERROR_ARGUMENT, "a marker in quotes is missing");
+    check_wrong("root ::= %text \"\" {}", IGNIS_ERROR_ARGUMENT, "a marker is empty");
+    check_wrong("root ::= %text \"a\\x00\" {}", IGNIS_ERROR_ARGUMENT, "or the character 0");
+    check_wrong("root ::= %text \"0123456789012345678901234567890123456789012345678901234567890123\" {}",
+                IGNIS_ERROR_ARGUMENT, "more than 63 bytes");
+    check_wrong("root ::= %text \"a\" {\"type\":\"integer\"}", IGNIS_ERROR_ARGUMENT,
+                "no text of the rule 'root' ever ends");
+    check_wrong("root ::= %text \"a\" {\"const\":\"cab\"}", IGNIS_ERROR_ARGUMENT,
+                "no text of the rule 'root' ever ends");
+    check_wrong("root ::= %json {\"type\":\"string\"} | string", IGNIS_ERROR_ARGUMENT, "there is no rule 'string'");
+    check_wrong(
+        "root ::= %json {\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"type\":\"array\",\"items\":{\"$ref\":\"#\"},"
+        "\"minItems\":1}}}",
+        IGNIS_ERROR_ARGUMENT, "no text of the rule 'root' ever ends");
+    if (!many)
+        abort();
+    at += sprintf(at, "root ::= \"\"");
+    for (i = 0; i < 1000; i++) /* all share the rules that every schema needs */
+        at += sprintf(at, " %%json {\"type\":\"object\",\"properties\":{\"a%d\":{\"type\":\"string\"}}}", i);
+    check_wrong(many, IGNIS_OK, NULL);
+    free(many);
+}
+
 int main(int argc, char **argv) { return test_run(argc, argv); }
