@@ -47,15 +47,19 @@ check-resume: $(SIMULATOR) $(OUT)/train_gpt
 
 # The server as its clients see it: with a model that repeats its prompt, which needs no GPU, under sanitizers; then a
 # small one with random weights, with which the talk in a terminal is tried, too. SOAK=1: for longer.
-check-serve: $(SIMULATOR) $(OUT)/serve $(OUT)/talk
+check-serve: $(SIMULATOR) $(OUT)/serve $(OUT)/talk $(OUT)/forced_calls
 	@if ! command -v python3 >/dev/null; then echo "skip: serve: there is no python3" && exit 0; fi; set -e; \
 	    $(CC) -O0 -g $(STRICT) $(SANITIZED) -Iapps/serve/tests apps/serve/serve.c -o $(OUT)/serve_fake $(LDLIBS); \
 	    $(CC) -O1 -g $(STRICT) -Wno-unused-function $(SANITIZED) apps/serve/tests/fuzz_calls.c -o $(OUT)/fuzz_calls $(LDLIBS); \
-	    $(OUT)/fuzz_calls 20000; \
+	    $(OUT)/fuzz_calls 20000; $(OUT)/forced_calls 20; \
 	    python3 apps/serve/tests/serve_test.py $(OUT)/serve_fake; \
 	    python3 apps/serve/tests/serve_test.py $(OUT)/serve $(OUT)/serve_model; \
 	    python3 apps/serve/tests/load_test.py $(OUT)/serve $(OUT)/serve_model 8 3; \
 	    python3 apps/talk/tests/talk_test.py $(OUT)/talk $(OUT)/serve_model
+
+# Forced calls go through the grammars of the rooms.
+$(OUT)/forced_calls: apps/serve/tests/forced_calls.c $(wildcard apps/serve/*.c) $(ROOM_OBJECTS)
+	$(TEST_CC) $(ROOM_CFLAGS) -Wno-unused-function $(SANITIZED) -include tests/rooms.h $< $(ROOM_OBJECTS) -o $@ $(LDLIBS)
 
 # The server as the client libraries openai, langchain-openai, litellm and lm-eval see it: those that PYTHON has.
 check-clients:

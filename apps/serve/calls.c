@@ -3,7 +3,7 @@
 
     The forms are the table below. A parser takes text as it grows and passes on pieces. It keeps back what may become
     a marker, and the beginning of a call up to its name. A call of a tool that the request does not have is text.
-    Knows nothing of models and connections: tests/fuzz_calls.c includes it alone. */
+    Knows nothing of models and connections: tests/fuzz_calls.c includes it without them. */
 
 typedef enum piece_kind { PIECE_TEXT, PIECE_REASONING, PIECE_CALL, PIECE_ARGUMENTS } piece_kind;
 
@@ -19,8 +19,13 @@ typedef struct call_form {
     const char *key;      /* begins a key, if arguments are keys and values (NULL: they are JSON) */
     const char *key_end, *value_end;
     const char *forced; /* the beginning of a call up to its arguments, with % for its name */
+
+    /* of keys and values, as the family's template writes them */
+    const char *pair; /* % for the key, % for the value, and ? for whether the value is a string: true or false */
+    const char *end, *next, *finish; /* behind a call's pairs; a further call up to its pairs; behind the last call */
 } call_form;
 
+#define JSON_FORM NULL, NULL, NULL, NULL /* no keys and values */
 #define HERMES "<tool_call>\n{\"name\": \"%\", \"arguments\": "
 
 #define DEEPSEEK_CALLS "<｜tool▁calls▁begin｜>"
@@ -30,63 +35,93 @@ typedef struct call_form {
 
 #define DSML_CALLS "<｜DSML｜function_calls>|||<｜DSML｜tool_calls>"
 #define DSML_ENDS "</｜DSML｜invoke>|||</｜DSML｜function_calls>|||</｜DSML｜tool_calls>"
+#define DSML(name, sign, calls)                                                                                    \
+    {                                                                                                              \
+        name, sign, DSML_CALLS "|||<｜DSML｜invoke name=\"", DSML_ENDS, "\">", NULL, "<｜DSML｜parameter name=\"", \
+            "\" string=\"true\">|||\" string=\"false\">", "</｜DSML｜parameter>",                                  \
+            "<｜DSML｜" calls ">\n<｜DSML｜invoke name=\"%\">\n",                                                  \
+            "<｜DSML｜parameter name=\"%\" string=\"?\">%</｜DSML｜parameter>\n", "</｜DSML｜invoke>\n",           \
+            "<｜DSML｜invoke name=\"%\">\n", "</｜DSML｜" calls ">"                                                \
+    }
+
+#define CODER(name, sign, outer, around)                                                                             \
+    {                                                                                                                \
+        name, sign, "<tool_call>|||<seed:tool_call>|||<function=", "</function>|||</tool_call>|||</seed:tool_call>", \
+            ">", NULL, "<parameter=", ">", "</parameter>", "<" outer ">\n<function=%>\n",                            \
+            "<parameter=%>" around "%" around "</parameter>\n", "</function>\n</" outer ">",                         \
+            "\n<" outer ">\n<function=%>\n", ""                                                                      \
+    }
+
+#define GLM(name, sign, line)                                                                                         \
+    {                                                                                                                 \
+        name, sign, "<tool_call>", "</tool_call>", "<arg_key>|||\n|||</tool_call>", NULL, "<arg_key>",                \
+            "</arg_key>\n<arg_value>|||</arg_key><arg_value>", "</arg_value>", "<tool_call>%" line,                   \
+            "<arg_key>%</arg_key>" line "<arg_value>%</arg_value>" line, "</tool_call>", line "<tool_call>%" line, "" \
+    }
+
+#define HY(name, to)                                                                                                 \
+    {                                                                                                                \
+        name, "<tool_sep" to, "<tool_calls" to "|||<tool_call" to, "</tool_call" to "|||</tool_calls" to,            \
+            "<tool_sep" to, NULL, "<arg_key" to, "</arg_key" to "\n<arg_value" to "|||</arg_key" to "<arg_value" to, \
+            "</arg_value" to, "<tool_calls" to "\n<tool_call" to "%<tool_sep" to "\n",                               \
+            "<arg_key" to "%</arg_key" to "\n<arg_value" to "%</arg_value" to "\n", "</tool_call" to "\n",           \
+            "<tool_call" to "%<tool_sep" to "\n", "</tool_calls" to                                                  \
+    }
 
 static const call_form forms[] = {
     {"harmony", "<|channel|>commentary", NULL, "", NULL, NULL, NULL, NULL, NULL,
-     "<|channel|>commentary to=functions.% <|constrain|>json<|message|>"},
+     "<|channel|>commentary to=functions.% <|constrain|>json<|message|>", JSON_FORM},
     {"mistral", "[TOOL_CALLS]the_name", "[TOOL_CALLS]", "", "[CALL_ID]|||[ARGS]|||{", "[ARGS]", NULL, NULL, NULL,
-     "[TOOL_CALLS]%[ARGS]"},
+     "[TOOL_CALLS]%[ARGS]", JSON_FORM},
     {"mistral-list", "[TOOL_CALLS]", "[TOOL_CALLS]", "", NULL, NULL, NULL, NULL, NULL,
-     "[TOOL_CALLS][{\"name\": \"%\", \"arguments\": "},
+     "[TOOL_CALLS][{\"name\": \"%\", \"arguments\": ", JSON_FORM},
     {"deepseek-3.1", DEEPSEEK_CALL "the_name", DEEPSEEK_CALLS "|||" DEEPSEEK_CALL, DEEPSEEK_ENDS, DEEPSEEK_SEP, NULL,
-     NULL, NULL, NULL, DEEPSEEK_CALLS DEEPSEEK_CALL "%" DEEPSEEK_SEP},
+     NULL, NULL, NULL, DEEPSEEK_CALLS DEEPSEEK_CALL "%" DEEPSEEK_SEP, JSON_FORM},
     {"deepseek", DEEPSEEK_CALL "function", DEEPSEEK_CALLS "|||" DEEPSEEK_CALL,
      "function" DEEPSEEK_SEP "|||```|||" DEEPSEEK_ENDS, "\n", "```json", NULL, NULL, NULL,
-     DEEPSEEK_CALLS DEEPSEEK_CALL "function" DEEPSEEK_SEP "%\n```json\n"},
+     DEEPSEEK_CALLS DEEPSEEK_CALL "function" DEEPSEEK_SEP "%\n```json\n", JSON_FORM},
     {"kimi", "<|tool_call_begin|>", "<|tool_calls_section_begin|>|||<|tool_call_begin|>",
      "functions.|||<|tool_call_end|>|||<|tool_calls_section_end|>", ":|||<|tool_call_argument_begin|>",
      "<|tool_call_argument_begin|>", NULL, NULL, NULL,
-     "<|tool_calls_section_begin|><|tool_call_begin|>functions.%:0<|tool_call_argument_begin|>"},
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.%:0<|tool_call_argument_begin|>", JSON_FORM},
     {"command", "<|START_ACTION|>", "<|START_ACTION|>", "<|END_ACTION|>", NULL, NULL, NULL, NULL, NULL,
-     "<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": \"%\", \"parameters\": "},
+     "<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": \"%\", \"parameters\": ", JSON_FORM},
     {"command-r", "Action: ```json", "Action: ```json|||Action:```json", "```", NULL, NULL, NULL, NULL, NULL,
-     "Action: ```json\n[{\"tool_name\": \"%\", \"parameters\": "},
-    {"coder", "<function=the_name>\n<parameter=", "<tool_call>|||<seed:tool_call>|||<function=",
-     "</function>|||</tool_call>|||</seed:tool_call>", ">", NULL, "<parameter=", ">", "</parameter>", HERMES},
-    {"functionary", "<function=the_name>{", "<function=", "</function>", ">", NULL, NULL, NULL, NULL, "<function=%>"},
-    {"glm", "<arg_key>", "<tool_call>", "</tool_call>", "<arg_key>|||\n|||</tool_call>", NULL, "<arg_key>",
-     "</arg_key>\n<arg_value>|||</arg_key><arg_value>", "</arg_value>", HERMES},
+     "Action: ```json\n[{\"tool_name\": \"%\", \"parameters\": ", JSON_FORM},
+    CODER("seed", "<seed:tool_call>", "seed:tool_call", ""),
+    CODER("coder", "<function=the_name>\n<parameter=", "tool_call", "\n"),
+    {"functionary", "<function=the_name>{", "<function=", "</function>", ">", NULL, NULL, NULL, NULL, "<function=%>",
+     JSON_FORM},
+    HY("hy", ":opensource>"),
+    HY("hy-plain", ">"),
+    GLM("glm-4.7", "</arg_key><arg_value>", ""),
+    GLM("glm", "<arg_key>", "\n"),
     {"minimax", "<minimax:tool_call>", "<minimax:tool_call>|||<invoke name=\"", "</invoke>|||</minimax:tool_call>",
-     "\">", NULL, "<parameter name=\"", "\">", "</parameter>", HERMES},
-    {"dsml", "<｜DSML｜invoke name=\"", DSML_CALLS "|||<｜DSML｜invoke name=\"", DSML_ENDS, "\">", NULL,
-     "<｜DSML｜parameter name=\"", "\" string=\"true\">|||\" string=\"false\">", "</｜DSML｜parameter>", HERMES},
-    {"hy", "<tool_sep:opensource>", "<tool_calls:opensource>|||<tool_call:opensource>",
-     "</tool_call:opensource>|||</tool_calls:opensource>", "<tool_sep:opensource>", NULL, "<arg_key:opensource>",
-     "</arg_key:opensource>\n<arg_value:opensource>|||</arg_key:opensource><arg_value:opensource>",
-     "</arg_value:opensource>", HERMES},
+     "\">", NULL, "<parameter name=\"", "\">", "</parameter>", "<minimax:tool_call>\n<invoke name=\"%\">\n",
+     "<parameter name=\"%\">%</parameter>\n", "</invoke>\n", "<invoke name=\"%\">\n", "</minimax:tool_call>"},
+    DSML("dsml-4", "<｜DSML｜tool_calls>", "tool_calls"),
+    DSML("dsml", "<｜DSML｜invoke name=\"", "function_calls"),
     {"param", "<function name=\"the_name\"", "<function name=\"", "</function>", "\">", NULL, "<param name=\"", "\">",
-     "</param>", HERMES},
+     "</param>", "<function name=\"%\">", "<param name=\"%\">%</param>", "</function>", "<function name=\"%\">", ""},
     {"granite", "<|tool_call|>", "<|tool_call|>", "<|/tool_call|>", NULL, NULL, NULL, NULL, NULL,
-     "<|tool_call|>[{\"name\": \"%\", \"arguments\": "},
+     "<|tool_call|>[{\"name\": \"%\", \"arguments\": ", JSON_FORM},
     {"nemotron", "<TOOLCALL>", "<TOOLCALL>", "</TOOLCALL>", NULL, NULL, NULL, NULL, NULL,
-     "<TOOLCALL>[{\"name\": \"%\", \"arguments\": "},
+     "<TOOLCALL>[{\"name\": \"%\", \"arguments\": ", JSON_FORM},
     {"tool_calls", "<tool_calls>", "<tool_calls>", "</tool_calls>", NULL, NULL, NULL, NULL, NULL,
-     "<tool_calls>[{\"name\": \"%\", \"arguments\": "},
+     "<tool_calls>[{\"name\": \"%\", \"arguments\": ", JSON_FORM},
     {"function_call", "<|function_call|>", "<|function_call|>", "", NULL, NULL, NULL, NULL, NULL,
-     "<|function_call|>{\"name\": \"%\", \"arguments\": "},
+     "<|function_call|>{\"name\": \"%\", \"arguments\": ", JSON_FORM},
     {"llama3", "{\"name\": \"the_name\", \"parameters\": ", "|||<|python_tag|>", "", NULL, NULL, NULL, NULL, NULL,
-     "{\"name\": \"%\", \"parameters\": "},
-    {"hermes", "<tool_call>", "<tool_call>", "</tool_call>", NULL, NULL, NULL, NULL, NULL, HERMES},
+     "{\"name\": \"%\", \"parameters\": ", JSON_FORM},
+    {"hermes", "<tool_call>", "<tool_call>", "</tool_call>", NULL, NULL, NULL, NULL, NULL, HERMES, JSON_FORM},
 };
 
 /*  Markers around reasoning, at the beginning of a message, and markers that are dropped. */
 static const struct {
     const char *begin, *end;
 } thoughts[] = {
-    {"<think>", "</think>"},
-    {"[THINK]", "[/THINK]"},
-    {"<seed:think>", "</seed:think>"},
-    {"<|START_THINKING|>", "<|END_THINKING|>"},
+    {"<think>", "</think>"},           {"<think:opensource>", "</think:opensource>"}, {"[THINK]", "[/THINK]"},
+    {"<seed:think>", "</seed:think>"}, {"<|START_THINKING|>", "<|END_THINKING|>"},
 };
 static const char dropped[] = "<|START_RESPONSE|>|||<|END_RESPONSE|>";
 static const char harmony_marks[] =
@@ -122,7 +157,8 @@ static bool is_marker(const call_form *f, const char *token)
     return strstr(dropped, token) ||
            (f->open ? strstr(f->open, token) != NULL : strstr(harmony_marks, token) != NULL) ||
            strstr(f->skip, token) || (f->name_end && strstr(f->name_end, token)) ||
-           (f->to_value && strstr(f->to_value, token));
+           (f->to_value && strstr(f->to_value, token)) ||
+           (f->key && (strstr(f->key, token) || strstr(f->key_end, token) || strstr(f->value_end, token)));
 }
 
 /* --- finding markers --------------------------------------------------------------------------------------------- */
@@ -158,6 +194,117 @@ static size_t find_marker(const char *s, size_t size, size_t from, const char *l
     return from;
 }
 
+/* --- schemas of arguments ---------------------------------------------------------------------------------------- */
+
+/*  Kinds of values, as bits of json_kind. */
+enum {
+    KIND_NULL = 1 << JSON_NULL,
+    KIND_BOOLEAN = 1 << JSON_FALSE | 1 << JSON_TRUE,
+    KIND_NUMBER = 1 << JSON_NUMBER,
+    KIND_STRING = 1 << JSON_STRING,
+    KIND_ARRAY = 1 << JSON_ARRAY,
+    KIND_OBJECT = 1 << JSON_OBJECT,
+    KIND_ANY = 127
+};
+
+/*  The value at a JSON pointer in a fragment, "#/$defs/name"; NULL if there is none. */
+static const json *find_place(const json *root, const char *at)
+{
+    if (*at++ != '#')
+        return NULL;
+    while (root && *at == '/') {
+        char name[256];
+        size_t size = 0;
+        for (at++; *at && *at != '/' && size < sizeof name - 1; at++) {
+            unsigned byte;
+            if (*at == '%' && sscanf(at + 1, "%2x", &byte) == 1 && at[1] && at[2])
+                name[size++] = (char)byte, at += 2;
+            else if (*at == '~' && (at[1] == '0' || at[1] == '1'))
+                name[size++] = *++at == '0' ? '~' : '/';
+            else
+                name[size++] = *at;
+        }
+        name[size] = 0;
+        if (root->kind == JSON_ARRAY) {
+            long count = strspn(name, "0123456789") == size && size && size < 8 ? atol(name) : -1;
+            for (root = count < 0 ? NULL : root->first; root && count > 0; count--)
+                root = root->next;
+        } else {
+            root = member(root, name);
+        }
+    }
+    return *at ? NULL : root;
+}
+
+/*  The object of parameters that a schema is, behind references. */
+static const json *find_parameters(const json *schema)
+{
+    const json *root = schema, *ref;
+    int i;
+    for (i = 0; i < MAX_DEPTH && (ref = member(schema, "$ref")) != NULL && ref->kind == JSON_STRING; i++)
+        schema = find_place(root, ref->string);
+    return schema;
+}
+
+/*  The schema of a property of parameters; NULL: any value. */
+static const json *find_property(const json *parameters, const char *key, size_t size)
+{
+    const json *object = find_parameters(parameters), *properties = member(object, "properties"),
+               *one = properties ? properties->first : NULL;
+    while (one && (strlen(one->key) != size || memcmp(one->key, key, size) != 0))
+        one = one->next;
+    return one ? one : member(object, "additionalProperties");
+}
+
+/*  As kinds_of, of which the schemas that are looked at are limited: references may lead to each other. */
+static unsigned limited_kinds_of(const json *schema, const json *root, int *left)
+{
+    static const struct {
+        const char *name;
+        unsigned kinds;
+    } types[] = {{"null", KIND_NULL},     {"boolean", KIND_BOOLEAN}, {"number", KIND_NUMBER}, {"integer", KIND_NUMBER},
+                 {"string", KIND_STRING}, {"array", KIND_ARRAY},     {"object", KIND_OBJECT}};
+    static const char *const words[] = {"anyOf", "oneOf", "allOf"};
+    const json *type = member(schema, "type"), *ref = member(schema, "$ref"), *one;
+    unsigned kinds = KIND_ANY, some;
+    size_t i;
+    if (!schema || schema->kind != JSON_OBJECT || --*left < 0)
+        return schema && schema->kind == JSON_FALSE ? 0 : KIND_ANY;
+    if (type) {
+        one = type->kind == JSON_ARRAY ? type->first : type;
+        for (kinds = 0; one; one = type->kind == JSON_ARRAY ? one->next : NULL)
+            for (i = 0; i < COUNT(types); i++)
+                kinds |= is_text(one, types[i].name) ? types[i].kinds : 0;
+    }
+    if (ref && ref->kind == JSON_STRING)
+        kinds &= limited_kinds_of(find_place(root, ref->string), root, left);
+    if ((one = member(schema, "const")) != NULL)
+        kinds &= 1u << one->kind;
+    if ((one = member(schema, "enum")) != NULL) {
+        for (one = one->first, some = 0; one; one = one->next)
+            some |= 1u << one->kind;
+        kinds &= some;
+    }
+    for (i = 0; i < COUNT(words); i++) {
+        if ((one = member(schema, words[i])) == NULL)
+            continue;
+        for (one = one->first, some = i == 2 ? KIND_ANY : 0; one; one = one->next)
+            some = i == 2 ? some & limited_kinds_of(one, root, left) : some | limited_kinds_of(one, root, left);
+        kinds &= some;
+    }
+    return kinds;
+}
+
+/*  The kinds of values that a schema allows, or more. root: the schema that it is a part of. */
+static unsigned kinds_of(const json *schema, const json *root)
+{
+    int left = 1000;
+    return limited_kinds_of(schema, root, &left);
+}
+
+/*  Whether a value is a string, whatever its text is, or null. */
+static bool is_plain(unsigned kinds) { return kinds & KIND_STRING && !(kinds & (KIND_ANY ^ KIND_STRING ^ KIND_NULL)); }
+
 /* --- the parser -------------------------------------------------------------------------------------------------- */
 
 enum { MAX_NAME = 128 };
@@ -188,7 +335,7 @@ typedef struct parser {
     bool in_object;                /* the rest of a JSON object follows the arguments */
     bool quoted, escaped, has_key; /* within a string; behind a backslash; a key has been written */
     int depth;                     /* of the JSON that is passed on */
-    const json *properties;        /* of the tool that is called; NULL: unknown */
+    const json *parameters;        /* the schema of the arguments of the tool that is called; NULL: unknown */
 } parser;
 
 static void parser_put(parser *p, piece_kind kind, const char *data, size_t size)
@@ -395,8 +542,7 @@ static int read_call(const parser *p, bool last, call_head *h)
 /*  Begins a call, whose arguments begin at h->end of what is held. */
 static void begin_call(parser *p, const call_head *h)
 {
-    const json *schema = member(find_tool(p->tools, h->name), "parameters");
-    p->properties = schema ? member(schema, "properties") : NULL;
+    p->parameters = member(find_tool(p->tools, h->name), "parameters");
     p->in_object = h->in_object;
     parser_put(p, PIECE_CALL, h->name, strlen(h->name));
     p->behind_call = p->begun = true;
@@ -470,21 +616,32 @@ static bool parse_start(parser *p, bool last)
     return true;
 }
 
-/*  A value as JSON: a string, unless it is JSON of another type that the tool's schema allows. */
-static void put_value(parser *p, const char *key, size_t key_size, const char *value, size_t size)
+/*  A value as JSON. Templates write strings as they are, and other values as JSON: which one a text is follows from
+    the kinds of values that the tool's schema allows. is_string, of a form that says it: true or false; else MORE. */
+static void put_value(parser *p, const char *key, size_t key_size, const char *value, size_t size, unsigned kinds,
+                      int is_string)
 {
+    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}}; /* Python's */
     json_reader r;
     text copy = {0}, out = {0};
-    const json *property = p->properties ? p->properties->first : NULL;
-    bool is_string;
-    if (size && *value == '\n')
-        value++, size--;
-    if (size && value[size - 1] == '\n')
-        size--;
-    while (property && (strlen(property->key) != key_size || memcmp(property->key, key, key_size) != 0))
-        property = property->next;
+    bool is_json;
+    size_t i;
+    if (strstr(p->form->pair, "\n%\n")) { /* the template has a line for it */
+        if (size && *value == '\n')
+            value++, size--;
+        if (size && value[size - 1] == '\n')
+            size--;
+    }
+    for (i = 0; i < COUNT(words) && !(kinds & KIND_STRING); i++)
+        if (strlen(words[i][0]) == size && memcmp(words[i][0], value, size) == 0)
+            value = words[i][1], size = strlen(value);
     text_add(&copy, value, size);
-    is_string = !json_read(&r, &copy) || (property && is_text(member(property, "type"), "string"));
+    is_json = json_read(&r, &copy);
+    if (is_string == MORE && is_plain(kinds))
+        is_string = !(is_json && r.values->kind == JSON_NULL && (kinds & KIND_NULL));
+    else if (is_string == MORE)
+        is_string = is_json && (kinds & KIND_STRING) && !(kinds & 1u << r.values->kind);
+    is_string = is_string || !is_json;
     free(r.values);
     text_print(&out, "%s\"", p->has_key ? "," : "{");
     text_escape(&out, key, key_size);
@@ -498,13 +655,31 @@ static void put_value(parser *p, const char *key, size_t key_size, const char *v
     text_free(&out), text_free(&copy);
 }
 
+/*  Where the marker behind a value is looked for: behind its JSON, whose strings may have one, if a marker follows it;
+    else from its begin. size + 1, if more has to come. */
+static size_t find_json_end(const call_form *f, const char *s, size_t size, size_t value, bool last)
+{
+    size_t at = skip_blank(s, size, value);
+    int length = at < size && strchr("{[\"", s[at]) && s[at] ? value_length(s + at, size - at)
+                 : at < size                                 ? NONE
+                                                             : MORE;
+    if (length > 0) {
+        at = skip_blank(s, size, at + (size_t)length);
+        length = at_marker(s + at, size - at, f->value_end);
+        if (length > 0)
+            return at;
+    }
+    return length == MORE && !last ? size + 1 : value;
+}
+
 /*  One more key with its value, or the end of them. */
 static bool parse_value(parser *p, bool last)
 {
     const call_form *f = p->form;
-    size_t size, key, key_end, value, value_end;
+    size_t size, key, key_end, value, value_end = 0;
     const char *s;
-    int length;
+    unsigned kinds = KIND_ANY;
+    int length, is_string = MORE;
     text_cut(&p->held, skip_blank(p->held.data, p->held.size, 0));
     s = p->held.data, size = p->held.size;
     length = size ? at_marker(s, size, f->key) : MORE;
@@ -514,17 +689,26 @@ static bool parse_value(parser *p, bool last)
         key = (size_t)length;
         key_end = find_marker(s, size, key, f->key_end, &length);
         value = key_end + (size_t)(length > 0 ? length : 0);
-        if (length > 0)
-            value_end = find_marker(s, size, value, f->value_end, &length);
+        if (length > 0) {
+            size_t from = value;
+            kinds = kinds_of(find_property(p->parameters, s + key, key_end - key), p->parameters);
+            is_string = strchr(f->pair, '?') ? strncmp(s + value - 6, "true\">", 6) == 0 : MORE;
+            if (!is_string || (is_string == MORE && !is_plain(kinds)))
+                from = find_json_end(f, s, size, value, last);
+            if (from > size)
+                return false;
+            value_end = find_marker(s, size, from, f->value_end, &length);
+        }
         if (length <= 0 && !last)
             return false;
         if (length > 0) {
-            put_value(p, s + key, key_end - key, s + value, value_end - value);
+            put_value(p, s + key, key_end - key, s + value, value_end - value, kinds, is_string);
             text_cut(&p->held, value_end + (size_t)length);
             return true;
         }
-        text_cut(&p->held, size); /* a value whose end is missing is dropped */
     }
+    if (length != NONE)
+        text_cut(&p->held, size); /* a value whose end is missing is dropped */
     parser_put(p, PIECE_ARGUMENTS, p->has_key ? "}" : "{}", p->has_key ? 1 : 2);
     p->state = IN_TEXT;
     return true;

@@ -51,7 +51,11 @@ static bool job_ready(job *j)
     const request *ask = j->ask;
     j->characters.tokenizer = engine.tokenizer;
     j->characters.inside = ask->kind & (TEXT | NATIVE);
-    if (ask->forced_tool)
+    if (ask->head.size) {
+        pthread_mutex_lock(&j->ask->lock);
+        parser_add(&j->parser, ask->head.data, ask->head.size, false);
+        pthread_mutex_unlock(&j->ask->lock);
+    } else if (ask->forced_tool)
         return job_choose(j, ask->forced_tool);
     return !ask->grammar.size || ignis_sequence_grammar(j->sequence, ask->grammar.data) == IGNIS_OK;
 }

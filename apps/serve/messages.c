@@ -85,6 +85,23 @@ static bool print_calls(connection *c, text *t, const json *calls, int at)
     return true;
 }
 
+/*  The form of a call of keys and values, with two of them. */
+static void print_call_words(text *t, const call_form *f)
+{
+    static const char *const values[] = {"<parameter-name>", "<value>"};
+    const char *percent = strchr(f->forced, '%'), *at;
+    int i, percents;
+    text_print(t, "A function call has this form:\n%.*s<function-name>%s", (int)(percent - f->forced), f->forced,
+               percent + 1);
+    for (i = 1; i <= 2; i++)
+        for (at = f->pair, percents = 0; *at; at++)
+            if (*at == '%')
+                text_print(t, "%.*s-%d>", (int)strlen(values[percents]) - 1, values[percents], i), percents++;
+            else
+                text_print(t, *at == '?' ? "true|false" : "%c", *at);
+    text_print(t, "%s%s", f->end, f->finish);
+}
+
 /*  Tells a model about tools whose template does not: the words of Hermes 2 and Qwen, with the form of its calls. */
 static void print_tools_words(text *t, const char *tools, const char *system)
 {
@@ -98,6 +115,8 @@ static void print_tools_words(text *t, const char *tools, const char *system)
         text_print(&words, "For each function call, return a json object with function name and arguments within "
                            "<tool_call></tool_call> XML tags:\n<tool_call>\n"
                            "{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>");
+    else if (engine.form->pair)
+        print_call_words(&words, engine.form);
     else
         text_print(&words, "A function call begins with:\n%.*s<function-name>%s<args-json-object>",
                    (int)(percent - forced), forced, percent + 1);
@@ -187,7 +206,23 @@ static bool check_tools(connection *c, const json *tools)
     return true;
 }
 
-/*  What tool_choice asks for. The grammar of a forced call is that of the names; of a single one, of its arguments. */
+/*  The grammar of a forced call in a form of keys and values. */
+static bool force_pairs(connection *c, const json *tools, bool several)
+{
+    request *ask = c->ask;
+    text why = {0};
+    bool ok = print_forced(&ask->grammar, &ask->head, engine.form, tools, ask->forced_tool, several, &why);
+    if (!ok)
+        refuse(c, 400, "tools", "%s", why.data);
+    else if (ignis_grammar_check(ask->grammar.data) != IGNIS_OK)
+        ok = refuse(c, 400, "tools", "the parameters of tools: %s", ignis_status_message());
+    ignis_status_clear();
+    text_free(&why);
+    return ok;
+}
+
+/*  What tool_choice asks for. The grammar of a forced call is that of the names, if its arguments are JSON; of a single
+    one, of its arguments. */
 static bool read_choice(connection *c, const json *tools, const json *choice)
 {
     request *ask = c->ask;
@@ -209,7 +244,7 @@ static bool read_choice(connection *c, const json *tools, const json *choice)
     if (!tools || (name && !find_tool(tools, name->string)))
         return refuse(c, 400, "tool_choice", "tool_choice asks for a function that tools does not have");
     ask->tools = tools;
-    ask->forced = true;
+    ask->forced = !engine.form->pair;
     ask->forced_tool = name                ? find_tool(tools, name->string)
                        : tools->count == 1 ? member(tools->first, "function")
                                            : NULL;
@@ -229,6 +264,10 @@ static bool read_choice(connection *c, const json *tools, const json *choice)
     }
     ignis_status_clear();
     text_free(&schema);
+    if (ok && !ask->forced) {
+        text_cut(&ask->grammar, ask->grammar.size);
+        ok = force_pairs(c, tools, ask->parallel && !name);
+    }
     return ok;
 }
 
@@ -257,8 +296,8 @@ static void end_prompt(request *ask)
     char tail[1024];
     int64_t size = ignis_tokenizer_decode(engine.tokenizer, *ids + *count - last, last, &control, tail, sizeof tail);
     ask->thought = size > 0 && size <= (int64_t)sizeof tail ? open_thought(tail, (size_t)size) : 0;
-    ask->plain = ask->grammar.size > 0;
-    if (!ask->plain && !ask->forced)
+    ask->plain = ask->grammar.size > 0 && !ask->head.size;
+    if (!ask->plain && !ask->forced && !ask->head.size)
         return;
     if (ask->thought) {
         const char *end = thoughts[ask->thought - 1].end;
@@ -266,7 +305,9 @@ static void end_prompt(request *ask)
         append_text(ids, count, "\n\n", 2);
         ask->thought = 0;
     }
-    if (ask->forced) {
+    if (ask->head.size) {
+        append_text(ids, count, ask->head.data, ask->head.size);
+    } else if (ask->forced) {
         append_text(ids, count, forced, (size_t)(percent - forced));
         append_text(&ask->middle, &ask->middle_count, percent + 1, strlen(percent + 1));
         if (name) {

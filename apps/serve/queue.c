@@ -107,7 +107,9 @@ typedef struct request {
     text own_text;           /* messages and tools as chats have them, of a request that has them otherwise */
     json *own_values;        /* those of own_text */
     const json *tools;       /* those that may be called; NULL: none */
-    bool forced;             /* a call is forced */
+    bool forced;             /* a call is forced, whose arguments are JSON */
+    bool parallel;           /* an answer may have several calls */
+    text head;               /* the beginning of a call that is forced in a form of keys and values; empty: none */
     const json *forced_tool; /* the only one that may be called; NULL: the model chooses */
     int32_t *middle;         /* tokens between the name of a chosen tool and its arguments */
     int middle_count;

@@ -41,6 +41,7 @@ static const struct parameter {
     {"frequency_penalty", GENERATES, NUMBER, -2, 2, offsetof(request, frequency)},
     {"n", TEXT | CHAT, INTEGER, 1, MAX_JOBS, offsetof(request, choices)},
     {"stream", GENERATES, BOOLEAN, 0, 0, offsetof(request, stream)},
+    {"parallel_tool_calls", CHAT | RESPONSES, BOOLEAN, 0, 0, offsetof(request, parallel)},
     {"logprobs", CHAT, BOOLEAN, 0, 0, offsetof(request, logprobs)},
     {"top_logprobs", CHAT, INTEGER, 0, MAX_TOPS, offsetof(request, top_logprobs)},
     {"n_probs", NATIVE, INTEGER, 0, MAX_TOPS, offsetof(request, top_logprobs)},
@@ -52,7 +53,7 @@ static const struct parameter {
     /* these change no answer of this server */
     {"user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention prediction", -1, OTHER,
      0, 0, 0},
-    {"parallel_tool_calls truncation include cache_prompt", -1, OTHER, 0, 0, 0},
+    {"truncation include cache_prompt", -1, OTHER, 0, 0, 0},
     {"best_of", TEXT, REFUSED, 1, 0, 0},
     {"suffix", TEXT, REFUSED, 0, 0, 0},
     {"functions modalities audio web_search_options", CHAT, REFUSED, 0, 0, 0},
@@ -423,6 +424,7 @@ static bool read_request(connection *c)
     ask->sampling.temperature = ask->sampling.top_p = 1; /* as OpenAI has them */
     ask->max_tokens = ask->kind == TEXT ? 16 : INT32_MAX;
     ask->choices = 1;
+    ask->parallel = true;
     ask->sampling.seed = random_number(c);
     if (!read_json(c) || !read_parameters(c, ask->values) || !read_rest(c, ask->values))
         return false;
@@ -448,4 +450,5 @@ static void request_free(request *ask)
     free(ask->prompts), free(ask->counts), free(ask->jobs), free(ask->middle), free(ask->texts), free(ask->vectors);
     free(ask->values), free(ask->own_values);
     text_free(&ask->grammar), text_free(&ask->variables), text_free(&ask->ignored), text_free(&ask->own_text);
+    text_free(&ask->head);
 }

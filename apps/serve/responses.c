@@ -186,9 +186,9 @@ static void print_response(connection *c, text *t, const growth *g)
     else
         text_print(t, "{}");
     text_print(t,
-               ",\"instructions\":null,\"parallel_tool_calls\":true,\"tool_choice\":\"auto\",\"tools\":[],"
+               ",\"instructions\":null,\"parallel_tool_calls\":%s,\"tool_choice\":\"auto\",\"tools\":[],"
                "\"temperature\":%.6g,\"top_p\":%.6g,\"output\":[",
-               ask->sampling.temperature, ask->sampling.top_p);
+               ask->parallel ? "true" : "false", ask->sampling.temperature, ask->sampling.top_p);
     for (i = 0; g && i < g->count; i++)
         if (g->pieces[i].kind != PIECE_ARGUMENTS) {
             text_print(t, items++ ? "," : "");

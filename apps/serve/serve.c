@@ -55,6 +55,7 @@
 #include "json.c"
 #include "settings.c"
 #include "calls.c"
+#include "forced.c"
 #include "queue.c"
 #include "model.c"
 #include "score.c"

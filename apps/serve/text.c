@@ -102,6 +102,8 @@ static void text_escape(text *t, const char *s, size_t size)
             text_print(t, "\xEF\xBF\xBD");
         else if (*s == '"' || *s == '\\')
             text_print(t, "\\%c", *s);
+        else if (*s == '\n')
+            text_print(t, "\\n");
         else if ((unsigned char)*s < 0x20 || *s == 0x7F)
             text_print(t, "\\u%04x", *s);
         else

@@ -43,15 +43,22 @@ static const char *const samples[] = {
     "<|START_THINKING|>hm<|END_THINKING|><|START_ACTION|>[\n{\"tool_call_id\": \"0\", \"tool_name\": \"f\", "
     "\"parameters\": {\"s\": \"1\"}}\n]<|END_ACTION|>",
     "Action: ```json\n[{\"tool_name\": \"f\", \"parameters\": {\"s\": \"1\"}}]```",
+    "<seed:think>hm</seed:think><seed:tool_call>\n<function=f>\n<parameter=s>1</parameter>\n<parameter=t>{\"a\": "
+    "\"</parameter>\"}</parameter>\n</function>\n</seed:tool_call>",
     "a\n<tool_call>\n<function=f>\n<parameter=s>\n12\n</parameter>\n</function>\n</tool_call> b",
     "<function=f>{\"s\": \"1\"}</function><function=f>{}</function>",
+    "<tool_calls:opensource>\n<tool_call:opensource>f<tool_sep:opensource>\n<arg_key:opensource>s"
+    "</arg_key:opensource>\n<arg_value:opensource>v1</arg_value:opensource>\n</tool_call:opensource>\n"
+    "</tool_calls:opensource>",
+    "<tool_calls>\n<tool_call>f<tool_sep>\n<arg_key>s</arg_key>\n<arg_value>v1</arg_value>\n</tool_call>\n</"
+    "tool_calls>",
+    "<tool_call>f<arg_key>t</arg_key><arg_value>[\"</arg_value>\"]</arg_value></tool_call><tool_call>f</tool_call>",
     "<think></think>\n<tool_call>f\n<arg_key>s</arg_key>\n<arg_value>v1</arg_value>\n</tool_call>",
     "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"s\">v</parameter>\n</invoke>\n</minimax:tool_call>",
     "ok\n\n<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"s\" string=\"true\">v"
     "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
-    "<tool_calls:opensource>\n<tool_call:opensource>f<tool_sep:opensource>\n<arg_key:opensource>s"
-    "</arg_key:opensource>\n<arg_value:opensource>v1</arg_value:opensource>\n</tool_call:opensource>\n"
-    "</tool_calls:opensource>",
+    "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"t\" string=\"false\">\"x\""
+    "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
     "<function name=\"f\"><param name=\"s\">v1</param></function>",
     "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"s\": \"\\u00e9\\\"}\"}}]",
     "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"s\": [1, {}]}}]</TOOLCALL>\n",

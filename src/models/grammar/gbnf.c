@@ -275,7 +275,9 @@ static int32_t ignis__grammar_find_rule(ignis__grammar_reader *reader)
     return *bucket = i;
 }
 
+/* they use each other: the rules of a schema are read as text */
 static int32_t ignis__grammar_read_rules(ignis__grammar_reader *reader);
+IGNIS__PRIVATE char *ignis__schema_translate(ignis__grammar *grammar, const char *text, const char *marker, bool whole);
 
 /*  Reads the marker of %text. An empty one after a fault. */
 static void ignis__grammar_read_marker(ignis__grammar_reader *reader, char *marker, size_t capacity)

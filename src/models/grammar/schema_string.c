@@ -127,41 +127,6 @@ IGNIS__PRIVATE bool ignis__schema_make_strings(ignis__schema *schema, const igni
     return false;
 }
 
-/*  Writes strings of plain text, in which the marker does not occur. Where that needs too many states, its first two
-    characters do not occur, or the first one. */
-IGNIS__PRIVATE void ignis__schema_write_plain_strings(ignis__schema *schema, const ignis__schema_merged *merged,
-                                                      int least, int most)
-{
-    ignis__string_set set, others;
-    uint32_t code;
-    size_t size = strlen(schema->marker), first;
-    int length = (int)(size < 4 ? size : 4);
-    bool has_pattern = ignis__schema_make_strings(schema, merged, &set), ok = false;
-    code = ignis__utf8_code(schema->marker, &length);
-    first = (size_t)length;
-    for (; !ok && size > 0 && !schema->grammar->diagnostic; size = size > first + 1 ? first + 1
-                                                                   : size > first   ? first
-                                                                                    : 0) {
-        ignis__string_set_begin(&others);
-        ok = (has_pattern || ignis__string_set_of_lengths(&set, least, most)) &&
-             ignis__string_set_without(&others, schema->marker, size) && ignis__string_set_intersect(&set, &others);
-        ignis__string_set_free(&others);
-        if (!ok && !has_pattern)
-            ignis__string_set_free(&set);
-    }
-    if (ok)
-        ignis__schema_write(schema, &schema->out, "s%d-0", ignis__schema_write_strings(schema, &set));
-    else if (has_pattern)
-        ignis__schema_fail_unsupported(schema, merged->node[0].at,
-                                       "strings of this pattern are too large beside a marker");
-    else {
-        ignis__schema_write(schema, &schema->out, "[^\\x00\\U%08X]", (unsigned)code);
-        ignis__schema_write_times(schema, &schema->out, least, most);
-    }
-    if (ok || has_pattern)
-        ignis__string_set_free(&set);
-}
-
 /*  Writes an alternative for each kind of character that leads from a state to another. */
 static const char *ignis__schema_write_edges(ignis__schema *schema, const ignis__string_set *set,
                                              const ignis__string_set_state *state, int32_t to, const char *bar)
@@ -256,4 +221,39 @@ IGNIS__PRIVATE int ignis__schema_write_strings(ignis__schema *schema, const igni
         ignis__schema_write(schema, &schema->deferred, *bar ? "\n" : "nothing\n");
     }
     return schema->automata;
+}
+
+/*  Writes strings of plain text, in which the marker does not occur. Where that needs too many states, its first two
+    characters do not occur, or the first one. */
+IGNIS__PRIVATE void ignis__schema_write_plain_strings(ignis__schema *schema, const ignis__schema_merged *merged,
+                                                      int least, int most)
+{
+    ignis__string_set set, others;
+    uint32_t code;
+    size_t size = strlen(schema->marker), first;
+    int length = (int)(size < 4 ? size : 4);
+    bool has_pattern = ignis__schema_make_strings(schema, merged, &set), ok = false;
+    code = ignis__utf8_code(schema->marker, &length);
+    first = (size_t)length;
+    for (; !ok && size > 0 && !schema->grammar->diagnostic; size = size > first + 1 ? first + 1
+                                                                   : size > first   ? first
+                                                                                    : 0) {
+        ignis__string_set_begin(&others);
+        ok = (has_pattern || ignis__string_set_of_lengths(&set, least, most)) &&
+             ignis__string_set_without(&others, schema->marker, size) && ignis__string_set_intersect(&set, &others);
+        ignis__string_set_free(&others);
+        if (!ok && !has_pattern)
+            ignis__string_set_free(&set);
+    }
+    if (ok)
+        ignis__schema_write(schema, &schema->out, "s%d-0", ignis__schema_write_strings(schema, &set));
+    else if (has_pattern)
+        ignis__schema_fail_unsupported(schema, merged->node[0].at,
+                                       "strings of this pattern are too large beside a marker");
+    else {
+        ignis__schema_write(schema, &schema->out, "[^\\x00\\U%08X]", (unsigned)code);
+        ignis__schema_write_times(schema, &schema->out, least, most);
+    }
+    if (ok || has_pattern)
+        ignis__string_set_free(&set);
 }
