@@ -23419,6 +23419,8 @@ typedef struct ignis__grammar {
     char *source, *text;             /* as given; as GBNF, which may be the same pointer */
     ignis__list schemas;             /* rules of the schemas within GBNF, as text: char * */
     int32_t sets, automata, numbers; /* numbers of rules that schemas have taken */
+    int32_t plain;                   /* states of strings of plain text with bounds of length */
+    int64_t work;                    /* bytes that were read of schemas */
     bool has_schema;                 /* the rules that all schemas share are there */
     ignis__list rules, alternatives, parts;
     ignis__list states, rows, places, stacks;
@@ -23581,6 +23583,7 @@ typedef struct ignis__schema {
     int first_set, automata, numbers; /* numbers of the rules of sets, strings and numbers begin behind these */
 } ignis__schema;
 #define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
+#define IGNIS__SCHEMA_PLAIN 1024 /* states of strings of plain text without the whole marker, and bounds of length */
 #define ignis__schema_fail_unsupported(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_UNSUPPORTED, __VA_ARGS__)
 #define ignis__schema_fail_malformed(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_GRAMMAR, __VA_ARGS__)
 
@@ -23683,6 +23686,10 @@ typedef struct ignis__grammar_reader {
     ignis__list row;  /* parts of the alternatives that are being read, the innermost last */
     int64_t compared; /* names that were compared */
     bool generated;   /* the text is that of a schema's rules, which see their own names alone */
+    struct {
+        const char *text;
+        int32_t size, rule;
+    } classes[256]; /* classes of characters that were read, by a hash of their text: schemas repeat them */
 } ignis__grammar_reader;
 
 #define ignis__grammar_fail_here(reader, ...) \
@@ -23832,10 +23839,11 @@ static void ignis__grammar_add_range(ignis__grammar_reader *reader, int32_t rule
 static void ignis__grammar_read_class(ignis__grammar_reader *reader, bool any)
 {
     uint64_t ranges[IGNIS__GRAMMAR_RANGES];
+    const char *text = reader->at - 1;
     int64_t low, high;
     uint32_t next = 0;
-    int32_t rule = ignis__grammar_make_rule(reader->grammar);
-    int count = 0, i;
+    int32_t rule, size;
+    int count = 0, i, slot;
     bool others = any || ignis__grammar_accept(reader, '^');
     while (!any && !reader->grammar->diagnostic && !ignis__grammar_accept(reader, ']')) {
         low = high = ignis__grammar_read_character(reader);
@@ -23852,6 +23860,14 @@ static void ignis__grammar_read_class(ignis__grammar_reader *reader, bool any)
     }
     if (reader->grammar->diagnostic)
         return;
+    size = (int32_t)(reader->at - text);
+    slot = (int)(ignis__token_hash(text, (size_t)size) % IGNIS__COUNT(reader->classes));
+    if (reader->classes[slot].size == size && memcmp(reader->classes[slot].text, text, (size_t)size) == 0) {
+        ignis__grammar_push_part(reader, reader->classes[slot].rule, 0, 0);
+        return;
+    }
+    if ((rule = ignis__grammar_make_rule(reader->grammar)) < 0)
+        return;
     qsort(ranges, (size_t)count, sizeof *ranges, ignis__u64_order);
     for (i = 0; i < count; i++) {
         uint32_t begin = (uint32_t)(ranges[i] >> 32), end = (uint32_t)ranges[i];
@@ -23863,6 +23879,9 @@ static void ignis__grammar_read_class(ignis__grammar_reader *reader, bool any)
     }
     if (others && next <= 0x10FFFF)
         ignis__grammar_add_range(reader, rule, next, 0x10FFFF);
+    reader->classes[slot].text = text;
+    reader->classes[slot].size = size;
+    reader->classes[slot].rule = rule;
     ignis__grammar_push_part(reader, rule, 0, 0);
 }
 
@@ -24021,14 +24040,14 @@ static void ignis__grammar_read_schema(ignis__grammar_reader *reader, const char
     }
     kept = (char **)ignis__grammar_add(grammar, &grammar->schemas);
     if (kept) {
-        ignis__grammar_reader outer = *reader;
+        const char *at = reader->at;
         *kept = rules;
         reader->at = rules;
         reader->end = rules + strlen(rules);
         reader->generated = true;
         depth = ignis__grammar_read_rules(reader);
-        reader->at = outer.at;
-        reader->end = outer.end;
+        reader->at = at;
+        reader->end = end;
         reader->generated = false;
         ignis__grammar_push_part(reader, depth, 0, 0);
     } else {
@@ -26412,24 +26431,32 @@ IGNIS__PRIVATE int ignis__schema_write_strings(ignis__schema *schema, const igni
     return schema->automata;
 }
 
-/*  Writes strings of plain text, in which the marker does not occur. Where that needs too many states, its first two
-    characters do not occur, or the first one. */
+/*  Writes strings of plain text, in which the marker does not occur. Where that needs too many states beside bounds of
+    the length or a pattern, its first two characters do not occur, or the first one. */
 IGNIS__PRIVATE void ignis__schema_write_plain_strings(ignis__schema *schema, const ignis__schema_merged *merged,
                                                       int least, int most)
 {
     ignis__string_set set, others;
-    uint32_t code;
-    size_t size = strlen(schema->marker), first;
-    int length = (int)(size < 4 ? size : 4);
+    size_t sizes[3] = {strlen(schema->marker)}; /* of the marker, and of its first two characters and one */
+    int length = (int)(sizes[0] < 4 ? sizes[0] : 4), i;
+    uint32_t code = ignis__utf8_code(schema->marker, &length);
     bool has_pattern = ignis__schema_make_strings(schema, merged, &set), ok = false;
-    code = ignis__utf8_code(schema->marker, &length);
-    first = (size_t)length;
-    for (; !ok && size > 0 && !schema->grammar->diagnostic; size = size > first + 1 ? first + 1
-                                                                   : size > first   ? first
-                                                                                    : 0) {
+    sizes[2] = (size_t)length;
+    length = (int)(sizes[0] - sizes[2] < 4 ? sizes[0] - sizes[2] : 4);
+    if (length > 0)
+        (void)ignis__utf8_code(schema->marker + sizes[2], &length);
+    sizes[1] = sizes[2] + (size_t)length;
+    for (i = 0; i < 3 && !ok && !schema->grammar->diagnostic; i++) {
         ignis__string_set_begin(&others);
-        ok = (has_pattern || ignis__string_set_of_lengths(&set, least, most)) &&
-             ignis__string_set_without(&others, schema->marker, size) && ignis__string_set_intersect(&set, &others);
+        ok = has_pattern || (i < 2 && ignis__string_set_of_lengths(&set, least, most));
+        if (ok && !has_pattern) {
+            int64_t states = set.states.count * (int64_t)sizes[i];
+            ok = states <= 64 || (states <= IGNIS__SCHEMA_PLAIN << i * 2 &&
+                                  schema->grammar->plain + states <= 12 * IGNIS__SCHEMA_PLAIN);
+            schema->grammar->plain += ok ? (int32_t)states : 0;
+        }
+        ok = ok && ignis__string_set_without(&others, schema->marker, sizes[i]) &&
+             ignis__string_set_intersect(&set, &others);
         ignis__string_set_free(&others);
         if (!ok && !has_pattern)
             ignis__string_set_free(&set);
@@ -27388,6 +27415,7 @@ IGNIS__PRIVATE char *ignis__schema_translate(ignis__grammar *grammar, const char
     schema.first_set = grammar->sets;
     schema.automata = grammar->automata;
     schema.numbers = grammar->numbers;
+    schema.work = grammar->work;
     schema.sets.size = sizeof(ignis__schema_set);
     schema.elements.size = sizeof(ignis__schema_element);
     schema.set_of = (int32_t *)ignis__alloc(sizeof *schema.set_of * (size + 1));
@@ -27417,6 +27445,7 @@ IGNIS__PRIVATE char *ignis__schema_translate(ignis__grammar *grammar, const char
         grammar->sets += (int32_t)schema.sets.count;
         grammar->automata = schema.automata;
         grammar->numbers = schema.numbers;
+        grammar->work = schema.work;
         if (!grammar->diagnostic && ignis__bytes_add(&schema.out, "", 1)) {
             out = schema.out.data;
             schema.out.data = NULL;

@@ -6,6 +6,8 @@
     other values JSON. Where a schema allows strings beside other kinds, and the form does not say which one a value is,
     a string is written as JSON, too: the parser cannot tell "12" from 12 otherwise. */
 
+enum { MAX_GRAMMAR = 4 << 20 }; /* bytes: each property with references has the whole schema beside it */
+
 /*  Adds a text to a literal of GBNF. */
 static void print_letters(text *t, const char *s, size_t size)
 {
@@ -173,6 +175,10 @@ static bool print_pairs(text *t, const call_form *f, const json *function, text 
     for (one = properties ? properties->first : NULL; one; one = one->next) {
         if (!is_clear_key(f, one->key, strlen(one->key)))
             break;
+        if (t->size > MAX_GRAMMAR) {
+            text_print(why, "the parameters of %s are too large", name);
+            return false;
+        }
         print_property(t, f, one, one, root);
         text_print(t, has_text(required, one->key) ? " " : "? ");
     }

@@ -54,6 +54,7 @@ static const struct tool {
 static const struct wrong {
     const char *schema, *says;
 } wrong[] = {
+    {NULL, "the parameters of f are too large"},
     {"{\"enum\":[{\"a\":1}]}", "the parameters of f have to be an object of properties"},
     {"{\"type\":\"object\",\"anyOf\":[{\"required\":[\"a\"]}],\"properties\":{\"a\":{}}}", "an object of properties"},
     {"{\"type\":\"array\"}", "an object of properties"},
@@ -227,7 +228,7 @@ int main(int argc, char **argv)
 {
     long count = argc > 1 ? atol(argv[1]) : 20, calls = 0, checked = 0;
     ignis__grammar *schemas[COUNT(tools)];
-    text source = {0}, schema = {0};
+    text source = {0}, schema = {0}, large = {0};
     json *list = read_tools(NULL, &source);
     const json *one = list->first;
     int only, tried = 0;
@@ -238,6 +239,10 @@ int main(int argc, char **argv)
         print_schema(&schema, member(member(one, "function"), "parameters"));
         schemas[i] = grammar_of(schema.data);
     }
+    text_print(&large, "{\"$defs\":{\"a\":{\"description\":\"%060000d\"}},\"properties\":{", 0);
+    for (i = 0; i < 100; i++)
+        text_print(&large, "%s\"p%d\":{\"$ref\":\"#/$defs/a\"}", i ? "," : "", (int)i);
+    text_print(&large, "}}");
     for (i = 0; i < COUNT(forms); i++) {
         if (!forms[i].pair)
             continue;
@@ -245,16 +250,16 @@ int main(int argc, char **argv)
             calls += force(&forms[i], list, only, tried % 2, schemas, only < 0 ? 5 * count : count);
         for (k = 0; k < COUNT(wrong); k++, checked++) {
             text bad = {0}, grammar = {0}, head = {0}, why = {0};
-            json *others = read_tools(wrong[k].schema, &bad);
+            json *others = read_tools(wrong[k].schema ? wrong[k].schema : large.data, &bad);
             if (print_forced(&grammar, &head, &forms[i], others, NULL, false, &why) || !strstr(why.data, wrong[k].says))
-                fail(why.data ? why.data : "it is not refused", &forms[i], grammar.data, wrong[k].schema);
+                fail(why.data ? why.data : "it is not refused", &forms[i], grammar.data, bad.data);
             text_free(&bad), text_free(&grammar), text_free(&head), text_free(&why), free(others);
         }
     }
     for (i = 0; i < COUNT(tools); i++)
         ignis__grammar_free(schemas[i]);
     free(list);
-    text_free(&source), text_free(&schema);
+    text_free(&source), text_free(&schema), text_free(&large);
     printf("ok   serve: %ld forced calls, %ld refused tools\n", calls, checked);
     return calls > 0 ? 0 : 1;
 }

@@ -513,6 +513,71 @@ def test_tools():
             assert message["tool_calls"][0]["function"] == {"name": "g", "arguments": "{}"} and message["content"] is None, (probe, message)
 
 
+# Probes of templates whose calls are keys and values, and what is said behind the beginning of a call of get_weather, and of any tool.
+PAIRS = {
+    "coder": ("<function=the_name>\n<parameter=the_key>", "<parameter=city>\n{}\n</parameter>\n</function>\n</tool_call>",
+              "get_weather>\n<parameter=city>\n{}\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=g>\n</function>\n</tool_call>"),
+    "seed": ("<seed:tool_call>", "<parameter=city>{}</parameter>\n</function>\n</seed:tool_call>",
+             "get_weather>\n<parameter=city>{}</parameter>\n</function>\n</seed:tool_call>\n<seed:tool_call>\n<function=g>\n</function>\n</seed:tool_call>"),
+    "glm": ("<arg_key>the_key</arg_key>\n<arg_value>", "<arg_key>city</arg_key>\n<arg_value>{}</arg_value>\n</tool_call>",
+            "get_weather\n<arg_key>city</arg_key>\n<arg_value>{}</arg_value>\n</tool_call>\n<tool_call>g\n</tool_call>"),
+    "glm-4.7": ("<arg_key>the_key</arg_key><arg_value>", "<arg_key>city</arg_key><arg_value>{}</arg_value></tool_call>",
+                "get_weather<arg_key>city</arg_key><arg_value>{}</arg_value></tool_call><tool_call>g</tool_call>"),
+    "minimax": ("<minimax:tool_call>", "<parameter name=\"city\">{}</parameter>\n</invoke>\n</minimax:tool_call>",
+                "get_weather\">\n<parameter name=\"city\">{}</parameter>\n</invoke>\n<invoke name=\"g\">\n</invoke>\n</minimax:tool_call>"),
+    "dsml": ("<｜DSML｜invoke name=\"", "<｜DSML｜parameter name=\"city\" string=\"true\">{}</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+             "get_weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">{}</｜DSML｜parameter>\n</｜DSML｜invoke>\n<｜DSML｜invoke name=\"g\">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>"),
+    "hy": ("<tool_sep:opensource>", "<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>{}</arg_value:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>",
+           "get_weather<tool_sep:opensource>\n<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>{}</arg_value:opensource>\n</tool_call:opensource>\n"
+           "<tool_call:opensource>g<tool_sep:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>"),
+    "param": ("<function name=\"the_name\"", "<param name=\"city\">{}</param></function>", "get_weather\"><param name=\"city\">{}</param></function><function name=\"g\"></function>"),
+}
+
+
+def test_forced_pairs():
+    """Calls that are forced in forms of keys and values: the beginning is the prompt's, the rest goes through the parser."""
+    city = " a\n<b>\"12\""
+    for form, (probe, one, several) in PAIRS.items():
+        for said, choice, names in ((one, {"type": "function", "function": {"name": "get_weather"}}, ["get_weather"]), (several, "required", ["get_weather", "g"])):
+            with Server("--context", 9000, env={"SERVE_PROBE": "the_name v1 " + probe, "SERVE_SAYS": said.replace("{}", city)}) as s:
+                assert s.get("/props")["tool_calls"] == form
+                for stream in (False, True):
+                    body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "tools": TOOLS, "tool_choice": choice, "stream": stream, "n": 2})[2]
+                    for index in range(2):
+                        if stream:
+                            message, why = merged([e for e in events(body) if e["choices"] and e["choices"][0]["index"] == index])
+                            assert message["content"] == "", message
+                        else:
+                            message, why = (json.loads(body)["choices"][index][key] for key in ("message", "finish_reason"))
+                            assert message["content"] is None, message
+                        found = [c["function"] for c in message["tool_calls"]]
+                        assert [f["name"] for f in found] == names and why == "tool_calls", (form, message)
+                        assert json.loads(found[0]["arguments"]) == {"city": city} and (len(names) == 1 or found[1]["arguments"] == "{}"), (form, message)
+                tool = [dict(t["function"], type="function") for t in TOOLS]
+                reply = json.loads(s.ask("POST", "/v1/responses", {"input": "x", "tools": tool, "tool_choice": choice if choice == "required" else {"type": "function", "name": "get_weather"}})[2])
+                assert [(o["type"], o["name"]) for o in reply["output"]] == [("function_call", n) for n in names] and json.loads(reply["output"][0]["arguments"]) == {"city": city}, reply
+    with Server("--calls", "coder") as s:
+        def refused(parameters, choice="required"):
+            tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+            status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "tools": tools, "tool_choice": choice})
+            return json.loads(body)["error"]["message"] if status == 400 else ""
+        for parameters, says in (({"properties": {"a>b": {}}}, "the parameter a>b of f cannot be told from the markers"), ({"properties": {"": {}}}, "cannot be told"),
+                                 ({"properties": {}, "required": ["a>"]}, "the parameter a> of f"), ({"anyOf": [{"properties": {"a": {}}}]}, "have to be an object of properties"),
+                                 ({"type": "array"}, "have to be an object of properties"), ({"properties": {"a": {"pattern": "x"}}}, "the parameters of f: the fake has failed")):
+            assert says in refused(parameters), (parameters, refused(parameters))
+            assert refused(parameters, "auto") == ""  # only a forced call has to be in the form
+        for name in ("f>", "</tool_call>", "", "f" * 65):
+            status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function", "function": {"name": name}}]})
+            assert status == 400 and "tools[0] has to be a function, with a name of" in json.loads(body)["error"]["message"], body
+        status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "parallel_tool_calls": 1})
+        assert status == 400 and "parallel_tool_calls has to be true or false" in json.loads(body)["error"]["message"], body
+    # a template that knows no tools is told of the form
+    with Server("--calls", "dsml", "--context", 9000, env={"SERVE_PROBE": "nothing"}) as s:
+        told = json.loads(s.chat("!variables", tools=TOOLS)["choices"][0]["message"]["content"])
+        assert told["messages"][0]["content"].endswith('<｜DSML｜invoke name="<function-name>">\n<｜DSML｜parameter name="<parameter-name-1>" string="true|false"><value-1></｜DSML｜parameter>\n'
+                                                       '<｜DSML｜parameter name="<parameter-name-2>" string="true|false"><value-2></｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜function_calls>'), told
+
+
 def test_reasoning():
     with Server() as s:
         text = "<think>\nHm.\n</think>\n\nYes."
@@ -1279,6 +1344,31 @@ def test_model():
         time.sleep(0.2)
         c.close()
         s.idle(30)
+
+
+def test_model_forced_pairs():
+    """A model that says anything is held to calls of its form, whose arguments are valid."""
+    make_model(MODEL)
+    if os.path.getsize(MODEL + "/model.safetensors") > 1000000:
+        return
+    tools = [{"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": properties, "required": required}}} for name, properties, required in (
+        ("f", {"s": {"type": "string", "minLength": 2, "maxLength": 5}, "n": {"type": "integer", "minimum": -9, "maximum": 99}, "o": {"type": "boolean"}}, ["s", "n"]),
+        ("g", {"e": {"enum": ["<a>\n", "\"b\""]}, "l": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "null"}}, "required": ["x"]}, "maxItems": 2}}, ["e", "l"]))]
+    quiet = {"9": -90, "10": -90, "13": -90, "32": -90, "60": 3, "34": 3}  # no white space, but where it has to be; more of < and "
+    with Server("--sequences", 2, "--context", 512, "--calls", "coder") as s:
+        for tool in tools:
+            for choice, stream in (("required", False), ({"type": "function", "function": {"name": tool["function"]["name"]}}, True)):
+                status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "tools": [tool], "tool_choice": choice, "stream": stream,
+                                        "seed": 3, "logit_bias": quiet, "parallel_tool_calls": False})
+                assert status == 200, body
+                message, why = merged(events(body)) if stream else (json.loads(body)["choices"][0]["message"], json.loads(body)["choices"][0]["finish_reason"])
+                assert why == "tool_calls" and len(message["tool_calls"]) == 1 and not message["content"], (why, message)
+                value = json.loads(message["tool_calls"][0]["function"]["arguments"])
+                if tool == tools[0]:
+                    assert set(value) in ({"s", "n"}, {"s", "n", "o"}) and 2 <= len(value["s"]) <= 5 and type(value["n"]) is int and -9 <= value["n"] <= 99, value
+                    assert type(value.get("o", True)) is bool, value
+                else:
+                    assert set(value) == {"e", "l"} and value["e"] in ("<a>\n", "\"b\"") and len(value["l"]) <= 2 and all(x == {"x": None} for x in value["l"]), value
 
 
 def test_model_is_warm():

@@ -12,6 +12,10 @@ typedef struct ignis__grammar_reader {
     ignis__list row;  /* parts of the alternatives that are being read, the innermost last */
     int64_t compared; /* names that were compared */
     bool generated;   /* the text is that of a schema's rules, which see their own names alone */
+    struct {
+        const char *text;
+        int32_t size, rule;
+    } classes[256]; /* classes of characters that were read, by a hash of their text: schemas repeat them */
 } ignis__grammar_reader;
 
 #define ignis__grammar_fail_here(reader, ...) \
@@ -161,10 +165,11 @@ static void ignis__grammar_add_range(ignis__grammar_reader *reader, int32_t rule
 static void ignis__grammar_read_class(ignis__grammar_reader *reader, bool any)
 {
     uint64_t ranges[IGNIS__GRAMMAR_RANGES];
+    const char *text = reader->at - 1;
     int64_t low, high;
     uint32_t next = 0;
-    int32_t rule = ignis__grammar_make_rule(reader->grammar);
-    int count = 0, i;
+    int32_t rule, size;
+    int count = 0, i, slot;
     bool others = any || ignis__grammar_accept(reader, '^');
     while (!any && !reader->grammar->diagnostic && !ignis__grammar_accept(reader, ']')) {
         low = high = ignis__grammar_read_character(reader);
@@ -181,6 +186,14 @@ static void ignis__grammar_read_class(ignis__grammar_reader *reader, bool any)
     }
     if (reader->grammar->diagnostic)
         return;
+    size = (int32_t)(reader->at - text);
+    slot = (int)(ignis__token_hash(text, (size_t)size) % IGNIS__COUNT(reader->classes));
+    if (reader->classes[slot].size == size && memcmp(reader->classes[slot].text, text, (size_t)size) == 0) {
+        ignis__grammar_push_part(reader, reader->classes[slot].rule, 0, 0);
+        return;
+    }
+    if ((rule = ignis__grammar_make_rule(reader->grammar)) < 0)
+        return;
     qsort(ranges, (size_t)count, sizeof *ranges, ignis__u64_order);
     for (i = 0; i < count; i++) {
         uint32_t begin = (uint32_t)(ranges[i] >> 32), end = (uint32_t)ranges[i];
@@ -192,6 +205,9 @@ static void ignis__grammar_read_class(ignis__grammar_reader *reader, bool any)
     }
     if (others && next <= 0x10FFFF)
         ignis__grammar_add_range(reader, rule, next, 0x10FFFF);
+    reader->classes[slot].text = text;
+    reader->classes[slot].size = size;
+    reader->classes[slot].rule = rule;
     ignis__grammar_push_part(reader, rule, 0, 0);
 }
 
@@ -350,14 +366,14 @@ static void ignis__grammar_read_schema(ignis__grammar_reader *reader, const char
     }
     kept = (char **)ignis__grammar_add(grammar, &grammar->schemas);
     if (kept) {
-        ignis__grammar_reader outer = *reader;
+        const char *at = reader->at;
         *kept = rules;
         reader->at = rules;
         reader->end = rules + strlen(rules);
         reader->generated = true;
         depth = ignis__grammar_read_rules(reader);
-        reader->at = outer.at;
-        reader->end = outer.end;
+        reader->at = at;
+        reader->end = end;
         reader->generated = false;
         ignis__grammar_push_part(reader, depth, 0, 0);
     } else {

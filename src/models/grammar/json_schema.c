@@ -357,6 +357,7 @@ IGNIS__PRIVATE char *ignis__schema_translate(ignis__grammar *grammar, const char
     schema.first_set = grammar->sets;
     schema.automata = grammar->automata;
     schema.numbers = grammar->numbers;
+    schema.work = grammar->work;
     schema.sets.size = sizeof(ignis__schema_set);
     schema.elements.size = sizeof(ignis__schema_element);
     schema.set_of = (int32_t *)ignis__alloc(sizeof *schema.set_of * (size + 1));
@@ -386,6 +387,7 @@ IGNIS__PRIVATE char *ignis__schema_translate(ignis__grammar *grammar, const char
         grammar->sets += (int32_t)schema.sets.count;
         grammar->automata = schema.automata;
         grammar->numbers = schema.numbers;
+        grammar->work = schema.work;
         if (!grammar->diagnostic && ignis__bytes_add(&schema.out, "", 1)) {
             out = schema.out.data;
             schema.out.data = NULL;

@@ -69,6 +69,8 @@ typedef struct ignis__grammar {
     char *source, *text;             /* as given; as GBNF, which may be the same pointer */
     ignis__list schemas;             /* rules of the schemas within GBNF, as text: char * */
     int32_t sets, automata, numbers; /* numbers of rules that schemas have taken */
+    int32_t plain;                   /* states of strings of plain text with bounds of length */
+    int64_t work;                    /* bytes that were read of schemas */
     bool has_schema;                 /* the rules that all schemas share are there */
     ignis__list rules, alternatives, parts;
     ignis__list states, rows, places, stacks;
@@ -231,6 +233,7 @@ typedef struct ignis__schema {
     int first_set, automata, numbers; /* numbers of the rules of sets, strings and numbers begin behind these */
 } ignis__schema;
 #define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
+#define IGNIS__SCHEMA_PLAIN 1024 /* states of strings of plain text without the whole marker, and bounds of length */
 #define ignis__schema_fail_unsupported(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_UNSUPPORTED, __VA_ARGS__)
 #define ignis__schema_fail_malformed(schema, ...) ignis__schema_fail(schema, IGNIS_DIAG_GRAMMAR, __VA_ARGS__)
 

@@ -223,24 +223,32 @@ IGNIS__PRIVATE int ignis__schema_write_strings(ignis__schema *schema, const igni
     return schema->automata;
 }
 
-/*  Writes strings of plain text, in which the marker does not occur. Where that needs too many states, its first two
-    characters do not occur, or the first one. */
+/*  Writes strings of plain text, in which the marker does not occur. Where that needs too many states beside bounds of
+    the length or a pattern, its first two characters do not occur, or the first one. */
 IGNIS__PRIVATE void ignis__schema_write_plain_strings(ignis__schema *schema, const ignis__schema_merged *merged,
                                                       int least, int most)
 {
     ignis__string_set set, others;
-    uint32_t code;
-    size_t size = strlen(schema->marker), first;
-    int length = (int)(size < 4 ? size : 4);
+    size_t sizes[3] = {strlen(schema->marker)}; /* of the marker, and of its first two characters and one */
+    int length = (int)(sizes[0] < 4 ? sizes[0] : 4), i;
+    uint32_t code = ignis__utf8_code(schema->marker, &length);
     bool has_pattern = ignis__schema_make_strings(schema, merged, &set), ok = false;
-    code = ignis__utf8_code(schema->marker, &length);
-    first = (size_t)length;
-    for (; !ok && size > 0 && !schema->grammar->diagnostic; size = size > first + 1 ? first + 1
-                                                                   : size > first   ? first
-                                                                                    : 0) {
+    sizes[2] = (size_t)length;
+    length = (int)(sizes[0] - sizes[2] < 4 ? sizes[0] - sizes[2] : 4);
+    if (length > 0)
+        (void)ignis__utf8_code(schema->marker + sizes[2], &length);
+    sizes[1] = sizes[2] + (size_t)length;
+    for (i = 0; i < 3 && !ok && !schema->grammar->diagnostic; i++) {
         ignis__string_set_begin(&others);
-        ok = (has_pattern || ignis__string_set_of_lengths(&set, least, most)) &&
-             ignis__string_set_without(&others, schema->marker, size) && ignis__string_set_intersect(&set, &others);
+        ok = has_pattern || (i < 2 && ignis__string_set_of_lengths(&set, least, most));
+        if (ok && !has_pattern) {
+            int64_t states = set.states.count * (int64_t)sizes[i];
+            ok = states <= 64 || (states <= IGNIS__SCHEMA_PLAIN << i * 2 &&
+                                  schema->grammar->plain + states <= 12 * IGNIS__SCHEMA_PLAIN);
+            schema->grammar->plain += ok ? (int32_t)states : 0;
+        }
+        ok = ok && ignis__string_set_without(&others, schema->marker, sizes[i]) &&
+             ignis__string_set_intersect(&set, &others);
         ignis__string_set_free(&others);
         if (!ok && !has_pattern)
             ignis__string_set_free(&set);

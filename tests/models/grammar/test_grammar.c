@@ -777,6 +777,10 @@ TEST(schemas_within_gbnf_that_are_refused)
     for (i = 0; i < 1000; i++) /* all share the rules that every schema needs */
         at += sprintf(at, " %%json {\"type\":\"object\",\"properties\":{\"a%d\":{\"type\":\"string\"}}}", i);
     check_wrong(many, IGNIS_OK, NULL);
+    at = many + sprintf(many, "root ::= ");
+    for (i = 1; i < 30; i++) /* classes of characters are there once */
+        at += sprintf(at, "%%text \"</parameter>\" {\"minLength\":1,\"maxLength\":%d} \"</parameter>\"", 60 * i);
+    check_wrong(many, IGNIS_OK, NULL);
     free(many);
 }
 
