@@ -172,17 +172,13 @@ static bool print_pairs(text *t, const call_form *f, const json *function, text 
                    name, f->name);
         return false;
     }
-    for (one = properties ? properties->first : NULL; one; one = one->next) {
+    for (one = properties ? properties->first : NULL; one && t->size <= MAX_GRAMMAR; one = one->next) {
         if (!is_clear_key(f, one->key, strlen(one->key)))
             break;
-        if (t->size > MAX_GRAMMAR) {
-            text_print(why, "the parameters of %s are too large", name);
-            return false;
-        }
         print_property(t, f, one, one, root);
         text_print(t, has_text(required, one->key) ? " " : "? ");
     }
-    for (other = one || !required ? NULL : required->first; other; other = other->next) {
+    for (other = one || !required ? NULL : required->first; other && t->size <= MAX_GRAMMAR; other = other->next) {
         if (other->kind != JSON_STRING ||
             (properties && find_property(object, other->string, other->size) != member(object, "additionalProperties")))
             continue;
@@ -191,6 +187,10 @@ static bool print_pairs(text *t, const call_form *f, const json *function, text 
             break;
         one = NULL;
         print_property(t, f, other, member(object, "additionalProperties"), root);
+    }
+    if (t->size > MAX_GRAMMAR) {
+        text_print(why, "the parameters of %s are too large", name);
+        return false;
     }
     if (one) {
         text_print(why,

@@ -571,6 +571,16 @@ def test_forced_pairs():
             assert status == 400 and "tools[0] has to be a function, with a name of" in json.loads(body)["error"]["message"], body
         status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "parallel_tool_calls": 1})
         assert status == 400 and "parallel_tool_calls has to be true or false" in json.loads(body)["error"]["message"], body
+    # values of calls that a model chose to make: the tool's schema says which ones are strings
+    properties = {"s": {"type": "string"}, "m": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "i": {"type": ["integer", "string"]}, "b": {"type": "boolean"},
+                  "r": {"$ref": "#/$defs/r"}, "e": {"enum": ["1", "x"]}}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"properties": properties, "$defs": {"r": {"oneOf": [{"type": "string"}]}}}}}]
+    with Server("--calls", "coder") as s:
+        for key, said, value in (("s", "12", "12"), ("s", "null", "null"), ("s", '"q"', '"q"'), ("s", "\na\n\n", "\na\n\n"), ("s", "True", "True"), ("m", "null", None), ("m", "12", "12"),
+                                 ("i", "12", 12), ("i", "true", "true"), ("i", "None", "None"), ("b", "true", True), ("b", "True", True), ("b", "None", None), ("b", "no", "no"),
+                                 ("r", "12", "12"), ("e", "1", "1"), ("z", "1", 1), ("z", "a", "a"), ("z", '{"a": "</parameter>", "b": [1]}', {"a": "</parameter>", "b": [1]}), ("z", "{a", "{a")):
+            message = s.chat("<tool_call>\n<function=f>\n<parameter=%s>\n%s\n</parameter>\n</function>\n</tool_call>" % (key, said), tools=tools)["choices"][0]["message"]
+            assert json.loads(message["tool_calls"][0]["function"]["arguments"]) == {key: value} and message["content"] is None, (key, said, message)
     # a template that knows no tools is told of the form
     with Server("--calls", "dsml", "--context", 9000, env={"SERVE_PROBE": "nothing"}) as s:
         told = json.loads(s.chat("!variables", tools=TOOLS)["choices"][0]["message"]["content"])
