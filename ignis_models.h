@@ -165,11 +165,12 @@
             ignis_sequence later = ignis_sequence_load(model, "talk.sequence");
 
         A sequence with a grammar follows a given form: only tokens that can continue its text are sampled, and end
-        tokens only where the text may end. The grammar is GBNF, as in llama.cpp, or a JSON schema; >>grammar lists
-        the supported keywords.
+        tokens only where the text may end. The grammar is GBNF, as in llama.cpp, or a JSON schema, or GBNF with
+        schemas in it; >>grammar lists the supported keywords.
 
             ignis_sequence_grammar(sequence, "root ::= [0-9]{4} \"-\" [0-9]{2} \"-\" [0-9]{2}");     // a date
             ignis_sequence_grammar(sequence, "{\"type\": \"object\"}");                           // any object of JSON
+            ignis_sequence_grammar(sequence, "root ::= \"<call>\" %json {\"type\": \"object\"} \"</call>\"");
             ignis_generate(sequence, &desc);
 
         ignis_model_embed computes a vector of each text: texts with similar meanings have similar vectors. Models that
