@@ -23581,7 +23581,7 @@ typedef struct ignis__schema {
     ignis__bytes names[2]; /* names whose escapes were replaced */
     int64_t work;          /* bytes that were read */
     int32_t *set_of;       /* of a schema alone, by byte: its set and 1 */
-    int first_set, automata, numbers; /* numbers of the rules of sets, strings and numbers begin behind these */
+    int first_set, automata, numbers; /* the last numbers of rules before those of this schema */
 } ignis__schema;
 #define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
 #define IGNIS__SCHEMA_PLAIN 1024 /* states of strings of plain text without the whole marker, and bounds of length */
@@ -23978,7 +23978,7 @@ static void ignis__grammar_read_marker(ignis__grammar_reader *reader, char *mark
     size_t size = 0, length;
     ignis__grammar_skip_blank(reader, false);
     if (!ignis__grammar_accept(reader, '"'))
-        ignis__grammar_fail_here(reader, "a marker in quotes is missing behind %%text");
+        ignis__grammar_fail_here(reader, "a marker in quotes is missing after %%text");
     while (!reader->grammar->diagnostic && !ignis__grammar_accept(reader, '"')) {
         if ((code = ignis__grammar_read_character(reader)) < 0)
             break;
@@ -23994,7 +23994,7 @@ static void ignis__grammar_read_marker(ignis__grammar_reader *reader, char *mark
         ignis__grammar_fail_here(reader, "a marker is empty");
 }
 
-/*  Reads %json {schema} or %text "marker" {schema} behind the sign, and pushes its rule. */
+/*  Reads %json {schema} or %text "marker" {schema} after the sign, and pushes its rule. */
 static void ignis__grammar_read_schema(ignis__grammar_reader *reader, const char *sign)
 {
     ignis__grammar *grammar = reader->grammar;
@@ -24003,7 +24003,7 @@ static void ignis__grammar_read_schema(ignis__grammar_reader *reader, const char
     char marker[64] = "", *copy, *rules, **kept, fault[sizeof grammar->fault];
     int depth = 0, line, column;
     if (!plain && strncmp(reader->at, "json", 4) != 0) {
-        ignis__grammar_fail_here(reader, "behind %% is neither json nor text");
+        ignis__grammar_fail_here(reader, "after %% comes neither json nor text");
         return;
     }
     reader->at += 4;
@@ -25779,14 +25779,14 @@ IGNIS__PRIVATE void ignis__schema_write_literal(ignis__schema *schema, ignis__by
     ignis__schema_write(schema, to, "\"");
 }
 
-/*  Writes a string as a literal of plain text, which the marker must not occur in. */
+/*  Writes a string as a literal of plain text; nothing, if the marker occurs in it, or if it is another value. */
 IGNIS__PRIVATE void ignis__schema_write_plain(ignis__schema *schema, ignis__bytes *to, const char *value)
 {
-    size_t size, i, marker = strlen(schema->marker);
-    const char *text = ignis__schema_read_string(schema, value, 0, &size);
+    size_t size = 0, i, marker = strlen(schema->marker);
+    const char *text = *value == '"' ? ignis__schema_read_string(schema, value, 0, &size) : NULL;
     for (i = 0; i + marker <= size && memcmp(text + i, schema->marker, marker) != 0;)
         i++;
-    if (*value != '"' || i + marker <= size) {
+    if (!text || i + marker <= size) {
         ignis__schema_write(schema, to, "nothing");
         return;
     }
@@ -27399,8 +27399,8 @@ static void ignis__schema_write_rule(ignis__schema *schema, int number)
 }
 
 /*  Translates a schema to rules of GBNF. The first one is `root`, if the schema is the whole grammar, or else its own
-    rule. marker: the schema's strings are plain text in which this marker does not occur, and other values have no text;
-    NULL: values are JSON. NULL after a fault. The caller frees the result. */
+    rule. marker: the schema's strings are plain text without this marker, and other values have no text; NULL: values
+    are JSON. NULL after a fault. The caller frees the result. */
 IGNIS__PRIVATE char *ignis__schema_translate(ignis__grammar *grammar, const char *text, const char *marker, bool whole)
 {
     ignis__schema schema = IGNIS__ZERO;

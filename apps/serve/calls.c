@@ -35,13 +35,14 @@ typedef struct call_form {
 
 #define DSML_CALLS "<｜DSML｜function_calls>|||<｜DSML｜tool_calls>"
 #define DSML_ENDS "</｜DSML｜invoke>|||</｜DSML｜function_calls>|||</｜DSML｜tool_calls>"
-#define DSML(name, sign, calls)                                                                                    \
-    {                                                                                                              \
-        name, sign, DSML_CALLS "|||<｜DSML｜invoke name=\"", DSML_ENDS, "\">", NULL, "<｜DSML｜parameter name=\"", \
-            "\" string=\"true\">|||\" string=\"false\">", "</｜DSML｜parameter>",                                  \
-            "<｜DSML｜" calls ">\n<｜DSML｜invoke name=\"%\">\n",                                                  \
-            "<｜DSML｜parameter name=\"%\" string=\"?\">%</｜DSML｜parameter>\n", "</｜DSML｜invoke>\n",           \
-            "<｜DSML｜invoke name=\"%\">\n", "</｜DSML｜" calls ">"                                                \
+#define DSML_INVOKE "<｜DSML｜invoke name=\""
+#define DSML_PAIR "<｜DSML｜parameter name=\"%\" string=\"?\">%</｜DSML｜parameter>\n"
+#define DSML(name, sign, calls)                                                                                   \
+    {                                                                                                             \
+        name, sign, DSML_CALLS "|||" DSML_INVOKE, DSML_ENDS, "\">", NULL, "<｜DSML｜parameter name=\"",           \
+            "\" string=\"true\">|||\" string=\"false\">", "</｜DSML｜parameter>",                                 \
+            "<｜DSML｜" calls ">\n" DSML_INVOKE "%\">\n", DSML_PAIR, "</｜DSML｜invoke>\n", DSML_INVOKE "%\">\n", \
+            "</｜DSML｜" calls ">"                                                                                \
     }
 
 #define CODER(name, sign, outer, around)                                                                             \
@@ -100,7 +101,7 @@ static const call_form forms[] = {
      "\">", NULL, "<parameter name=\"", "\">", "</parameter>", "<minimax:tool_call>\n<invoke name=\"%\">\n",
      "<parameter name=\"%\">%</parameter>\n", "</invoke>\n", "<invoke name=\"%\">\n", "</minimax:tool_call>"},
     DSML("dsml-4", "<｜DSML｜tool_calls>", "tool_calls"),
-    DSML("dsml", "<｜DSML｜invoke name=\"", "function_calls"),
+    DSML("dsml", DSML_INVOKE, "function_calls"),
     {"param", "<function name=\"the_name\"", "<function name=\"", "</function>", "\">", NULL, "<param name=\"", "\">",
      "</param>", "<function name=\"%\">", "<param name=\"%\">%</param>", "</function>", "<function name=\"%\">", ""},
     {"granite", "<|tool_call|>", "<|tool_call|>", "<|/tool_call|>", NULL, NULL, NULL, NULL, NULL,

@@ -100,7 +100,8 @@ static int32_t step(ignis__grammar *grammar, int32_t at, const char *bytes, size
 /*  A text of a grammar. Now and then the next bytes are an end of something, so that texts come to an end. */
 static void walk(ignis__grammar *grammar, const call_form *f, text *out)
 {
-    const char *const words[] = {f->value_end, f->end, f->finish, "\n", "\"", "}", "]", "</", "<", "\\\"", "true", "é"};
+    const char *const words[] = {f->value_end, f->end, f->finish, "\n",   "\"",   "}",
+                                 "]",          "</",   "<",       "\\\"", "true", "\xC3\xA9"};
     int32_t at = grammar->start, next;
     for (;;) {
         bool ends = IGNIS__GRAMMAR_AT(grammar, state, states, at)->ends;

@@ -303,7 +303,7 @@ static void ignis__grammar_read_marker(ignis__grammar_reader *reader, char *mark
     size_t size = 0, length;
     ignis__grammar_skip_blank(reader, false);
     if (!ignis__grammar_accept(reader, '"'))
-        ignis__grammar_fail_here(reader, "a marker in quotes is missing behind %%text");
+        ignis__grammar_fail_here(reader, "a marker in quotes is missing after %%text");
     while (!reader->grammar->diagnostic && !ignis__grammar_accept(reader, '"')) {
         if ((code = ignis__grammar_read_character(reader)) < 0)
             break;
@@ -319,7 +319,7 @@ static void ignis__grammar_read_marker(ignis__grammar_reader *reader, char *mark
         ignis__grammar_fail_here(reader, "a marker is empty");
 }
 
-/*  Reads %json {schema} or %text "marker" {schema} behind the sign, and pushes its rule. */
+/*  Reads %json {schema} or %text "marker" {schema} after the sign, and pushes its rule. */
 static void ignis__grammar_read_schema(ignis__grammar_reader *reader, const char *sign)
 {
     ignis__grammar *grammar = reader->grammar;
@@ -328,7 +328,7 @@ static void ignis__grammar_read_schema(ignis__grammar_reader *reader, const char
     char marker[64] = "", *copy, *rules, **kept, fault[sizeof grammar->fault];
     int depth = 0, line, column;
     if (!plain && strncmp(reader->at, "json", 4) != 0) {
-        ignis__grammar_fail_here(reader, "behind %% is neither json nor text");
+        ignis__grammar_fail_here(reader, "after %% comes neither json nor text");
         return;
     }
     reader->at += 4;

@@ -340,8 +340,8 @@ static void ignis__schema_write_rule(ignis__schema *schema, int number)
 }
 
 /*  Translates a schema to rules of GBNF. The first one is `root`, if the schema is the whole grammar, or else its own
-    rule. marker: the schema's strings are plain text in which this marker does not occur, and other values have no text;
-    NULL: values are JSON. NULL after a fault. The caller frees the result. */
+    rule. marker: the schema's strings are plain text without this marker, and other values have no text; NULL: values
+    are JSON. NULL after a fault. The caller frees the result. */
 IGNIS__PRIVATE char *ignis__schema_translate(ignis__grammar *grammar, const char *text, const char *marker, bool whole)
 {
     ignis__schema schema = IGNIS__ZERO;

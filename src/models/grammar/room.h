@@ -230,7 +230,7 @@ typedef struct ignis__schema {
     ignis__bytes names[2]; /* names whose escapes were replaced */
     int64_t work;          /* bytes that were read */
     int32_t *set_of;       /* of a schema alone, by byte: its set and 1 */
-    int first_set, automata, numbers; /* numbers of the rules of sets, strings and numbers begin behind these */
+    int first_set, automata, numbers; /* the last numbers of rules before those of this schema */
 } ignis__schema;
 #define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
 #define IGNIS__SCHEMA_PLAIN 1024 /* states of strings of plain text without the whole marker, and bounds of length */

@@ -331,14 +331,14 @@ IGNIS__PRIVATE void ignis__schema_write_literal(ignis__schema *schema, ignis__by
     ignis__schema_write(schema, to, "\"");
 }
 
-/*  Writes a string as a literal of plain text, which the marker must not occur in. */
+/*  Writes a string as a literal of plain text; nothing, if the marker occurs in it, or if it is another value. */
 IGNIS__PRIVATE void ignis__schema_write_plain(ignis__schema *schema, ignis__bytes *to, const char *value)
 {
-    size_t size, i, marker = strlen(schema->marker);
-    const char *text = ignis__schema_read_string(schema, value, 0, &size);
+    size_t size = 0, i, marker = strlen(schema->marker);
+    const char *text = *value == '"' ? ignis__schema_read_string(schema, value, 0, &size) : NULL;
     for (i = 0; i + marker <= size && memcmp(text + i, schema->marker, marker) != 0;)
         i++;
-    if (*value != '"' || i + marker <= size) {
+    if (!text || i + marker <= size) {
         ignis__schema_write(schema, to, "nothing");
         return;
     }

@@ -750,14 +750,14 @@ TEST(schemas_within_gbnf_that_are_refused)
     char *many = (char *)calloc(200000, 1), *at = many;
     int i;
     SETUP(NULL);
-    check_wrong("root ::= %jsn {}", IGNIS_ERROR_ARGUMENT, "line 1, column 11: behind % is neither json nor text");
+    check_wrong("root ::= %jsn {}", IGNIS_ERROR_ARGUMENT, "line 1, column 11: after % comes neither json nor text");
     check_wrong("root ::= %json", IGNIS_ERROR_ARGUMENT, "a schema in braces is missing");
     check_wrong("root ::= %json true", IGNIS_ERROR_ARGUMENT, "line 1, column 16: a schema in braces is missing");
     check_wrong("root ::= %json {\"a\": \"}\"", IGNIS_ERROR_ARGUMENT, "column 10: the text ends within this schema");
     check_wrong("root ::= \"a\" |\n %json {\"type\" 1}", IGNIS_ERROR_ARGUMENT, "line 2, column 2: ");
     check_wrong("root ::= \"a\" %json {\"properties\":{\"a\":{\"not\":{}}}}", IGNIS_ERROR_UNSUPPORTED,
                 "line 1, column 14: at byte 20 of the schema, the keyword 'not' is not supported");
-    check_wrong("root ::= %text {}", IGNIS_ERROR_ARGUMENT, "a marker in quotes is missing");
+    check_wrong("root ::= %text {}", IGNIS_ERROR_ARGUMENT, "a marker in quotes is missing after");
     check_wrong("root ::= %text \"\" {}", IGNIS_ERROR_ARGUMENT, "a marker is empty");
     check_wrong("root ::= %text \"a\\x00\" {}", IGNIS_ERROR_ARGUMENT, "or the character 0");
     check_wrong("root ::= %text \"0123456789012345678901234567890123456789012345678901234567890123\" {}",
