@@ -122,7 +122,8 @@ static const char *const seeds[] = {
     "root ::= (\"a\" %json {\"type\": \"object\", \"properties\": {\"b\": {\"maximum\": 7}}})* %text \"</a>\" "
     "{\"maxLength\": "
     "5} \"</a>\"",
-    "root ::= %text \"aab\" {\"anyOf\": [{\"enum\": [\"x\", \"aab\"]}, {\"pattern\": \"^a*b$\"}]} | %json {\"$ref\": "
+    "root ::= %text \"aab\" {\"anyOf\": [{\"enum\": [\"x\", \"aab\", 3, null]}, {\"pattern\": \"^a*b$\"}]} | %json "
+    "{\"$ref\": "
     "\"#/a\", "
     "\"a\": {\"type\": \"null\"}}",
 };
