@@ -291,7 +291,7 @@ static void ignis__schema_write_rule(ignis__schema *schema, int number)
     ignis__schema_write(schema, &schema->out, "v%d ::= ", number);
     types = merged->typed ? merged->types : ignis__schema_implied_types(merged);
     if (schema->marker) /* other values than strings have no plain text */
-        types = types || merged->typed ? types & IGNIS__SCHEMA_STRING : IGNIS__SCHEMA_STRING;
+        types = (types || merged->typed ? types : IGNIS__SCHEMA_ANY_TYPE + 0u) & IGNIS__SCHEMA_STRING;
     for (i = 0; i < merged->count; i++) {
         const ignis__schema_node *node = &merged->node[i];
         bool any = node->has[IGNIS__SCHEMA_ANY_OF] && !(node->done & IGNIS__SCHEMA_DONE_ANY);

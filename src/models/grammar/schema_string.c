@@ -144,11 +144,12 @@ static const char *ignis__schema_write_edges(ignis__schema *schema, const ignis_
             continue;
         for (k = 0; k < 32; k++)
             controls[k] = controls[k] || (edge->low <= (uint32_t)k && edge->high >= (uint32_t)k);
-        for (k = 0; k < 6; k += 2) { /* characters that need no escape; all are one range of plain text */
-            uint32_t low = schema->marker           ? (k == 0 ? edge->low : IGNIS__STRING_SET_CODES)
-                           : edge->low > borders[k] ? edge->low
-                                                    : borders[k],
-                     high = !schema->marker && edge->high > borders[k + 1] ? borders[k + 1] : edge->high;
+        for (k = 0; k < (schema->marker ? 2 : 6); k += 2) { /* characters that need no escape: in plain text all */
+            uint32_t low = edge->low, high = edge->high;
+            if (!schema->marker) {
+                low = low > borders[k] ? low : borders[k];
+                high = high < borders[k + 1] ? high : borders[k + 1];
+            }
             if (low > high)
                 continue;
             if (count == IGNIS__GRAMMAR_RANGES) {
