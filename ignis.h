@@ -19392,6 +19392,7 @@ typedef struct ignis__piece {
     int64_t start, count;   /* elements of the leaf; a piece may be empty */
     int64_t at;             /* the leaf's place in its group, in elements */
     int copy, copies;       /* this rank's copy of the piece, of those that ranks have */
+    int rank;               /* equal on the ranks that have copies of one piece: below the ranks that share a copy */
     ignis_array data, grad; /* the elements and their gradients; the caller frees both. No grad: see grad_fn */
 } ignis__piece;
 
@@ -19416,6 +19417,12 @@ typedef struct ignis__sharing {
     ignis_array (*grad_fn)(struct ignis__grad_group *group, const char *call, int64_t at, int64_t start, int64_t count);
     /* If there is a grad_fn: drops the gradients of all leaves, as their optimizer has used them */
     bool (*forget_fn)(struct ignis__grad_group *group, const char *call);
+    /* array = that of the rank with copy `from`, on all ranks that have copies of this rank's pieces */
+    bool (*copy_fn)(struct ignis__grad_group *group, ignis_array array, int from);
+    /* As spread_fn for all groups of the owner, whose pieces were written; and drops their gradients */
+    bool (*renew_fn)(struct ignis__grad_group *group, const char *call);
+    /* Waits for the stream. False, and reported, if an operation of the ranks has failed */
+    bool (*wait_fn)(struct ignis__grad_group *group);
 } ignis__sharing;
 
 /*  Leaves whose gradients are needed as soon as a backward pass has completed them, to sum them over GPUs
@@ -28133,6 +28140,7 @@ typedef struct ignis__optimizer {
     int rows_of[IGNIS_DTYPE_COUNT];
     int64_t blocks_of[IGNIS_DTYPE_COUNT], steps_of[IGNIS_DTYPE_COUNT]; /* blocks of a launch, and of a step */
     int64_t squares_of[IGNIS_DTYPE_COUNT];                             /* blocks of a launch on all ranks together */
+    uint64_t keeper;            /* the training that keeps the state before each step; 0: none does */
     uint64_t sharer;            /* the data-parallel training whose ranks share all parameters; 0: none does */
     ignis__grad_group *sharing; /* a group of it, whose owner a call holds; NULL: between calls, or without a sharer */
 } ignis__optimizer;
@@ -28154,7 +28162,23 @@ typedef struct ignis__training_entry {
     bool is_piece, is_model;     /* files have pieces of it; it is in files of the model */
     int owner;                   /* the rank that writes the whole tensor; -1: each rank writes a piece */
     int copy, copies;            /* of a piece: this rank's copy, and how many there are; 0: each rank has one */
+    bool is_shared;              /* other ranks have other pieces */
 } ignis__training_entry;
+
+/*  How ranks share parameters of a training: the place of this one, as in ignis__piece. */
+typedef struct ignis__training_shares {
+    uint64_t sharer;          /* 0: they share none */
+    ignis__grad_group *group; /* of a parameter, whose owner is held */
+    int rank, copy, copies;
+} ignis__training_shares;
+
+/*  The state of the last complete step, of trainings whose ranks share it and come back. */
+typedef struct ignis__training_kept {
+    ignis__array *memory; /* bytes, claimed; NULL: nothing is kept */
+    bool has_begun;       /* a step has changed the state since the last mark; the memory has that of the mark */
+    int64_t step;         /* complete steps of the state in the memory; -1: there is none */
+    ignis_random_state random;
+} ignis__training_kept;
 
 typedef struct ignis__training_entries {
     ignis__training_entry *list;
@@ -28189,7 +28213,8 @@ typedef struct ignis__training {
     uint64_t id, saves;        /* equal on all ranks */
     int64_t step;              /* complete steps; -1: the training is not complete */
     ignis_random_state random; /* of the thread after that step, if it was noted */
-    bool is_noted;
+    bool is_noted, has_joined; /* has_joined: by ignis_training_regroup */
+    ignis__training_kept kept;
     ignis__pinned *pinned;
     ignis__training_save save;
 } ignis__training;
@@ -46193,7 +46218,7 @@ IGNIS__PRIVATE void ignis__optimizers_close(const char *call)
     the same order, which is that of the parameters. */
 
 /*  Holds the group of a shared tensor, if it has one whose training still goes on; *sharer is that. NULL: none. */
-static ignis__grad_group *ignis__pieces_hold(ignis__tensor *tensor, uint64_t *sharer)
+IGNIS__PRIVATE ignis__grad_group *ignis__pieces_hold(ignis__tensor *tensor, uint64_t *sharer)
 {
     ignis__grad_group *group;
     ignis__mutex_lock(&tensor->slot.lock);
@@ -46491,6 +46516,15 @@ static bool ignis__parameter_missed(const char *call, const ignis__optimizer *op
     return ok;
 }
 
+/*  Makes the copies of a parameter in the state those of its values. */
+IGNIS__PRIVATE bool ignis__parameter_follow(const char *call, const ignis__optimizer *optimizer,
+                                            ignis__parameter *parameter)
+{
+    return (!parameter->master || optimizer->split_master ||
+            ignis__array_convert(call, parameter->master, parameter->data)) &&
+           (!parameter->average || ignis__array_convert(call, parameter->average, parameter->data));
+}
+
 /*  Adds a tensor. After a failure the caller ends what the parameter has by then. */
 static bool ignis__parameter_start(const char *call, ignis__optimizer *optimizer, ignis__parameter *parameter)
 {
@@ -46506,14 +46540,12 @@ static bool ignis__parameter_start(const char *call, ignis__optimizer *optimizer
     if (ok && dtype == IGNIS_BF16 && optimizer->split_master)
         ok = ignis__optimizer_array(call, data, dtype, &parameter->master);
     else if (ok && dtype != wide && !optimizer->no_master)
-        ok = ignis__optimizer_array(call, data, wide, &parameter->master) &&
-             ignis__array_convert(call, parameter->master, data);
+        ok = ignis__optimizer_array(call, data, wide, &parameter->master);
     if (ok && optimizer->ema_decay > 0)
-        ok = ignis__optimizer_array(call, data, wide, &parameter->average) &&
-             ignis__array_convert(call, parameter->average, data);
+        ok = ignis__optimizer_array(call, data, wide, &parameter->average);
     if (ok && optimizer->has_sums)
         ok = ignis__optimizer_array(call, data, wide, &parameter->sum);
-    return ok;
+    return ok && ignis__parameter_follow(call, optimizer, parameter);
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, ignis_tensor tensor, bool decay)
@@ -46593,6 +46625,8 @@ static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *para
           (!parameter->group || ignis__work_read(work, parameter->group, &row->group)) &&
           (!parameter->sum || ignis__work_write(work, parameter->sum, &row->sum)) &&
           (!parameter->average || ignis__work_write(work, parameter->average, &row->average));
+    if (row->count == 0) /* an empty piece has no address; NULL means that the parameter misses the step */
+        row->data = row->missed;
     if (*ok && writes & IGNIS__WRITES_DATA)
         ignis__storage_written(parameter->data->storage);
     if (*ok && writes & IGNIS__WRITES_GRADS)
@@ -47061,6 +47095,9 @@ IGNIS_API ignis_status ignis_clip_grad_norms(const ignis_optimizer *optimizers, 
     Step count, learning rate and clipping advance on the device.
     Uses: table, clip, the matmul folder (Muon). */
 
+/* Of training_keep.c. */
+IGNIS__PRIVATE bool ignis__training_keep(const char *call, ignis_optimizer handle);
+
 static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *optimizer, ignis__address *state)
 {
     unsigned one[3] = {1, 1, 1}, block[3] = {32, 1, 1};
@@ -47165,7 +47202,10 @@ static bool ignis__muon_orthogonalize_all(const ignis__work *work, const ignis__
 IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
 {
     ignis__work work;
-    ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_step", handle, IGNIS__WRITES_DATA, &work);
+    static const char call[] = "ignis_optimizer_step";
+    ignis__optimizer *optimizer = ignis__training_keep(call, handle)
+                                      ? ignis__optimizer_begin(call, handle, IGNIS__WRITES_DATA, &work)
+                                      : NULL;
     ignis__address state;
     int zero_grad, i;
     void *params[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad};
@@ -50498,6 +50538,7 @@ static bool ignis__training_entry_piece(const char *call, ignis__training_entrie
     entry->owner = -1;
     entry->copy = parameter->copy;
     entry->copies = parameter->copies;
+    entry->is_shared = parameter->group_of != NULL;
     return true;
 }
 
@@ -50948,8 +50989,9 @@ IGNIS__PRIVATE ignis_diagnostic ignis__training_index_parse(ignis__training_inde
     Uses: entries. Locks: a training's own lock is held by a call of it, also while that waits; others are taken below
     it. */
 
-/* Of the part after this one. */
+/* Of the parts after this one. */
 IGNIS__PRIVATE bool ignis__training_save_end(const char *call, ignis__training *training);
+IGNIS__PRIVATE void ignis__training_keep_close(const char *call, ignis__training *training);
 
 static ignis__pool ignis__trainings =
     IGNIS__POOL(ignis__training, IGNIS__KIND_TRAINING, "training", IGNIS_DIAG_TRAINING_FREED);
@@ -50962,6 +51004,7 @@ static bool ignis__training_drop(const char *call, ignis__training *training)
     if (!ignis__pool_drop(training))
         return true;
     ok = ignis__training_save_end(call, training);
+    ignis__training_keep_close(call, training);
     if (training->pinned)
         ok = ignis__pinned_chunk_recycle(call, training->device, training->pinned) == IGNIS_OK && ok;
     for (i = 0; i < training->count; i++) {
@@ -50989,6 +51032,15 @@ IGNIS__PRIVATE ignis__training *ignis__training_enter(const char *call, ignis_tr
         (void)ignis__training_drop(call, training);
         return NULL;
     }
+    if (training)
+        ignis__mutex_lock(&training->calls);
+    return training;
+}
+
+/*  As ignis__training_enter, for a training that may have been freed: NULL, and not reported. */
+IGNIS__PRIVATE ignis__training *ignis__training_seize(uint64_t handle)
+{
+    ignis__training *training = (ignis__training *)ignis__pool_hold(&ignis__trainings, handle);
     if (training)
         ignis__mutex_lock(&training->calls);
     return training;
@@ -51131,6 +51183,7 @@ static int64_t ignis__training_hash(const char *call, ignis__training *training,
         const ignis__training_entry *entry = &entries.list[i];
         hash = ignis__hash(hash, entry->name, strlen(entry->name) + 1);
         hash = ignis__hash(hash, &entry->dtype, sizeof entry->dtype);
+        hash = ignis__hash(hash, &entry->copies, sizeof entry->copies);
         hash = ignis__hash(hash, entry->shape.dim, (size_t)entry->shape.ndim * sizeof entry->shape.dim[0]);
     }
     ignis__training_entries_free(call, &entries);
@@ -51863,29 +51916,254 @@ IGNIS__COLD IGNIS_API ignis_status ignis_training_load(ignis_training handle, co
     return ignis__training_leave(call, training, ok);
 }
 
-/*  >>training.regroup - continues a training with other ranks, from the memory of one of them
+/*  >>training.keep - trainings whose ranks share their state: the pieces of this rank, and the state of the last step
 
-    The rank with the most complete steps, of these the first, sends its tensors and the state of its optimizers. Ranks
-    that have as many steps receive into memory that is freed again, so that they can send if that rank dies meanwhile.
-    Uses: entries, how ranks agree. */
+    Ranks that share state communicate in a step, so the death of one can spoil the step of another. The first step of
+    an optimizer after ignis_training_mark copies what it is about to change: ignis_training_regroup undoes steps that
+    not all living ranks have completed. A rank begins a step when all have marked the one before, because it has
+    gradients of all: so ranks are one step apart at most.
+    Uses: entries, pieces of optimizers. Locks: that of the training, then those of optimizers. */
 
-/*  Checks that every rank has the whole state of all optimizers. */
-static bool ignis__regroup_check(const char *call, const ignis__training *training)
+enum { IGNIS__KEPT_ALIGNMENT = 256 };
+
+/*  Finds how ranks share the parameters of a training, and holds the owner. All have one owner, or none has. */
+IGNIS__PRIVATE bool ignis__training_shares_find(const char *call, const ignis__training *training,
+                                                ignis__training_shares *shares)
 {
+    ignis__piece piece;
+    bool ok = true;
     int i;
-    for (i = 0; i < training->optimizer_count; i++)
-        if (training->optimizers[i]->sharer)
-            return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
-                                     "ranks share the state of optimizers[%d], and what a dead rank had of it is lost; "
-                                     "make the training anew and load a saved one",
-                                     i);
+    memset(shares, 0, sizeof *shares);
+    for (i = 0; ok && i < training->count; i++) {
+        uint64_t sharer;
+        ignis__grad_group *group = ignis__pieces_hold(training->tensors[i], &sharer);
+        if (!group)
+            continue;
+        if (!shares->group) {
+            memset(&piece, 0, sizeof piece);
+            shares->sharer = sharer;
+            shares->group = group;
+            ok = group->sharing->piece_fn(group, call, training->tensors[i], &piece);
+            shares->rank = piece.rank;
+            shares->copy = piece.copy;
+            shares->copies = piece.copies;
+            if (piece.data.id)
+                ignis__array_discard(call, &piece.data);
+            if (piece.grad.id)
+                ignis__array_discard(call, &piece.grad);
+            continue;
+        }
+        ok = sharer == shares->sharer ||
+             ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                               "ranks share tensor %s by another ignis_parallel than those before; expected one",
+                               ignis__name_write(training->names[i]).text);
+        (void)group->sharing->drop_fn(group, call);
+    }
+    for (i = 0; ok && i < training->optimizer_count; i++)
+        ok = !training->optimizers[i]->sharer || training->optimizers[i]->sharer == shares->sharer ||
+             ignis__fail_false(IGNIS_DIAG_OPTIMIZER_STATE, call,
+                               "the ignis_parallel whose ranks share the parameters of optimizers[%d] was freed", i);
+    return ok;
+}
+
+IGNIS__PRIVATE void ignis__training_shares_drop(const char *call, const ignis__training_shares *shares)
+{
+    if (shares->group)
+        (void)shares->group->sharing->drop_fn(shares->group, call);
+}
+
+/*  Replaces the array of a tensor that ranks share by this rank's piece of it. */
+static bool ignis__training_piece_find(const char *call, ignis__tensor *tensor, ignis__training_entry *entry)
+{
+    uint64_t sharer;
+    ignis__grad_group *group = ignis__pieces_hold(tensor, &sharer);
+    ignis__piece piece;
+    bool ok;
+    if (!group)
+        return true;
+    memset(&piece, 0, sizeof piece);
+    ok = group->sharing->piece_fn(group, call, tensor, &piece);
+    if (ok) {
+        ignis__array_drop(call, entry->array);
+        entry->array = (ignis__array *)ignis__pool_hold(&ignis__arrays, piece.data.id);
+        entry->is_shared = true;
+    }
+    if (piece.data.id)
+        ignis__array_discard(call, &piece.data);
+    if (piece.grad.id)
+        ignis__array_discard(call, &piece.grad);
+    return group->sharing->drop_fn(group, call) && ok;
+}
+
+/*  As ignis__training_entries_make, with this rank's piece of each tensor that ranks share. */
+IGNIS__PRIVATE bool ignis__training_pieces_make(const char *call, const ignis__training *training,
+                                                ignis__training_entries *entries)
+{
+    bool ok = ignis__training_entries_make(call, training, entries);
+    int i;
+    for (i = 0; ok && i < training->count; i++) /* the first entries are those of the tensors */
+        ok = ignis__training_piece_find(call, training->tensors[i], &entries->list[i]);
+    return ok;
+}
+
+/* --- the state of the last step --- */
+
+/*  Returns the bytes of the entries in the memory. */
+static int64_t ignis__training_kept_bytes(const ignis__training_entries *entries)
+{
+    int64_t bytes = 0;
+    int i;
+    for (i = 0; i < entries->count; i++)
+        if (entries->list[i].array)
+            bytes += ignis__ceil_div(ignis__array_bytes(entries->list[i].array), IGNIS__KEPT_ALIGNMENT) *
+                     IGNIS__KEPT_ALIGNMENT;
+    return bytes;
+}
+
+/*  Makes memory of `bytes` bytes, or keeps that which is there. */
+static bool ignis__training_kept_take(const char *call, ignis__training *training, int64_t bytes)
+{
+    ignis_array_desc desc = IGNIS__ZERO;
+    if (training->kept.memory && training->kept.memory->numel == bytes)
+        return true;
+    ignis__training_keep_close(call, training);
+    desc.shape = IGNIS_SHAPE(bytes);
+    desc.dtype = IGNIS_U8;
+    desc.device = ignis__device_in_desc(training->device);
+    desc.tag = "training";
+    training->kept.memory = ignis__array_adopt(call, ignis__array_create(call, &desc));
+    training->kept.step = -1;
+    return training->kept.memory != NULL;
+}
+
+/*  Copies an entry to the memory `at` bytes from its start, or from there. */
+static bool ignis__training_kept_copy(const char *call, const ignis__training *training, ignis__array *array,
+                                      int64_t at, bool restores)
+{
+    const int64_t bytes = ignis__array_bytes(array);
+    const ignis_shape shape = IGNIS_SHAPE(bytes);
+    ignis__array *view;
+    bool ok;
+    if (!restores || bytes == 0)
+        return bytes == 0 || ignis__array_copy_bytes(call, training->kept.memory, at, array);
+    view = ignis__array_adopt(call, ignis__array_view(call, training->kept.memory, &shape, bytes, at));
+    ok = view && ignis__array_copy_bytes(call, array, 0, view);
+    ignis__optimizer_unclaim(call, &view);
+    return ok;
+}
+
+/*  Copies all entries to the memory, which is made if it is missing, or from there. */
+static bool ignis__training_kept_copies(const char *call, ignis__training *training, bool restores)
+{
+    ignis__training_entries entries;
+    int64_t at = 0;
+    bool ok;
+    int i;
+    memset(&entries, 0, sizeof entries);
+    ok = ignis__training_pieces_make(call, training, &entries) &&
+         ignis__training_kept_take(call, training, ignis__training_kept_bytes(&entries));
+    for (i = 0; ok && i < entries.count; i++) {
+        ignis__array *array = entries.list[i].array;
+        if (!array)
+            continue;
+        ok = ignis__training_kept_copy(call, training, array, at, restores);
+        at += ignis__ceil_div(ignis__array_bytes(array), IGNIS__KEPT_ALIGNMENT) * IGNIS__KEPT_ALIGNMENT;
+    }
+    ignis__training_entries_free(call, &entries);
+    return ok;
+}
+
+/*  Makes the memory, and lets the steps of all optimizers keep the state before. */
+IGNIS__PRIVATE bool ignis__training_keep_open(const char *call, ignis__training *training)
+{
+    ignis__training_entries entries;
+    bool ok;
+    int i;
+    memset(&entries, 0, sizeof entries);
+    ok = ignis__training_pieces_make(call, training, &entries) &&
+         ignis__training_kept_take(call, training, ignis__training_kept_bytes(&entries));
+    ignis__training_entries_free(call, &entries);
+    for (i = 0; ok && i < training->optimizer_count; i++)
+        ignis__atomic_store(&training->optimizers[i]->keeper, training->slot.handle);
+    return ok;
+}
+
+IGNIS__PRIVATE void ignis__training_keep_close(const char *call, ignis__training *training)
+{
+    ignis__optimizer_unclaim(call, &training->kept.memory);
+}
+
+/*  Keeps the state before a step of an optimizer, unless it is kept since the last mark. */
+IGNIS__PRIVATE bool ignis__training_keep(const char *call, ignis_optimizer handle)
+{
+    ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
+    ignis__training *training;
+    uint64_t keeper;
+    bool ok = true;
+    if (!optimizer)
+        return false;
+    keeper = ignis__atomic_load(&optimizer->keeper);
+    ignis__optimizer_drop(call, optimizer);
+    if (!keeper)
+        return true;
+    if (ignis__capture_refuses(call))
+        return false;
+    training = ignis__training_seize(keeper);
+    if (!training) /* it was freed */
+        return true;
+    if (training->kept.memory && training->step >= 0 && !training->kept.has_begun) {
+        training->kept.step = -1;
+        ok = ignis__training_kept_copies(call, training, false);
+        if (ok) {
+            training->kept.step = training->step;
+            training->kept.random = training->random;
+            training->kept.has_begun = true;
+        }
+    }
+    return ignis__training_leave(call, training, ok) == IGNIS_OK;
+}
+
+/*  Makes the state that after `step` complete steps. */
+IGNIS__PRIVATE bool ignis__training_undo(const char *call, ignis__training *training, int64_t step)
+{
+    ignis__training_kept *kept = &training->kept;
+    if (training->step == step && !kept->has_begun)
+        return true;
+    if (!kept->memory || kept->step != step)
+        return ignis__fail_false(IGNIS_DIAG_TRAINING_RANK, call,
+                                 "this rank has completed %lld steps, and keeps the state of step %lld; expected that "
+                                 "of step %lld, which all have completed",
+                                 (long long)training->step, (long long)kept->step, (long long)step);
+    if (!ignis__training_kept_copies(call, training, true))
+        return false;
+    training->step = step;
+    training->random = kept->random;
+    kept->has_begun = false;
     return true;
 }
+
+/*  >>training.regroup - continues a training with other ranks, from the memory of one of them
+
+    Where every rank has all state, the rank with the most complete steps, of these the first, sends it. Ranks that have
+    as many steps receive into memory that is freed again, so that they can send if that rank dies meanwhile. Where
+    ranks share state, those that have trained together go back to the last step that all of them have completed, and
+    each sends its pieces to the ranks at its place in other groups.
+    Uses: entries, how ranks agree, pieces and their state before a step. */
+
+/*  What ranks that share state do to continue from one step; equal on all ranks, but for `copy` and `sends`. */
+typedef struct ignis__regroup_plan {
+    int64_t step;
+    int from;         /* the first complete rank, which sends what is whole */
+    int copy;         /* the copy of this rank's pieces that is sent */
+    bool sends;       /* a rank with such a copy needs them */
+    bool is_complete; /* this rank is */
+    bool is_start;    /* none has trained yet */
+} ignis__regroup_plan;
 
 /*  Makes a training that of other ranks. */
 static bool ignis__regroup_change(const char *call, ignis__training *training, const ignis_ranks *ranks)
 {
-    int64_t *all = (int64_t *)ignis__alloc_for(call, ((size_t)ranks->size + 1) * sizeof *all);
+    int64_t *all = (int64_t *)ignis__alloc_for(call, (2 * (size_t)ranks->size + 1) * sizeof *all); /* and places */
     if (!all)
         return false;
     ignis__free(training->all);
@@ -51896,10 +52174,26 @@ static bool ignis__regroup_change(const char *call, ignis__training *training, c
     return ignis__training_meet(call, training);
 }
 
-/*  Sends an array from a rank to all others. A rank that keeps its own receives into other
-    memory. */
-static bool ignis__regroup_array(const char *call, const ignis__training *training, ignis__array *array, int from,
-                                 bool keeps)
+/*  Sends a parameter whose memory is found at each use, through memory of its own. */
+static bool ignis__regroup_gathered(const char *call, const ignis__training *training, ignis__array *array, int from)
+{
+    const ignis_ranks *ranks = &training->ranks;
+    ignis_array handle = ignis__array_create_like(call, array, array->dtype);
+    ignis__array *copy = handle.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, handle.id) : NULL;
+    const bool ok = copy && ignis__array_copy_bytes(call, copy, 0, array) &&
+                    ranks->broadcast_fn(ranks->group, handle, from) == IGNIS_OK &&
+                    ignis__array_copy_bytes(call, array, 0, copy);
+    if (copy) {
+        ignis__array_drop(call, copy);
+        ignis__array_discard(call, &handle);
+    }
+    return ok;
+}
+
+/*  Sends an array from a rank to all others; with `shares` from the copy `from` to the others. A rank that keeps its own
+    receives into other memory. */
+static bool ignis__regroup_array(const char *call, const ignis__training *training, ignis__array *array,
+                                 const ignis__training_shares *shares, int from, bool keeps)
 {
     const ignis_ranks *ranks = &training->ranks;
     const ignis_shape shape = IGNIS_SHAPE(array->numel);
@@ -51908,28 +52202,41 @@ static bool ignis__regroup_array(const char *call, const ignis__training *traini
     bool ok;
     if (array->numel == 0)
         return true;
+    if (array->storage->find_fn)
+        return ignis__regroup_gathered(call, training, array, from);
     desc.shape = shape;
     desc.dtype = array->dtype;
     desc.device = ignis__device_in_desc(training->device);
     desc.tag = "training";
-    view = keeps && ranks->rank != from ? ignis__array_create(call, &desc)
-                                        : ignis__array_view(call, array, &shape, array->numel, 0);
-    ok = view.id && ranks->broadcast_fn(ranks->group, view, from) == IGNIS_OK;
+    view = keeps && (shares ? shares->copy : ranks->rank) != from
+               ? ignis__array_create(call, &desc)
+               : ignis__array_view(call, array, &shape, array->numel, 0);
+    ok = view.id && (shares ? shares->group->sharing->copy_fn(shares->group, view, from)
+                            : ranks->broadcast_fn(ranks->group, view, from) == IGNIS_OK);
     if (view.id)
         ignis__array_discard(call, &view);
     return ok;
 }
 
-/*  Sends all tensors and the state of all optimizers. */
-static bool ignis__regroup_send(const char *call, ignis__training *training, int from, bool keeps)
+/*  Sends all tensors and the state of all optimizers; with a plan this rank's pieces of what ranks share, and at the
+    start not the state of parameters. */
+static bool ignis__regroup_send(const char *call, const ignis__training *training, int from, bool keeps,
+                                const ignis__training_shares *shares, const ignis__regroup_plan *plan)
 {
     ignis__training_entries entries;
     bool ok;
     int i;
     memset(&entries, 0, sizeof entries);
-    ok = ignis__training_entries_make(call, training, &entries) && ignis__training_entries_sort(call, &entries);
-    for (i = 0; ok && i < entries.count; i++)
-        ok = !entries.list[i].array || ignis__regroup_array(call, training, entries.list[i].array, from, keeps);
+    ok = (plan && !plan->is_start ? ignis__training_pieces_make(call, training, &entries)
+                                  : ignis__training_entries_make(call, training, &entries)) &&
+         ignis__training_entries_sort(call, &entries);
+    for (i = 0; ok && i < entries.count; i++) {
+        const ignis__training_entry *entry = &entries.list[i];
+        if (!entry->array || (entry->is_shared && (plan->is_start || !plan->sends)))
+            continue;
+        ok = entry->is_shared ? ignis__regroup_array(call, training, entry->array, shares, plan->copy, keeps)
+                              : ignis__regroup_array(call, training, entry->array, NULL, from, keeps);
+    }
     ignis__training_entries_free(call, &entries);
     return ok;
 }
@@ -51961,17 +52268,29 @@ static bool ignis__regroup_random(ignis__training *training, int64_t position)
     return ignis_random_restore(training->random) == IGNIS_OK;
 }
 
-static bool ignis__regroup(const char *call, ignis__training *training, const ignis_ranks *ranks)
+/*  Continues from a step, if all ranks are ok. Ends a regrouping; all ranks call it. */
+static bool ignis__regroup_end(const char *call, ignis__training *training, int64_t step, int64_t position, bool ok)
+{
+    if (!ignis__training_agree(call, training, ok) || !ignis__regroup_random(training, position))
+        return false;
+    training->step = step;
+    training->is_noted = training->has_joined = true;
+    return true;
+}
+
+static bool ignis__regroup_fail_none(const char *call)
+{
+    return ignis__fail_false(IGNIS_DIAG_TRAINING_RANK, call,
+                             "no rank has a complete training; load a saved one on all ranks");
+}
+
+/*  Continues a training of which every rank has all. */
+static bool ignis__regroup_whole(const char *call, ignis__training *training, bool ok)
 {
     int64_t most = -1, position;
     int i, from = 0;
-    bool keeps, saved, ok;
-    if (!ignis__regroup_check(call, training))
-        return false;
-    if (!training->is_noted)
-        training->random = ignis_random_save();
-    saved = ignis__training_save_end(call, training);
-    if (!ignis__regroup_change(call, training, ranks) || !ignis__training_exchange(call, training, training->step, 0))
+    bool keeps;
+    if (!ignis__training_exchange(call, training, training->step, 0))
         return false;
     for (i = 0; i < training->ranks.size; i++) {
         if (training->all[i] > most) {
@@ -51980,19 +52299,170 @@ static bool ignis__regroup(const char *call, ignis__training *training, const ig
         }
     }
     if (most < 0)
-        return ignis__fail_false(IGNIS_DIAG_TRAINING_RANK, call,
-                                 "no rank has a complete training; load a saved one on all ranks");
+        return ignis__regroup_fail_none(call);
     keeps = training->step == most && most > 0;
     training->step = keeps || training->ranks.rank == from ? training->step : -1; /* until all of it has come */
-    ok = ignis__training_exchange(call, training, (int64_t)training->random.position, 0);
+    ok = ignis__training_exchange(call, training, (int64_t)training->random.position, 0) && ok;
     position = training->all[from];
-    ok = ok && saved && (training->ranks.size == 1 || ignis__regroup_send(call, training, from, keeps)) &&
+    ok = ok && (training->ranks.size == 1 || ignis__regroup_send(call, training, from, keeps, NULL, NULL)) &&
          ignis__regroup_zero(call, training);
-    if (!ignis__training_agree(call, training, ok) || !ignis__regroup_random(training, position))
+    return ignis__regroup_end(call, training, most, position, ok);
+}
+
+/* --- trainings that ranks share --- */
+
+/*  Returns the first rank from `at` on that is complete, or with incomplete one that is not, at `place` in its group,
+    -1: at any. Returns the number of ranks if there is none. */
+static int ignis__regroup_find(const ignis__training *training, const ignis__training_shares *shares, bool incomplete,
+                               int64_t place, int at)
+{
+    const int64_t *places = training->all + training->ranks.size + 1;
+    for (; at < training->ranks.size; at++)
+        if ((training->all[at] < 0) == incomplete && (place < 0 || places[at] / 2 / shares->copies == place))
+            break;
+    return at;
+}
+
+/*  Exchanges places and complete steps: training->all becomes -1 for ranks that need the state. Finds the step to
+    continue from. */
+static bool ignis__regroup_steps(const char *call, ignis__training *training, const ignis__training_shares *shares,
+                                 ignis__regroup_plan *plan)
+{
+    const int size = training->ranks.size;
+    int64_t *all = training->all, *places = all + size + 1, most = -1;
+    bool have_joined = false;
+    int i;
+    if (!ignis__training_exchange(
+            call, training, ((int64_t)shares->rank * shares->copies + shares->copy) * 2 + training->has_joined, 0))
         return false;
-    training->step = most;
-    training->is_noted = true;
+    memcpy(places, all, sizeof *all * (size_t)size);
+    if (!ignis__training_exchange(call, training, training->step, 0))
+        return false;
+    for (i = 0; i < size; i++) {
+        have_joined = have_joined || (all[i] >= 0 && places[i] % 2);
+        most = all[i] > most ? all[i] : most;
+    }
+    plan->is_start = !have_joined && most == 0;
+    plan->step = most;
+    for (i = 0; i < size; i++) {
+        if (have_joined ? !(places[i] % 2) : all[i] < most)
+            all[i] = -1; /* it has come from outside, or with less of a saved training */
+        if (all[i] >= 0 && all[i] < plan->step)
+            plan->step = all[i];
+    }
+    return most >= 0 || ignis__regroup_fail_none(call);
+}
+
+/*  Checks that a complete rank has each piece. */
+static bool ignis__regroup_check(const char *call, const ignis__training *training,
+                                 const ignis__training_shares *shares)
+{
+    const int size = training->ranks.size;
+    const int64_t *places = training->all + size + 1;
+    char sentence[400];
+    ignis__string_writer text;
+    int i, lost = 0;
+    ignis__string_begin(&text, sentence, sizeof sentence);
+    for (i = 0; i < size; i++)
+        if (ignis__regroup_find(training, shares, false, places[i] / 2 / shares->copies, 0) == size)
+            ignis__string_add(&text, "%s%d", lost++ ? ", " : "", i);
+    return lost == 0 || ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                          "the shards of %s %s are lost, as no living rank has a copy; continue from "
+                                          "the saved training, with parameters, optimizers and training made anew",
+                                          lost == 1 ? "rank" : "ranks", sentence);
+}
+
+static bool ignis__regroup_make_plan(const char *call, ignis__training *training, const ignis__training_shares *shares,
+                                     ignis__regroup_plan *plan)
+{
+    const int64_t *places = training->all + training->ranks.size + 1;
+    int first;
+    memset(plan, 0, sizeof *plan);
+    if (!ignis__regroup_steps(call, training, shares, plan))
+        return false;
+    plan->from = ignis__regroup_find(training, shares, false, -1, 0);
+    plan->is_complete = training->all[training->ranks.rank] >= 0;
+    if (plan->is_start)
+        return true;
+    if (!ignis__regroup_check(call, training, shares))
+        return false;
+    first = ignis__regroup_find(training, shares, false, shares->rank, 0);
+    plan->copy = (int)(places[first] / 2 % shares->copies);
+    plan->sends = ignis__regroup_find(training, shares, true, shares->rank, 0) < training->ranks.size;
     return true;
+}
+
+/*  Lets the optimizers begin with the parameters as they are. */
+static bool ignis__regroup_begin_states(const char *call, const ignis__training *training)
+{
+    bool ok = true;
+    int i, k;
+    for (i = 0; i < training->optimizer_count; i++) {
+        ignis__optimizer *optimizer = training->optimizers[i];
+        ignis__mutex_lock(&optimizer->slot.lock);
+        for (k = 0; ok && k < optimizer->count; k++)
+            ok = ignis__parameter_follow(call, optimizer, &optimizer->parameters[k]);
+        ignis__mutex_unlock(&optimizer->slot.lock);
+    }
+    return ok;
+}
+
+/*  Frees what is gathered before pieces are written to. All ranks call it. */
+static bool ignis__regroup_settle(const char *call, const ignis__training_shares *shares)
+{
+    const ignis__sharing *sharing = shares->group->sharing;
+    return !sharing->begin_fn || sharing->begin_fn(shares->group, call, true);
+}
+
+/*  Continues a training of which each rank has pieces. */
+static bool ignis__regroup_shared(const char *call, ignis__training *training, const ignis__training_shares *shares,
+                                  bool ok)
+{
+    ignis__regroup_plan plan;
+    int64_t position;
+    bool keeps;
+    if (!ignis__regroup_make_plan(call, training, shares, &plan))
+        return false;
+    keeps = plan.is_complete && !plan.is_start;
+    ok = ignis__regroup_settle(call, shares) && ok && ignis__training_keep_open(call, training) &&
+         (!keeps || ignis__training_undo(call, training, plan.step));
+    if (!ignis__training_agree(call, training, ok))
+        return false;
+    if (!plan.is_complete)
+        training->step = -1; /* until all of it has come */
+    ok = ignis__training_exchange(call, training, (int64_t)training->random.position, 0);
+    position = training->all[plan.from];
+    ok = ok && ignis__regroup_send(call, training, plan.from, keeps, shares, &plan) &&
+         ignis__regroup_settle(call, shares) &&
+         (!plan.is_start || ignis__regroup_begin_states(call, training)) && ignis__regroup_zero(call, training) &&
+         shares->group->sharing->renew_fn(shares->group, call);
+    if (!ignis__regroup_end(call, training, plan.step, position, ok))
+        return false;
+    training->kept.has_begun = false;
+    if (!plan.is_complete)
+        training->kept.step = -1;
+    return true;
+}
+
+static bool ignis__regroup(const char *call, ignis__training *training, const ignis_ranks *ranks)
+{
+    ignis__training_shares shares;
+    bool ok;
+    if (!training->is_noted)
+        training->random = ignis_random_save();
+    ok = ignis__training_save_end(call, training);
+    if (!ignis__regroup_change(call, training, ranks))
+        return false;
+    if (!ignis__training_shares_find(call, training, &shares)) {
+        ignis__training_shares_drop(call, &shares);
+        return false;
+    }
+    if (shares.group)
+        ok = ignis__regroup_shared(call, training, &shares, ok);
+    else
+        ok = ignis__regroup_whole(call, training, ok);
+    ignis__training_shares_drop(call, &shares);
+    return ok;
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_training_regroup(ignis_training handle, ignis_ranks ranks, int64_t *step)
@@ -52011,6 +52481,16 @@ IGNIS__COLD IGNIS_API ignis_status ignis_training_regroup(ignis_training handle,
     return ignis__training_leave(call, training, ok);
 }
 
+/*  Waits for a step in which ranks communicate. False, and reported, if it has failed: it does not count. */
+static bool ignis__mark_wait(const char *call, const ignis__training *training)
+{
+    ignis__training_shares shares;
+    const bool ok = ignis__training_shares_find(call, training, &shares) &&
+                    (!shares.group || shares.group->sharing->wait_fn(shares.group));
+    ignis__training_shares_drop(call, &shares);
+    return ok;
+}
+
 IGNIS_API ignis_status ignis_training_mark(ignis_training handle, int64_t step)
 {
     static const char call[] = "ignis_training_mark";
@@ -52018,12 +52498,14 @@ IGNIS_API ignis_status ignis_training_mark(ignis_training handle, int64_t step)
     bool ok;
     if (!training)
         return ignis__failed();
-    ok = step >= -1 ||
-         ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "step is %lld; expected -1 or more", (long long)step);
+    ok = (step >= -1 ||
+          ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "step is %lld; expected -1 or more", (long long)step)) &&
+         (step < 0 || !training->kept.has_begun || ignis__mark_wait(call, training));
     if (ok) {
         training->step = step;
         training->random = ignis_random_save();
         training->is_noted = true;
+        training->kept.has_begun = false;
     }
     return ignis__training_leave(call, training, ok);
 }

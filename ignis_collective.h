@@ -1751,6 +1751,21 @@ IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel);
     Threads: any. */
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_parallel_info *info);
 
+/*  ignis_parallel_regroup - go on with the ranks of another communicator
+    For ranks that come back: those that live on call it with the communicator of ignis_comm_grow, while those that join
+    call ignis_parallel_create on theirs, with the same parameters and desc, and no_broadcast. Parameters and the state
+    of optimizers stay as they are, on this rank; ignis_training_regroup then makes them those of one step on all ranks.
+    Gradients that ranks share are dropped. With shards every rank has the place among the ranks that it had. Free graphs
+    with the operations of the training before.
+    Returns: IGNIS_OK, or the reason. After a failure call it again, with the communicator of another
+    ignis_comm_grow; until then a backward pass and a step fail.
+    Errors: FREED, ARGUMENT (other ranks than before, an ignis_backward averages), DEVICE (not the parameters'),
+    UNSUPPORTED (this thread captures; ranks no longer reach each other's memory, or now do), MISMATCH, PEER and TIMEOUT
+    (other ranks), LIBRARY, MEMORY, CUDA.
+    Ownership: comm now has to live until ignis_parallel_free; the communicator before may be destroyed.
+    Threads: any, not during a backward or a step; waits for the device and for the other ranks. */
+IGNIS_API ignis_status ignis_parallel_regroup(ignis_parallel parallel, ignis_comm comm);
+
 /*  ignis_parallel_free - stop averaging gradients; they stay in their memory, but for those that ranks share
     With shards, its optimizers can only be freed afterwards, and with IGNIS_SHARD_PARAMETERS the parameters, too. With
     shard_ranks all ranks free it at about the same time: where NCCL joins hosts, a rank waits up to 5 s for the others.
@@ -13554,9 +13569,10 @@ static bool ignis__window_share_in_process(const char *call, ignis__comm *comm, 
     bool made;
     for (i = 0; i < comm->size; i++)
         devices[i] = ignis__device_ordinal(regions->block[i].device);
-    made = window && (window->part[comm->rank] = ignis__window_part_new(call)) != NULL &&
-           ignis__vmm_block_create(call, comm->device, bytes, devices, comm->size, false,
-                                   &window->part[comm->rank]->block);
+    made = window && (window->part[comm->rank] ||
+                      ((window->part[comm->rank] = ignis__window_part_new(call)) != NULL &&
+                       ignis__vmm_block_create(call, comm->device, bytes, devices, comm->size, false,
+                                               &window->part[comm->rank]->block)));
     if (!made) {
         (void)ignis__window_exchange(call, comm, NULL);
         return false;
@@ -13572,16 +13588,18 @@ static bool ignis__window_share_in_process(const char *call, ignis__comm *comm, 
 
 /* --- ranks that are processes --- */
 
+/*  Exports this rank's part, which is made if the window has none. */
 static bool ignis__window_create_part(ignis__comm_setup *setup, int64_t bytes, ignis__window *window, int *fd)
 {
     ignis__comm *comm = setup->comm;
-    ignis__window_part *part = window ? ignis__window_part_new(setup->call) : NULL;
+    ignis__window_part *part = window ? window->part[comm->rank] : NULL;
     ignis_vmm_handle handle;
-    if (!part)
-        return false;
-    window->part[comm->rank] = part;
-    if (!ignis__vmm_block_create(setup->call, comm->device, bytes, NULL, 0, true, &part->block) ||
-        !ignis__physical_export(setup->call, part->block.memory, &handle))
+    if (window && !part) {
+        window->part[comm->rank] = part = ignis__window_part_new(setup->call);
+        if (part && !ignis__vmm_block_create(setup->call, comm->device, bytes, NULL, 0, true, &part->block))
+            return false;
+    }
+    if (!part || !ignis__physical_export(setup->call, part->block.memory, &handle))
         return false;
     setup->mine.bytes = part->block.size;
     *fd = ignis__vmm_handle_fd(&handle);
@@ -13684,6 +13702,42 @@ IGNIS__PRIVATE ignis__array *ignis__window_make(const char *call, ignis_comm han
 IGNIS__PRIVATE bool ignis__window_has(const ignis__array *array)
 {
     return array->storage->release_fn == ignis__window_release;
+}
+
+/*  Shares the memory of an array of ignis__window_make again, with the ranks of another communicator, of which this one
+    has the same rank; by all alike, those that make their window included. Its content, address and views stay.
+    Copies of the other ranks' parts must have ended. */
+IGNIS__PRIVATE bool ignis__window_renew(const char *call, ignis_comm handle, const ignis__array *array)
+{
+    ignis__window *window = (ignis__window *)array->storage->release_data, *renewed = NULL;
+    const bool had = ignis__window_has(array);
+    ignis__comm *comm = ignis__comm_hold(call, handle);
+    bool ok;
+    int i;
+    if (!comm)
+        return false;
+    ok = ignis__comm_has_windows(comm) == had ||
+         ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                           "the ranks %s each other's memory; expected ranks that %s, as those before",
+                           had ? "do not reach" : "reach", had ? "do" : "do not");
+    if (ok && had) {
+        renewed = (ignis__window *)ignis__alloc_for(call, sizeof *renewed);
+        if (renewed) {
+            renewed->part[comm->rank] = window->part[comm->rank];
+            ignis__atomic_add(&window->part[comm->rank]->users, 1);
+        }
+        ok = comm->job ? ignis__window_share_by_job(call, comm, array->numel, renewed)
+                       : ignis__window_share_in_process(call, comm, array->numel, renewed);
+        ok = ok && renewed;
+        for (i = 0; ok && i < IGNIS_COMM_MAX_RANKS; i++) {
+            ignis__window_part *before = window->part[i];
+            window->part[i] = renewed->part[i];
+            renewed->part[i] = before;
+        }
+        ignis__window_free(call, renewed);
+    }
+    ignis__comm_drop(call, comm);
+    return ok;
 }
 
 /*  Copies the slices of all ranks, at the place of `slice` in their windows, to `whole`: on the current stream, by copy
@@ -14705,6 +14759,7 @@ typedef struct ignis__parallel_state {
     ignis__array **values;      /* as grads, of the parameters; each NULL without shards */
     int64_t *places;            /* of the parameters in their buckets, in elements */
     ignis_shard shard;
+    int shard_ranks; /* of ignis_parallel_desc */
     ignis__parallel_place place;
     ignis_comm inside, across; /* of the group, comm if it has all ranks; of one position in each group, or none */
     ignis__array *staging;     /* gradients that the ranks reduce now, if they share them; claimed; NULL: none */
@@ -14904,8 +14959,10 @@ IGNIS__PRIVATE bool ignis__parallel_groups_make(const char *call, ignis__paralle
 {
     const ignis__parallel_place *place = &parallel->place;
     ignis__comm_group inside = IGNIS__ZERO, across = IGNIS__ZERO;
-    if (place->copies == 1)
+    if (place->copies == 1) {
+        parallel->inside = parallel->comm;
         return true;
+    }
     inside.color = place->group;
     inside.rank = place->rank;
     inside.size = place->ranks;
@@ -14928,6 +14985,7 @@ IGNIS__PRIVATE void ignis__parallel_groups_leave(const char *call, ignis__parall
     if (parallel->inside.id != parallel->comm.id)
         ignis__comm_leave(call, parallel->inside);
     ignis__comm_leave(call, parallel->across);
+    parallel->inside.id = parallel->across.id = 0;
 }
 
 /*  Averages `whole` on the current stream: over the group into this rank's slice of it, which is then averaged across
@@ -15195,6 +15253,29 @@ IGNIS__PRIVATE bool ignis__gather_open(const char *call, ignis__parallel_state *
     return parallel->window != NULL;
 }
 
+/*  Frees what is gathered, while no rank reads the slices any more: their communicator has failed. */
+IGNIS__PRIVATE bool ignis__gather_stop(const char *call, ignis__parallel_state *parallel)
+{
+    ignis__mutex_lock(&parallel->gathering);
+    parallel->is_read = false;
+    ignis__mutex_unlock(&parallel->gathering);
+    return ignis__gather_settle(call, parallel, false);
+}
+
+/*  Shares the memory for the slices with the ranks of a new group, and meets them as ranks do that make theirs: as
+    ignis__gather_begin of the first bucket. */
+IGNIS__PRIVATE bool ignis__gather_reopen(const char *call, ignis__parallel_state *parallel)
+{
+    bool ok;
+    if (!ignis__window_renew(call, parallel->inside, parallel->window))
+        return false;
+    ignis__mutex_lock(&parallel->gathering);
+    ignis__gather_forget_meetings(parallel);
+    ok = ignis__gather_meet_readers(call, parallel);
+    ignis__mutex_unlock(&parallel->gathering);
+    return ok;
+}
+
 /*  Makes a view of the next `count` elements of that memory; claimed. */
 static ignis__array *ignis__gather_slice(const char *call, ignis__parallel_state *parallel, ignis_dtype dtype,
                                          int64_t count)
@@ -15369,6 +15450,7 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
                        &piece->count);
     piece->copy = parallel->place.group;
     piece->copies = parallel->place.copies;
+    piece->rank = parallel->place.rank;
     shape = IGNIS_SHAPE(piece->count);
     bytes = (piece->at + piece->start) * size;
     before = bucket->slice ? parallel->place.rank * ignis__array_bytes(bucket->slice) : 0;
@@ -15611,15 +15693,43 @@ IGNIS__PRIVATE bool ignis__shard_average(const char *call, const ignis__bucket *
     return ok;
 }
 
+/* --- ranks that come back --- */
+
+static bool ignis__shard_send_copy(ignis__grad_group *group, ignis_array array, int from)
+{
+    const ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
+    return parallel->place.copies == 1 || ignis_comm_broadcast(parallel->across, array, from) == IGNIS_OK;
+}
+
+static bool ignis__shard_renew(ignis__grad_group *group, const char *call)
+{
+    ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
+    bool ok = true;
+    int i;
+    for (i = 0; ok && i < parallel->bucket_count; i++) {
+        ignis__grad_group *other = &parallel->buckets[i].group;
+        ok = other->sharing->spread_fn(other, call) &&
+             (!other->sharing->forget_fn || other->sharing->forget_fn(other, call));
+    }
+    return ok;
+}
+
+static bool ignis__shard_wait(ignis__grad_group *group)
+{
+    return ignis_comm_synchronize(((ignis__bucket *)group)->parallel->comm) == IGNIS_OK;
+}
+
 /*  By ignis_shard. */
 IGNIS__PRIVATE const ignis__sharing ignis__shard_sharings[IGNIS_SHARD_COUNT] = {
-    {NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL},
     {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, NULL, NULL, NULL,
-     NULL},
+     NULL, ignis__shard_send_copy, ignis__shard_renew, ignis__shard_wait},
     {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, NULL,
-     ignis__shard_zero, ignis__shard_grad, ignis__shard_forget},
+     ignis__shard_zero, ignis__shard_grad, ignis__shard_forget, ignis__shard_send_copy, ignis__shard_renew,
+     ignis__shard_wait},
     {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_update, ignis__shard_drop,
-     ignis__shard_begin, ignis__shard_zero, ignis__shard_grad, ignis__shard_forget}};
+     ignis__shard_begin, ignis__shard_zero, ignis__shard_grad, ignis__shard_forget, ignis__shard_send_copy,
+     ignis__shard_renew, ignis__shard_wait}};
 
 #endif /* IGNIS_NO_TENSORS */
 
@@ -16151,9 +16261,10 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     memset((char *)parallel + sizeof parallel->slot, 0, sizeof *parallel - sizeof parallel->slot);
     parallel->comm = comm;
     parallel->device = &ignis__devices[info.device];
-    parallel->inside = comm;
+    parallel->inside = comm; /* until there are groups */
     parallel->place = place;
     parallel->shard = desc ? desc->shard : IGNIS_SHARD_NONE;
+    parallel->shard_ranks = desc ? desc->shard_ranks : 0;
     parallel->broadcasts = !desc || !desc->no_broadcast;
     parallel->current = parallel->before = -1;
     ignis__mutex_init(&parallel->gathering);
@@ -16240,6 +16351,93 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)
     if (!live)
         return ignis__fail(IGNIS_DIAG_PARALLEL_FREED, call, "another thread has freed the handle");
     return ignis__ended(failures, ok);
+}
+
+#endif /* IGNIS_NO_TENSORS */
+
+/*  >>parallel.regroup - data-parallel training that goes on with the ranks of another communicator
+
+    Parameters, their slices and the state of optimizers stay where they are, so a rank that lives on brings them along.
+    It makes the groups and shares its slices as ignis_parallel_create does on ranks that join, in the same order.
+    Uses: data_parallel, groups, gathering. Invariant: after a failure the handle has no groups, or those of the new
+    communicator, and can be moved again. */
+
+#ifndef IGNIS_NO_TENSORS
+
+/*  Checks that a rank has the same part of what is shared among the ranks of another communicator. */
+static bool ignis__parallel_regroup_check(const char *call, const ignis__parallel_state *parallel, ignis_comm comm,
+                                          ignis__parallel_place *place)
+{
+    const ignis__parallel_place *before = &parallel->place;
+    ignis_parallel_desc desc = IGNIS__ZERO;
+    ignis_comm_info info;
+    desc.shard = parallel->shard;
+    desc.shard_ranks = parallel->shard_ranks;
+    if (ignis__comm_query(call, comm, &info) != IGNIS_OK ||
+        !ignis__parallel_place_find(call, comm, parallel->shard ? &desc : NULL, place))
+        return false;
+    if (&ignis__devices[info.device] != parallel->device)
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                                 "the communicator is on device %d; expected device %d, which has the parameters",
+                                 info.device, ignis__device_ordinal(parallel->device));
+    if ((info.size == 1) != !parallel->stream)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "comm has %d rank(s); expected %s, as for ignis_parallel_create", info.size,
+                                 parallel->stream ? "several ranks" : "one");
+    return !parallel->shard || memcmp(place, before, sizeof *place) == 0 ||
+           ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                             "this rank is rank %d of %d of group %d of %d; expected rank %d of %d of group %d of %d, "
+                             "whose shards it has",
+                             place->rank, place->ranks, place->group, place->copies, before->rank, before->ranks,
+                             before->group, before->copies);
+}
+
+/*  Checks that no backward pass averages. */
+static bool ignis__parallel_regroup_is_free(const char *call, ignis__parallel_state *parallel)
+{
+    bool busy;
+    ignis__mutex_lock(&parallel->slot.lock);
+    busy = parallel->backward_pass != NULL;
+    ignis__mutex_unlock(&parallel->slot.lock);
+    return !busy || ignis__fail_false(IGNIS_DIAG_PARALLEL_BUSY, call,
+                                      "another thread's ignis_backward is averaging the gradients of the parameters");
+}
+
+/*  Waits for the work of the ranks before, and frees what a step has left that was not completed. */
+static bool ignis__parallel_regroup_stop(const char *call, ignis__parallel_state *parallel)
+{
+    ignis__binding binding;
+    bool ok = ignis__device_enter(call, parallel->device, &binding);
+    int i;
+    if (!ok)
+        return false;
+    ok = ignis__device_wait(call, parallel->device) &&
+         (parallel->shard != IGNIS_SHARD_PARAMETERS || ignis__gather_stop(call, parallel));
+    for (i = 0; ok && parallel->shard >= IGNIS_SHARD_GRADIENTS && i < parallel->bucket_count; i++)
+        ok = parallel->buckets[i].group.sharing->forget_fn(&parallel->buckets[i].group, call);
+    ignis__device_leave(&binding);
+    return ok;
+}
+
+IGNIS_API IGNIS__COLD ignis_status ignis_parallel_regroup(ignis_parallel handle, ignis_comm comm)
+{
+    static const char call[] = "ignis_parallel_regroup";
+    ignis__parallel_state *parallel = ignis__parallel_hold(call, handle);
+    ignis__parallel_place place;
+    bool ok;
+    if (!parallel)
+        return ignis__failed();
+    ok = !ignis__capture_refuses(call) && ignis__parallel_regroup_check(call, parallel, comm, &place) &&
+         ignis__parallel_regroup_is_free(call, parallel) && ignis__parallel_regroup_stop(call, parallel);
+    if (ok) {
+        ignis__parallel_groups_leave(call, parallel);
+        parallel->comm = comm;
+        parallel->place = place;
+        ok = ignis__parallel_groups_make(call, parallel) &&
+             (parallel->shard != IGNIS_SHARD_PARAMETERS || !parallel->stream || ignis__gather_reopen(call, parallel));
+    }
+    ok = ignis__parallel_drop(call, parallel) && ok;
+    return ok ? IGNIS_OK : ignis__failed();
 }
 
 #endif /* IGNIS_NO_TENSORS */

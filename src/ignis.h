@@ -358,6 +358,7 @@ extern "C" {
 #include "train/training.c"
 #include "train/training_save.c"
 #include "train/training_load.c"
+#include "train/training_keep.c"
 #include "train/training_regroup.c"
 #endif /* IGNIS_NO_TENSORS */
 

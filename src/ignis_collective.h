@@ -157,6 +157,7 @@ extern "C" {
 #include "collective/parallel/gather.c"
 #include "collective/parallel/shard.c"
 #include "collective/parallel/data_parallel.c"
+#include "collective/parallel/regroup.c"
 #include "collective/parallel/tensor_parallel.c"
 #include "collective/parallel/vocab_parallel.c"
 #endif /* IGNIS_COLLECTIVE_IMPLEMENTED */

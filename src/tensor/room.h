@@ -41,6 +41,7 @@ typedef struct ignis__piece {
     int64_t start, count;   /* elements of the leaf; a piece may be empty */
     int64_t at;             /* the leaf's place in its group, in elements */
     int copy, copies;       /* this rank's copy of the piece, of those that ranks have */
+    int rank;               /* equal on the ranks that have copies of one piece: below the ranks that share a copy */
     ignis_array data, grad; /* the elements and their gradients; the caller frees both. No grad: see grad_fn */
 } ignis__piece;
 
@@ -65,6 +66,12 @@ typedef struct ignis__sharing {
     ignis_array (*grad_fn)(struct ignis__grad_group *group, const char *call, int64_t at, int64_t start, int64_t count);
     /* If there is a grad_fn: drops the gradients of all leaves, as their optimizer has used them */
     bool (*forget_fn)(struct ignis__grad_group *group, const char *call);
+    /* array = that of the rank with copy `from`, on all ranks that have copies of this rank's pieces */
+    bool (*copy_fn)(struct ignis__grad_group *group, ignis_array array, int from);
+    /* As spread_fn for all groups of the owner, whose pieces were written; and drops their gradients */
+    bool (*renew_fn)(struct ignis__grad_group *group, const char *call);
+    /* Waits for the stream. False, and reported, if an operation of the ranks has failed */
+    bool (*wait_fn)(struct ignis__grad_group *group);
 } ignis__sharing;
 
 /*  Leaves whose gradients are needed as soon as a backward pass has completed them, to sum them over GPUs

@@ -95,6 +95,15 @@ static bool ignis__parameter_missed(const char *call, const ignis__optimizer *op
     return ok;
 }
 
+/*  Makes the copies of a parameter in the state those of its values. */
+IGNIS__PRIVATE bool ignis__parameter_follow(const char *call, const ignis__optimizer *optimizer,
+                                            ignis__parameter *parameter)
+{
+    return (!parameter->master || optimizer->split_master ||
+            ignis__array_convert(call, parameter->master, parameter->data)) &&
+           (!parameter->average || ignis__array_convert(call, parameter->average, parameter->data));
+}
+
 /*  Adds a tensor. After a failure the caller ends what the parameter has by then. */
 static bool ignis__parameter_start(const char *call, ignis__optimizer *optimizer, ignis__parameter *parameter)
 {
@@ -110,14 +119,12 @@ static bool ignis__parameter_start(const char *call, ignis__optimizer *optimizer
     if (ok && dtype == IGNIS_BF16 && optimizer->split_master)
         ok = ignis__optimizer_array(call, data, dtype, &parameter->master);
     else if (ok && dtype != wide && !optimizer->no_master)
-        ok = ignis__optimizer_array(call, data, wide, &parameter->master) &&
-             ignis__array_convert(call, parameter->master, data);
+        ok = ignis__optimizer_array(call, data, wide, &parameter->master);
     if (ok && optimizer->ema_decay > 0)
-        ok = ignis__optimizer_array(call, data, wide, &parameter->average) &&
-             ignis__array_convert(call, parameter->average, data);
+        ok = ignis__optimizer_array(call, data, wide, &parameter->average);
     if (ok && optimizer->has_sums)
         ok = ignis__optimizer_array(call, data, wide, &parameter->sum);
-    return ok;
+    return ok && ignis__parameter_follow(call, optimizer, parameter);
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, ignis_tensor tensor, bool decay)

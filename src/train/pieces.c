@@ -8,7 +8,7 @@
 #include "room.h"
 
 /*  Holds the group of a shared tensor, if it has one whose training still goes on; *sharer is that. NULL: none. */
-static ignis__grad_group *ignis__pieces_hold(ignis__tensor *tensor, uint64_t *sharer)
+IGNIS__PRIVATE ignis__grad_group *ignis__pieces_hold(ignis__tensor *tensor, uint64_t *sharer)
 {
     ignis__grad_group *group;
     ignis__mutex_lock(&tensor->slot.lock);

@@ -79,6 +79,7 @@ typedef struct ignis__optimizer {
     int rows_of[IGNIS_DTYPE_COUNT];
     int64_t blocks_of[IGNIS_DTYPE_COUNT], steps_of[IGNIS_DTYPE_COUNT]; /* blocks of a launch, and of a step */
     int64_t squares_of[IGNIS_DTYPE_COUNT];                             /* blocks of a launch on all ranks together */
+    uint64_t keeper;            /* the training that keeps the state before each step; 0: none does */
     uint64_t sharer;            /* the data-parallel training whose ranks share all parameters; 0: none does */
     ignis__grad_group *sharing; /* a group of it, whose owner a call holds; NULL: between calls, or without a sharer */
 } ignis__optimizer;
@@ -100,7 +101,23 @@ typedef struct ignis__training_entry {
     bool is_piece, is_model;     /* files have pieces of it; it is in files of the model */
     int owner;                   /* the rank that writes the whole tensor; -1: each rank writes a piece */
     int copy, copies;            /* of a piece: this rank's copy, and how many there are; 0: each rank has one */
+    bool is_shared;              /* other ranks have other pieces */
 } ignis__training_entry;
+
+/*  How ranks share parameters of a training: the place of this one, as in ignis__piece. */
+typedef struct ignis__training_shares {
+    uint64_t sharer;          /* 0: they share none */
+    ignis__grad_group *group; /* of a parameter, whose owner is held */
+    int rank, copy, copies;
+} ignis__training_shares;
+
+/*  The state of the last complete step, of trainings whose ranks share it and come back. */
+typedef struct ignis__training_kept {
+    ignis__array *memory; /* bytes, claimed; NULL: nothing is kept */
+    bool has_begun;       /* a step has changed the state since the last mark; the memory has that of the mark */
+    int64_t step;         /* complete steps of the state in the memory; -1: there is none */
+    ignis_random_state random;
+} ignis__training_kept;
 
 typedef struct ignis__training_entries {
     ignis__training_entry *list;
@@ -135,7 +152,8 @@ typedef struct ignis__training {
     uint64_t id, saves;        /* equal on all ranks */
     int64_t step;              /* complete steps; -1: the training is not complete */
     ignis_random_state random; /* of the thread after that step, if it was noted */
-    bool is_noted;
+    bool is_noted, has_joined; /* has_joined: by ignis_training_regroup */
+    ignis__training_kept kept;
     ignis__pinned *pinned;
     ignis__training_save save;
 } ignis__training;
@@ -187,6 +205,8 @@ IGNIS__PRIVATE double ignis__number_or_default(double value, double otherwise);
 IGNIS__PRIVATE void ignis__optimizers_close(const char *call);
 
 /* parameter.c */
+IGNIS__PRIVATE bool ignis__parameter_follow(const char *call, const ignis__optimizer *optimizer,
+                                            ignis__parameter *parameter);
 IGNIS__PRIVATE ignis__array *ignis__optimizer_numbers(const char *call, const ignis__optimizer *optimizer,
                                                       int64_t count);
 
@@ -200,6 +220,7 @@ IGNIS__PRIVATE ignis_status ignis__optimizer_end(ignis__optimizer *optimizer, co
 IGNIS__PRIVATE ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer);
 
 /* pieces.c */
+IGNIS__PRIVATE ignis__grad_group *ignis__pieces_hold(ignis__tensor *tensor, uint64_t *sharer);
 IGNIS__PRIVATE bool ignis__pieces_check(const char *call, const ignis__optimizer *optimizer, ignis__tensor *tensor);
 IGNIS__PRIVATE bool ignis__piece_take(const char *call, ignis__optimizer *optimizer, ignis__parameter *parameter);
 IGNIS__PRIVATE bool ignis__pieces_begin(const char *call, ignis__optimizer *optimizer, bool writes);
@@ -238,6 +259,7 @@ IGNIS__PRIVATE bool ignis__training_check_ranks(const char *call, const char *na
 IGNIS__PRIVATE bool ignis__training_meet(const char *call, ignis__training *training);
 IGNIS__PRIVATE bool ignis__training_agree(const char *call, ignis__training *training, bool ok);
 IGNIS__PRIVATE ignis__training *ignis__training_enter(const char *call, ignis_training handle);
+IGNIS__PRIVATE ignis__training *ignis__training_seize(uint64_t handle);
 IGNIS__PRIVATE ignis_status ignis__training_leave(const char *call, ignis__training *training, bool ok);
 IGNIS__PRIVATE void ignis__trainings_close(const char *call);
 
@@ -249,6 +271,17 @@ IGNIS__PRIVATE ignis__training_entry *ignis__training_entries_find(const ignis__
                                                                    const char *name, size_t length);
 IGNIS__PRIVATE void ignis__training_entries_release(const char *call, ignis__training_entries *entries);
 IGNIS__PRIVATE void ignis__training_entries_free(const char *call, ignis__training_entries *entries);
+
+/* training_keep.c */
+IGNIS__PRIVATE bool ignis__training_shares_find(const char *call, const ignis__training *training,
+                                                ignis__training_shares *shares);
+IGNIS__PRIVATE void ignis__training_shares_drop(const char *call, const ignis__training_shares *shares);
+IGNIS__PRIVATE bool ignis__training_pieces_make(const char *call, const ignis__training *training,
+                                                ignis__training_entries *entries);
+IGNIS__PRIVATE bool ignis__training_keep_open(const char *call, ignis__training *training);
+IGNIS__PRIVATE void ignis__training_keep_close(const char *call, ignis__training *training);
+IGNIS__PRIVATE bool ignis__training_keep(const char *call, ignis_optimizer handle);
+IGNIS__PRIVATE bool ignis__training_undo(const char *call, ignis__training *training, int64_t step);
 
 /* training_index.c */
 IGNIS__PRIVATE ignis__training_name ignis__training_file_name(int kind, uint64_t id, int rank, int ranks);

@@ -5,6 +5,9 @@
 
 #include "room.h"
 
+/* Of training_keep.c. */
+IGNIS__PRIVATE bool ignis__training_keep(const char *call, ignis_optimizer handle);
+
 static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *optimizer, ignis__address *state)
 {
     unsigned one[3] = {1, 1, 1}, block[3] = {32, 1, 1};
@@ -109,7 +112,9 @@ static bool ignis__muon_orthogonalize_all(const ignis__work *work, const ignis__
 IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
 {
     ignis__work work;
-    ignis__optimizer *optimizer = ignis__optimizer_begin("ignis_optimizer_step", handle, IGNIS__WRITES_DATA, &work);
+    static const char call[] = "ignis_optimizer_step";
+    ignis__optimizer *optimizer =
+        ignis__training_keep(call, handle) ? ignis__optimizer_begin(call, handle, IGNIS__WRITES_DATA, &work) : NULL;
     ignis__address state;
     int zero_grad, i;
     void *params[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad};

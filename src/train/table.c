@@ -38,6 +38,8 @@ static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *para
           (!parameter->group || ignis__work_read(work, parameter->group, &row->group)) &&
           (!parameter->sum || ignis__work_write(work, parameter->sum, &row->sum)) &&
           (!parameter->average || ignis__work_write(work, parameter->average, &row->average));
+    if (row->count == 0) /* an empty piece has no address; NULL means that the parameter misses the step */
+        row->data = row->missed;
     if (*ok && writes & IGNIS__WRITES_DATA)
         ignis__storage_written(parameter->data->storage);
     if (*ok && writes & IGNIS__WRITES_GRADS)

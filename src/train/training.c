@@ -6,8 +6,9 @@
 
 #include "room.h"
 
-/* Of the part after this one. */
+/* Of the parts after this one. */
 IGNIS__PRIVATE bool ignis__training_save_end(const char *call, ignis__training *training);
+IGNIS__PRIVATE void ignis__training_keep_close(const char *call, ignis__training *training);
 
 static ignis__pool ignis__trainings =
     IGNIS__POOL(ignis__training, IGNIS__KIND_TRAINING, "training", IGNIS_DIAG_TRAINING_FREED);
@@ -20,6 +21,7 @@ static bool ignis__training_drop(const char *call, ignis__training *training)
     if (!ignis__pool_drop(training))
         return true;
     ok = ignis__training_save_end(call, training);
+    ignis__training_keep_close(call, training);
     if (training->pinned)
         ok = ignis__pinned_chunk_recycle(call, training->device, training->pinned) == IGNIS_OK && ok;
     for (i = 0; i < training->count; i++) {
@@ -47,6 +49,15 @@ IGNIS__PRIVATE ignis__training *ignis__training_enter(const char *call, ignis_tr
         (void)ignis__training_drop(call, training);
         return NULL;
     }
+    if (training)
+        ignis__mutex_lock(&training->calls);
+    return training;
+}
+
+/*  As ignis__training_enter, for a training that may have been freed: NULL, and not reported. */
+IGNIS__PRIVATE ignis__training *ignis__training_seize(uint64_t handle)
+{
+    ignis__training *training = (ignis__training *)ignis__pool_hold(&ignis__trainings, handle);
     if (training)
         ignis__mutex_lock(&training->calls);
     return training;
@@ -189,6 +200,7 @@ static int64_t ignis__training_hash(const char *call, ignis__training *training,
         const ignis__training_entry *entry = &entries.list[i];
         hash = ignis__hash(hash, entry->name, strlen(entry->name) + 1);
         hash = ignis__hash(hash, &entry->dtype, sizeof entry->dtype);
+        hash = ignis__hash(hash, &entry->copies, sizeof entry->copies);
         hash = ignis__hash(hash, entry->shape.dim, (size_t)entry->shape.ndim * sizeof entry->shape.dim[0]);
     }
     ignis__training_entries_free(call, &entries);

@@ -126,6 +126,7 @@ static bool ignis__training_entry_piece(const char *call, ignis__training_entrie
     entry->owner = -1;
     entry->copy = parameter->copy;
     entry->copies = parameter->copies;
+    entry->is_shared = parameter->group_of != NULL;
     return true;
 }
 

@@ -440,6 +440,7 @@ IGNIS__PRIVATE ignis_status ignis__comm_query(const char *call, ignis_comm handl
 /* window.c */
 #ifndef IGNIS_NO_TENSORS
 IGNIS__PRIVATE ignis__array *ignis__window_make(const char *call, ignis_comm handle, int64_t bytes, const char *tag);
+IGNIS__PRIVATE bool ignis__window_renew(const char *call, ignis_comm handle, const ignis__array *array);
 IGNIS__PRIVATE bool ignis__window_has(const ignis__array *array);
 IGNIS__PRIVATE bool ignis__window_gather(const char *call, ignis_comm handle, ignis__array *slice, ignis__array *whole);
 #endif /* IGNIS_NO_TENSORS */

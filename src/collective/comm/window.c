@@ -102,9 +102,10 @@ static bool ignis__window_share_in_process(const char *call, ignis__comm *comm, 
     bool made;
     for (i = 0; i < comm->size; i++)
         devices[i] = ignis__device_ordinal(regions->block[i].device);
-    made = window && (window->part[comm->rank] = ignis__window_part_new(call)) != NULL &&
-           ignis__vmm_block_create(call, comm->device, bytes, devices, comm->size, false,
-                                   &window->part[comm->rank]->block);
+    made =
+        window && (window->part[comm->rank] || ((window->part[comm->rank] = ignis__window_part_new(call)) != NULL &&
+                                                ignis__vmm_block_create(call, comm->device, bytes, devices, comm->size,
+                                                                        false, &window->part[comm->rank]->block)));
     if (!made) {
         (void)ignis__window_exchange(call, comm, NULL);
         return false;
@@ -120,16 +121,18 @@ static bool ignis__window_share_in_process(const char *call, ignis__comm *comm, 
 
 /* --- ranks that are processes --- */
 
+/*  Exports this rank's part, which is made if the window has none. */
 static bool ignis__window_create_part(ignis__comm_setup *setup, int64_t bytes, ignis__window *window, int *fd)
 {
     ignis__comm *comm = setup->comm;
-    ignis__window_part *part = window ? ignis__window_part_new(setup->call) : NULL;
+    ignis__window_part *part = window ? window->part[comm->rank] : NULL;
     ignis_vmm_handle handle;
-    if (!part)
-        return false;
-    window->part[comm->rank] = part;
-    if (!ignis__vmm_block_create(setup->call, comm->device, bytes, NULL, 0, true, &part->block) ||
-        !ignis__physical_export(setup->call, part->block.memory, &handle))
+    if (window && !part) {
+        window->part[comm->rank] = part = ignis__window_part_new(setup->call);
+        if (part && !ignis__vmm_block_create(setup->call, comm->device, bytes, NULL, 0, true, &part->block))
+            return false;
+    }
+    if (!part || !ignis__physical_export(setup->call, part->block.memory, &handle))
         return false;
     setup->mine.bytes = part->block.size;
     *fd = ignis__vmm_handle_fd(&handle);
@@ -232,6 +235,42 @@ IGNIS__PRIVATE ignis__array *ignis__window_make(const char *call, ignis_comm han
 IGNIS__PRIVATE bool ignis__window_has(const ignis__array *array)
 {
     return array->storage->release_fn == ignis__window_release;
+}
+
+/*  Shares the memory of an array of ignis__window_make again, with the ranks of another communicator, of which this one
+    has the same rank; by all alike, those that make their window included. Its content, address and views stay.
+    Copies of the other ranks' parts must have ended. */
+IGNIS__PRIVATE bool ignis__window_renew(const char *call, ignis_comm handle, const ignis__array *array)
+{
+    ignis__window *window = (ignis__window *)array->storage->release_data, *renewed = NULL;
+    const bool had = ignis__window_has(array);
+    ignis__comm *comm = ignis__comm_hold(call, handle);
+    bool ok;
+    int i;
+    if (!comm)
+        return false;
+    ok = ignis__comm_has_windows(comm) == had ||
+         ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                           "the ranks %s each other's memory; expected ranks that %s, as those before",
+                           had ? "do not reach" : "reach", had ? "do" : "do not");
+    if (ok && had) {
+        renewed = (ignis__window *)ignis__alloc_for(call, sizeof *renewed);
+        if (renewed) {
+            renewed->part[comm->rank] = window->part[comm->rank];
+            ignis__atomic_add(&window->part[comm->rank]->users, 1);
+        }
+        ok = comm->job ? ignis__window_share_by_job(call, comm, array->numel, renewed)
+                       : ignis__window_share_in_process(call, comm, array->numel, renewed);
+        ok = ok && renewed;
+        for (i = 0; ok && i < IGNIS_COMM_MAX_RANKS; i++) {
+            ignis__window_part *before = window->part[i];
+            window->part[i] = renewed->part[i];
+            renewed->part[i] = before;
+        }
+        ignis__window_free(call, renewed);
+    }
+    ignis__comm_drop(call, comm);
+    return ok;
 }
 
 /*  Copies the slices of all ranks, at the place of `slice` in their windows, to `whole`: on the current stream, by copy

@@ -528,9 +528,10 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     memset((char *)parallel + sizeof parallel->slot, 0, sizeof *parallel - sizeof parallel->slot);
     parallel->comm = comm;
     parallel->device = &ignis__devices[info.device];
-    parallel->inside = comm;
+    parallel->inside = comm; /* until there are groups */
     parallel->place = place;
     parallel->shard = desc ? desc->shard : IGNIS_SHARD_NONE;
+    parallel->shard_ranks = desc ? desc->shard_ranks : 0;
     parallel->broadcasts = !desc || !desc->no_broadcast;
     parallel->current = parallel->before = -1;
     ignis__mutex_init(&parallel->gathering);

@@ -84,6 +84,21 @@ IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel);
     Threads: any. */
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_parallel_info *info);
 
+/*  ignis_parallel_regroup - go on with the ranks of another communicator
+    For ranks that come back: those that live on call it with the communicator of ignis_comm_grow, while those that join
+    call ignis_parallel_create on theirs, with the same parameters and desc, and no_broadcast. Parameters and the state
+    of optimizers stay as they are, on this rank; ignis_training_regroup then makes them those of one step on all ranks.
+    Gradients that ranks share are dropped. With shards every rank has the place among the ranks that it had. Free graphs
+    with the operations of the training before.
+    Returns: IGNIS_OK, or the reason. After a failure call it again, with the communicator of another
+    ignis_comm_grow; until then a backward pass and a step fail.
+    Errors: FREED, ARGUMENT (other ranks than before, an ignis_backward averages), DEVICE (not the parameters'),
+    UNSUPPORTED (this thread captures; ranks no longer reach each other's memory, or now do), MISMATCH, PEER and TIMEOUT
+    (other ranks), LIBRARY, MEMORY, CUDA.
+    Ownership: comm now has to live until ignis_parallel_free; the communicator before may be destroyed.
+    Threads: any, not during a backward or a step; waits for the device and for the other ranks. */
+IGNIS_API ignis_status ignis_parallel_regroup(ignis_parallel parallel, ignis_comm comm);
+
 /*  ignis_parallel_free - stop averaging gradients; they stay in their memory, but for those that ranks share
     With shards, its optimizers can only be freed afterwards, and with IGNIS_SHARD_PARAMETERS the parameters, too. With
     shard_ranks all ranks free it at about the same time: where NCCL joins hosts, a rank waits up to 5 s for the others.

@@ -254,6 +254,29 @@ IGNIS__PRIVATE bool ignis__gather_open(const char *call, ignis__parallel_state *
     return parallel->window != NULL;
 }
 
+/*  Frees what is gathered, while no rank reads the slices any more: their communicator has failed. */
+IGNIS__PRIVATE bool ignis__gather_stop(const char *call, ignis__parallel_state *parallel)
+{
+    ignis__mutex_lock(&parallel->gathering);
+    parallel->is_read = false;
+    ignis__mutex_unlock(&parallel->gathering);
+    return ignis__gather_settle(call, parallel, false);
+}
+
+/*  Shares the memory for the slices with the ranks of a new group, and meets them as ranks do that make theirs: as
+    ignis__gather_begin of the first bucket. */
+IGNIS__PRIVATE bool ignis__gather_reopen(const char *call, ignis__parallel_state *parallel)
+{
+    bool ok;
+    if (!ignis__window_renew(call, parallel->inside, parallel->window))
+        return false;
+    ignis__mutex_lock(&parallel->gathering);
+    ignis__gather_forget_meetings(parallel);
+    ok = ignis__gather_meet_readers(call, parallel);
+    ignis__mutex_unlock(&parallel->gathering);
+    return ok;
+}
+
 /*  Makes a view of the next `count` elements of that memory; claimed. */
 static ignis__array *ignis__gather_slice(const char *call, ignis__parallel_state *parallel, ignis_dtype dtype,
                                          int64_t count)

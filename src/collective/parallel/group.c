@@ -88,8 +88,10 @@ IGNIS__PRIVATE bool ignis__parallel_groups_make(const char *call, ignis__paralle
 {
     const ignis__parallel_place *place = &parallel->place;
     ignis__comm_group inside = IGNIS__ZERO, across = IGNIS__ZERO;
-    if (place->copies == 1)
+    if (place->copies == 1) {
+        parallel->inside = parallel->comm;
         return true;
+    }
     inside.color = place->group;
     inside.rank = place->rank;
     inside.size = place->ranks;
@@ -112,6 +114,7 @@ IGNIS__PRIVATE void ignis__parallel_groups_leave(const char *call, ignis__parall
     if (parallel->inside.id != parallel->comm.id)
         ignis__comm_leave(call, parallel->inside);
     ignis__comm_leave(call, parallel->across);
+    parallel->inside.id = parallel->across.id = 0;
 }
 
 /*  Averages `whole` on the current stream: over the group into this rank's slice of it, which is then averaged across

@@ -52,6 +52,7 @@ typedef struct ignis__parallel_state {
     ignis__array **values;      /* as grads, of the parameters; each NULL without shards */
     int64_t *places;            /* of the parameters in their buckets, in elements */
     ignis_shard shard;
+    int shard_ranks; /* of ignis_parallel_desc */
     ignis__parallel_place place;
     ignis_comm inside, across; /* of the group, comm if it has all ranks; of one position in each group, or none */
     ignis__array *staging;     /* gradients that the ranks reduce now, if they share them; claimed; NULL: none */
@@ -125,6 +126,8 @@ IGNIS__PRIVATE bool ignis__parallel_groups_average(const ignis__parallel_state *
 /* gather.c */
 IGNIS__PRIVATE uint64_t ignis__gather_capture(const ignis__parallel_state *parallel);
 IGNIS__PRIVATE bool ignis__gather_open(const char *call, ignis__parallel_state *parallel, int64_t bytes);
+IGNIS__PRIVATE bool ignis__gather_stop(const char *call, ignis__parallel_state *parallel);
+IGNIS__PRIVATE bool ignis__gather_reopen(const char *call, ignis__parallel_state *parallel);
 IGNIS__PRIVATE bool ignis__gather_settle(const char *call, ignis__parallel_state *parallel, bool writes);
 IGNIS__PRIVATE bool ignis__gather_close(const char *call, ignis__parallel_state *parallel,
                                         const ignis__capture *capture);

@@ -115,6 +115,7 @@ static bool ignis__shard_piece(ignis__grad_group *group, const char *call, const
                        &piece->count);
     piece->copy = parallel->place.group;
     piece->copies = parallel->place.copies;
+    piece->rank = parallel->place.rank;
     shape = IGNIS_SHAPE(piece->count);
     bytes = (piece->at + piece->start) * size;
     before = bucket->slice ? parallel->place.rank * ignis__array_bytes(bucket->slice) : 0;
@@ -357,14 +358,42 @@ IGNIS__PRIVATE bool ignis__shard_average(const char *call, const ignis__bucket *
     return ok;
 }
 
+/* --- ranks that come back --- */
+
+static bool ignis__shard_send_copy(ignis__grad_group *group, ignis_array array, int from)
+{
+    const ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
+    return parallel->place.copies == 1 || ignis_comm_broadcast(parallel->across, array, from) == IGNIS_OK;
+}
+
+static bool ignis__shard_renew(ignis__grad_group *group, const char *call)
+{
+    ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
+    bool ok = true;
+    int i;
+    for (i = 0; ok && i < parallel->bucket_count; i++) {
+        ignis__grad_group *other = &parallel->buckets[i].group;
+        ok = other->sharing->spread_fn(other, call) &&
+             (!other->sharing->forget_fn || other->sharing->forget_fn(other, call));
+    }
+    return ok;
+}
+
+static bool ignis__shard_wait(ignis__grad_group *group)
+{
+    return ignis_comm_synchronize(((ignis__bucket *)group)->parallel->comm) == IGNIS_OK;
+}
+
 /*  By ignis_shard. */
 IGNIS__PRIVATE const ignis__sharing ignis__shard_sharings[IGNIS_SHARD_COUNT] = {
-    {NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL},
     {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, NULL, NULL, NULL,
-     NULL},
+     NULL, ignis__shard_send_copy, ignis__shard_renew, ignis__shard_wait},
     {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_spread, ignis__shard_drop, NULL,
-     ignis__shard_zero, ignis__shard_grad, ignis__shard_forget},
+     ignis__shard_zero, ignis__shard_grad, ignis__shard_forget, ignis__shard_send_copy, ignis__shard_renew,
+     ignis__shard_wait},
     {ignis__shard_piece, ignis__shard_sum, ignis__shard_fill, ignis__shard_update, ignis__shard_drop,
-     ignis__shard_begin, ignis__shard_zero, ignis__shard_grad, ignis__shard_forget}};
+     ignis__shard_begin, ignis__shard_zero, ignis__shard_grad, ignis__shard_forget, ignis__shard_send_copy,
+     ignis__shard_renew, ignis__shard_wait}};
 
 #endif /* IGNIS_NO_TENSORS */
