@@ -5244,25 +5244,31 @@ IGNIS_API ignis_status ignis_training_load(ignis_training training, const char *
 /*  ignis_training_mark - note that a step is complete
     With it, the calling thread's place in its random numbers is noted. A step of -1 says instead that the training of
     this rank is not complete, so that no other rank continues from it. ignis_training_regroup notes the step that it
-    continues from. Before both, the training has 0 steps.
+    continues from. Before both, the training has 0 steps. After ignis_training_regroup of ranks that share state it
+    waits for the steps of optimizers since the mark before: one that another rank's death has spoiled is not noted.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (a step below -1), UNSUPPORTED (this thread captures a graph).
+    Errors: FREED, ARGUMENT (a step below -1), UNSUPPORTED (this thread captures a graph), with shards PEER, TIMEOUT and
+    CUDA (the step is not complete; ignis_training_regroup undoes it).
     Ownership: nothing to free.
-    Threads: any. */
+    Threads: any. Streams: with shards waits for the current stream. */
 IGNIS_API ignis_status ignis_training_mark(ignis_training training, int64_t step);
 
 /*  ignis_training_regroup - continue a training with other ranks, from the memory of one of them
     All ranks of `ranks` call it: those that trained so far, with the ranks of a new communicator, and those that join,
     with a training that they have made with the same names, shapes, dtypes and optimizers, alone (desc.ranks zero).
     The rank with the most complete steps (see ignis_training_mark) sends its tensors and the state of its optimizers to
-    all. *step is the number of its steps. Every rank keeps the seed of its random numbers and continues at the place of
-    that rank. Gradients and their sums become zero. A save that has begun is ended on this rank alone, so the folder
-    may keep the training before. See RANKS THAT COME BACK in the manual of ignis_collective.h.
+    all. *step is the number of its steps. If ranks share state (ignis_parallel_desc.shard), those that have regrouped
+    before go back to the last step that all of them have marked, and send their pieces to ranks that join: some rank
+    must have each piece. From then on the first ignis_optimizer_step after a mark keeps a copy of all that it changes.
+    Every rank keeps the seed of its random numbers and continues at the place of a rank that sends. Gradients and their
+    sums become zero. A save that has begun is ended on this rank alone, so the folder may keep the training before. See
+    RANKS THAT COME BACK in the manual of ignis_collective.h.
     Returns: IGNIS_OK, or the reason. After a failure the ranks that were complete still are: call it with the ranks of
     another communicator.
-    Errors: FREED, ARGUMENT (null, ranks, averages in the place of parameters), UNSUPPORTED (ranks share the state of an
-    optimizer; this thread captures a graph), MISMATCH (other names, shapes, dtypes or optimizers), PEER (a rank has
-    failed or died; no rank is complete), TIMEOUT, IO (the save that had begun), CONTRACT, MEMORY, CUDA.
+    Errors: FREED, ARGUMENT (null, ranks, averages in the place of parameters), UNSUPPORTED (all copies of a piece are
+    lost, or tensors are of several ignis_parallel with shards; this thread captures a graph), MISMATCH (other names,
+    shapes, dtypes or optimizers), PEER (a rank has failed or died; no rank is complete), TIMEOUT, IO (the save that had
+    begun), CONTRACT, MEMORY, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: works on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_training_regroup(ignis_training training, ignis_ranks ranks, int64_t *step);
@@ -47203,9 +47209,8 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer handle)
 {
     ignis__work work;
     static const char call[] = "ignis_optimizer_step";
-    ignis__optimizer *optimizer = ignis__training_keep(call, handle)
-                                      ? ignis__optimizer_begin(call, handle, IGNIS__WRITES_DATA, &work)
-                                      : NULL;
+    ignis__optimizer *optimizer =
+        ignis__training_keep(call, handle) ? ignis__optimizer_begin(call, handle, IGNIS__WRITES_DATA, &work) : NULL;
     ignis__address state;
     int zero_grad, i;
     void *params[] = {NULL, NULL, &state, NULL, NULL, NULL, &zero_grad};
@@ -52433,9 +52438,8 @@ static bool ignis__regroup_shared(const char *call, ignis__training *training, c
     ok = ignis__training_exchange(call, training, (int64_t)training->random.position, 0);
     position = training->all[plan.from];
     ok = ok && ignis__regroup_send(call, training, plan.from, keeps, shares, &plan) &&
-         ignis__regroup_settle(call, shares) &&
-         (!plan.is_start || ignis__regroup_begin_states(call, training)) && ignis__regroup_zero(call, training) &&
-         shares->group->sharing->renew_fn(shares->group, call);
+         ignis__regroup_settle(call, shares) && (!plan.is_start || ignis__regroup_begin_states(call, training)) &&
+         ignis__regroup_zero(call, training) && shares->group->sharing->renew_fn(shares->group, call);
     if (!ignis__regroup_end(call, training, plan.step, position, ok))
         return false;
     training->kept.has_begun = false;
@@ -56251,6 +56255,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #define ignis_training_save(...) IGNIS__AT(ignis_training_save(__VA_ARGS__))
 #define ignis_training_wait(...) IGNIS__AT(ignis_training_wait(__VA_ARGS__))
 #define ignis_training_load(...) IGNIS__AT(ignis_training_load(__VA_ARGS__))
+#define ignis_training_mark(...) IGNIS__AT(ignis_training_mark(__VA_ARGS__))
 #define ignis_training_regroup(...) IGNIS__AT(ignis_training_regroup(__VA_ARGS__))
 #endif
 #define ignis_array_to_dlpack(...) IGNIS__AT(ignis_array_to_dlpack(__VA_ARGS__))

@@ -287,21 +287,20 @@
     #include "ignis_collective.h"
     #include <stdio.h>
 
-    static bool meet(ignis_comm *comm, ignis_parallel *parallel, ignis_training training, ignis_tensor weights,
-                     int64_t *step)
+    static bool meet(ignis_comm *comm, ignis_parallel parallel, ignis_training training, int64_t *step, bool is_lost)
     {
-        for (int attempt = 0; attempt < 10; attempt++) { // a rank may die meanwhile
+        for (int attempt = 0; attempt < 10; attempt++, is_lost = true) { // a rank may die meanwhile
             ignis_status_clear();
-            if (parallel->id) { // it is not the start
+            if (is_lost) {
                 ignis_comm grown = ignis_comm_grow(*comm, NULL);
                 if (!grown.id)
                     continue;
-                ignis_parallel_free(*parallel);
+                ignis_parallel_regroup(parallel, grown);
                 ignis_comm_destroy(*comm);
                 *comm = grown;
             }
-            *parallel = ignis_parallel_create(*comm, &weights, 1, &(ignis_parallel_desc){.no_broadcast = true});
-            if (ignis_training_regroup(training, ignis_comm_ranks(*comm), step) == IGNIS_OK)
+            if (ignis_status_last() == IGNIS_OK &&
+                ignis_training_regroup(training, ignis_comm_ranks(*comm), step) == IGNIS_OK)
                 return true;
         }
         return false;
@@ -315,26 +314,28 @@
         ignis_comm_query(comm, &info);
         ignis_device_use(info.device);
         ignis_tensor weights = ignis_tensor_randn(IGNIS_SHAPE(64, 8), &(ignis_tensor_desc){.requires_grad = true});
+        ignis_parallel parallel =
+            ignis_parallel_create(comm, &weights, 1, &(ignis_parallel_desc){.no_broadcast = true});
         ignis_optimizer optimizer = ignis_adamw(&(ignis_adamw_desc){.zero_grad = true});
         ignis_optimizer_add(optimizer, weights, true);
         const char *names[] = {"weights"};
         ignis_training training = ignis_training_create(&(ignis_training_desc){
             .names = names, .tensors = &weights, .count = 1, .optimizers = &optimizer, .optimizer_count = 1});
-        ignis_parallel parallel = {0};
         int64_t step = 0;
-        bool ok = info.size > 0 && meet(&comm, &parallel, training, weights, &step);
+        bool ok = info.size > 0 && meet(&comm, parallel, training, &step, false);
         while (ok && step < 10) {
             ignis_scope scope = ignis_scope_begin();
             ignis_tensor loss = ignis_map_mean("weights*weights", IGNIS_INPUTS(weights));
             bool complete = ignis_backward(loss, IGNIS_NO_ARRAY) == IGNIS_OK;
             complete = complete && ignis_comm_synchronize(comm) == IGNIS_OK;
             ignis_scope_end(scope);
-            if (complete) { // the gradients are those of all ranks
-                ignis_optimizer_step(optimizer);
-                ignis_training_mark(training, ++step);
-            } else {
-                ok = meet(&comm, &parallel, training, weights, &step);
-            }
+            complete = complete && // the gradients are those of all ranks
+                       ignis_optimizer_step(optimizer) == IGNIS_OK &&
+                       ignis_training_mark(training, step + 1) == IGNIS_OK;
+            if (complete)
+                step++;
+            else
+                ok = meet(&comm, parallel, training, &step, true);
         }
         printf("%lld steps\n", (long long)step);
         ignis_training_free(training);
@@ -353,7 +354,8 @@
         and memory, which late writes of the dead cannot reach. If it fails, the old communicator is as it was:
         call it again, or go on with fewer ranks. A process of another job, with another secret, number of ranks
         or heartbeat, and a second process for one rank are refused, and told why. desc.size makes the group
-        larger than it was.
+        larger than it was. ignis_parallel_regroup then moves the averages of a rank that lives to the new
+        communicator, while new ranks call ignis_parallel_create.
 
         ignis_comm_synchronize before ignis_optimizer_step is what makes a death cost one step at most: no rank
         updates weights with gradients that are not those of all. The host waits there for the backward pass,
@@ -368,10 +370,23 @@
         The bits are those of an unbroken run while kernels of Ignis compute the collective operations: the order
         of sums depends on the number of ranks alone. NCCL may add in another order.
 
-        With shards a dead rank had the only copy of its part of the state, so ignis_training_regroup refuses:
-        make parameters, optimizers and the training anew on all ranks, and continue from the folder that
-        ignis_training_save has written last. A program that does not want to wait for ranks continues with those
-        of ignis_comm_shrink in the same way; its losses are then those of fewer ranks.
+        WITH SHARDS ranks come back if others have copies of what they had: ignis_parallel_desc.shard_ranks is below
+        the number of ranks (GROUPS in ON SHARDS). The program is the one above, for every kind. A rank that comes
+        back takes its pieces of parameters, averages and state from the rank at its place in another group. Ranks
+        communicate in a step, so the death of one can spoil that of another: the first ignis_optimizer_step after a
+        mark keeps a copy of all that it may change, and ignis_training_mark waits for the step. Ranks go back to the
+        last step that all living ones have marked. So look at the results of ignis_optimizer_step and
+        ignis_training_mark, and call ignis_comm_synchronize before the step: it tells that all have marked the step
+        before. The copy takes the bytes of the tensors of ignis_training_desc, of the optimizer's state, and of this
+        rank's pieces, on the GPU, from the first ignis_training_regroup on. With shards the graph must end before the
+        step. At the start the values of rank 0 count; with IGNIS_SHARD_PARAMETERS each slice is that of its rank
+        in the first group, so begin with equal values.
+
+        If all ranks with copies of a piece have died, and always with shards of all ranks, ignis_training_regroup
+        fails on all ranks with UNSUPPORTED, and names them: make parameters, optimizers and the training anew, and
+        continue from the folder that ignis_training_save has written last. A program that does not want to wait for
+        ranks continues with those of ignis_comm_shrink: without shards by ignis_parallel_regroup, with shards from
+        such a folder; its losses are then those of fewer ranks.
 
         The launcher has to start a process again that was killed, and leave the others alone:
         RESTARTS=3 examples/launch.sh 4 ./program does, on one host. torchrun and srun end all ranks of a host,
@@ -13569,10 +13584,10 @@ static bool ignis__window_share_in_process(const char *call, ignis__comm *comm, 
     bool made;
     for (i = 0; i < comm->size; i++)
         devices[i] = ignis__device_ordinal(regions->block[i].device);
-    made = window && (window->part[comm->rank] ||
-                      ((window->part[comm->rank] = ignis__window_part_new(call)) != NULL &&
-                       ignis__vmm_block_create(call, comm->device, bytes, devices, comm->size, false,
-                                               &window->part[comm->rank]->block)));
+    made =
+        window && (window->part[comm->rank] || ((window->part[comm->rank] = ignis__window_part_new(call)) != NULL &&
+                                                ignis__vmm_block_create(call, comm->device, bytes, devices, comm->size,
+                                                                        false, &window->part[comm->rank]->block)));
     if (!made) {
         (void)ignis__window_exchange(call, comm, NULL);
         return false;

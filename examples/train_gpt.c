@@ -25,7 +25,7 @@
 
     With --restarts 3 a process that is killed is started again, up to three times, and takes the training from the
     memory of another one. The others wait for it, and do the step again that was not complete. The losses are those of
-    a run without deaths.
+    a run without deaths. With --shard this needs --shard-ranks, so that another GPU has a copy of what was lost.
 
     How it is written:
         Tensors that are made between ignis_scope_begin and ignis_scope_end are gone afterwards, so a step leaves
@@ -163,8 +163,8 @@ static void settings_check(const settings *s, int ranks)
         give_up("--batch has to be a multiple of the number of GPUs", "");
     if (s->shard != IGNIS_SHARD_NONE && s->resume)
         give_up("--resume needs what the optimizer remembers of all parameters, which --shard divides", "");
-    if (s->shard != IGNIS_SHARD_NONE && s->restarts > 0)
-        give_up("--restarts needs a rank that remembers all, and --shard divides it", "");
+    if (s->shard != IGNIS_SHARD_NONE && s->restarts > 0 && (s->shard_ranks == 0 || s->shard_ranks >= ranks))
+        give_up("--restarts with --shard needs --shard-ranks, so that other GPUs have copies", "");
     if (s->done > s->steps)
         give_up("the model has had more than --steps already", "");
 }
@@ -503,12 +503,17 @@ static void train_step(run *r, int64_t steps_before)
         if (is_rank_lost(r))
             return;
         update_on_device(r);
+        if (is_rank_lost(r)) /* with --shard the update waits for other ranks, too */
+            return;
     }
     ignis_array_write_rows(ignis_tensor_data(r->losses), ignis_tensor_data(r->loss), r->step);
     check();
+    if (r->set.restarts > 0) {
+        ignis_training_mark(r->training, r->step + 1);
+        if (is_rank_lost(r))
+            return;
+    }
     r->step++;
-    if (r->set.restarts > 0)
-        ignis_training_mark(r->training, r->step);
 }
 
 /*  Fetches the losses of the steps since the last time. This waits until the device has done them all. */
@@ -1023,10 +1028,10 @@ static void run_meet(run *r)
 }
 
 /*  Meets the ranks that are left, and those that take the place of the others, when one was lost. Takes the training
-    from the rank with the most steps. False if the others do not come. */
+    from the memory of another rank, or goes back to the last step that all have done. False if the others do not
+    come. */
 static bool run_join(run *r, bool is_lost)
 {
-    ignis_parallel_desc parallel = {.no_broadcast = true};
     int attempt;
     for (attempt = 0; attempt < 3; attempt++, is_lost = true) {
         ignis_status_clear();
@@ -1037,17 +1042,19 @@ static bool run_join(run *r, bool is_lost)
             if (r->graph.id)
                 ignis_graph_free(r->graph);
             r->graph = (ignis_graph){0};
-            ignis_parallel_free(r->parallel);
+            ignis_parallel_regroup(r->parallel, grown); /* new ranks call ignis_parallel_create */
             ignis_comm_destroy(r->comm);
             r->comm = grown;
-            r->parallel = ignis_parallel_create(grown, r->model->parameters, r->model->count, &parallel);
         }
-        if (ignis_training_regroup(r->training, ignis_comm_ranks(r->comm), &r->step) == IGNIS_OK) {
+        if (ignis_status_last() == IGNIS_OK &&
+            ignis_training_regroup(r->training, ignis_comm_ranks(r->comm), &r->step) == IGNIS_OK) {
             r->fetched = 0;
             ignis_tensor_to_host(r->validations, r->validation, IGNIS_F32, r->set.steps + 1);
             check();
             return true;
         }
+        if (ignis_status_last() == IGNIS_ERROR_UNSUPPORTED) /* all copies of a part are lost */
+            check();
     }
     ignis_status_clear();
     return false;

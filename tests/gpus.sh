@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Training on two and on four GPUs goes as on one: the same losses, as far as they are printed. With a rank that is killed
-# and starts again, two GPUs give the same model, to the bit.
+# and starts again, two GPUs give the same model, to the bit; with shards the same losses.
 #
 #   tests/gpus.sh train_gpt [folder for what the runs write]
 
@@ -47,14 +47,22 @@ for count in 2 4; do
     echo "ok   gpus: $count: $(sed 's/ The picture//' "$out/$count.losses")"
 done
 
-if [ -f "$out/2.losses" ]; then
-    rm -f "$out/killed.log"
-    run killed --gpus 2 --restarts 1 &
+# run_killed NAME [option ...]: two GPUs, a rank of which is killed and starts again.
+run_killed() {
+    rm -f "$out/$1.log"
+    run "$@" --gpus 2 --restarts 1 &
     launched=$!
     sleep 0.1
-    kill_one "$(ps -o pid= --ppid $launched | head -n 1 | tr -d ' ')" "$out/killed.log"
+    kill_one "$(ps -o pid= --ppid $launched | head -n 1 | tr -d ' ')" "$out/$1.log"
     wait $launched || fail 'a rank that is killed'
-    grep -aq 'was lost and starts again' "$out/killed.log" || fail 'no rank was killed'
+    grep -aq 'was lost and starts again' "$out/$1.log" || fail 'no rank was killed'
+}
+
+if [ -f "$out/2.losses" ]; then
+    run_killed killed
     cmp -s "$out/2.safetensors" "$out/killed.safetensors" || fail 'the model with a rank that was killed differs'
     echo 'ok   gpus: 2, one of which is killed: the same model'
+    run_killed shards --shard parameters --shard-ranks 1
+    cmp -s "$out/2.losses" "$out/shards.losses" || fail 'the losses with shards and a rank that was killed differ'
+    echo 'ok   gpus: 2 with shards, one of which is killed: the same losses'
 fi
