@@ -309,6 +309,136 @@ TEST(arguments)
     CHECK_OK(ignis_comm_destroy(comms[1]));
 }
 
+/* --- moving to another communicator --- */
+
+enum { MOVERS = 2 };
+
+typedef struct mover {
+    int rank;
+    bool moves; /* after a step that is not complete, which is undone */
+    ignis_shard shard;
+    ignis_comm comms[MOVERS], others[MOVERS], alone; /* the first communicators of all ranks, and the second ones */
+    double weights[NUMBERS], first[NUMBERS];
+} mover;
+
+static void mover_steps(const mover *m, ignis_tensor w, ignis_optimizer optimizer)
+{
+    ignis_scope scope = ignis_scope_begin();
+    CHECK_OK(ignis_backward(ignis_scale(ignis_map_mean("w*w", IGNIS_INPUTS(w)), m->rank + 1), IGNIS_NO_ARRAY));
+    CHECK_OK(ignis_optimizer_step(optimizer));
+    CHECK_OK(ignis_scope_end(scope));
+}
+
+/*  Calls that rank 0 makes alone, and that are refused before it waits for the other. */
+static void mover_is_refused(const mover *m, ignis_parallel parallel)
+{
+    REFUSES(ignis_parallel_regroup(parallel, m->others[1]), IGNIS_ERROR_DEVICE,
+            "the communicator is on device 1; expected device 0");
+    REFUSES(ignis_parallel_regroup(parallel, m->alone), IGNIS_ERROR_ARGUMENT, "comm has 1 rank(s); expected several");
+    REFUSES(ignis_parallel_regroup(parallel, (ignis_comm){0}), IGNIS_ERROR_FREED, "ignis_parallel_regroup");
+}
+
+static void *mover_run(void *context)
+{
+    static const char *const names[] = {"w"};
+    mover *m = (mover *)context;
+    ignis_training_desc desc;
+    ignis_parallel_desc shards;
+    ignis_adamw_desc adamw;
+    ignis_parallel parallel;
+    ignis_optimizer optimizer;
+    ignis_training training;
+    ignis_array state;
+    ignis_tensor w;
+    double values[NUMBERS];
+    int64_t step = -7;
+    int i;
+    CHECK_OK(ignis_device_use(m->rank));
+    memset(&desc, 0, sizeof desc);
+    memset(&adamw, 0, sizeof adamw);
+    memset(&shards, 0, sizeof shards);
+    for (i = 0; i < NUMBERS; i++)
+        values[i] = i % 7 - 2.5;
+    w = tensor_of(values, IGNIS_SHAPE(NUMBERS), IGNIS_BF16, true);
+    shards.shard = m->shard, shards.no_broadcast = true;
+    parallel = ignis_parallel_create(m->comms[m->rank], &w, 1, &shards);
+    adamw.lr = 1e-2, adamw.zero_grad = true;
+    optimizer = ignis_adamw(&adamw);
+    CHECK_OK(ignis_optimizer_add(optimizer, w, true));
+    desc.names = names, desc.tensors = &w, desc.count = 1, desc.optimizers = &optimizer, desc.optimizer_count = 1;
+    training = ignis_training_create(&desc);
+    CHECK_OK(ignis_training_regroup(training, ignis_comm_ranks(m->comms[m->rank]), &step));
+    CHECK_INT(step, 0);
+    mover_steps(m, w, optimizer);
+    CHECK_OK(ignis_training_mark(training, 1));
+    if (m->moves) {
+        mover_steps(m, w, optimizer);
+        if (m->rank == 0)
+            mover_is_refused(m, parallel);
+        CHECK_OK(ignis_parallel_regroup(parallel, m->others[m->rank]));
+        CHECK_OK(ignis_comm_destroy(m->comms[m->rank]));
+        CHECK_OK(ignis_training_regroup(training, ignis_comm_ranks(m->others[m->rank]), &step));
+        CHECK_INT(step, 1);
+    }
+    mover_steps(m, w, optimizer);
+    CHECK_OK(ignis_training_mark(training, 2));
+    CHECK_OK(ignis_tensor_to_host(w, m->weights, IGNIS_F64, NUMBERS));
+    state = ignis_optimizer_state(optimizer, 0, IGNIS_OPTIMIZER_FIRST);
+    CHECK_OK(ignis_array_to_host(state, m->first, IGNIS_F64, ignis_array_numel(state)));
+    CHECK_OK(ignis_training_free(training));
+    CHECK_OK(ignis_parallel_free(parallel));
+    if (m->rank == 0 && m->moves)
+        REFUSES(ignis_parallel_regroup(parallel, m->others[0]), IGNIS_ERROR_FREED, "ignis_parallel_regroup");
+    CHECK_OK(ignis_optimizer_free(optimizer));
+    CHECK_OK(ignis_tensor_release(w));
+    return NULL;
+}
+
+/*  Trains with a kind of shards on two ranks, which change their communicator or not. */
+static void movers_run(ignis_shard shard, bool moves, mover *movers)
+{
+    pthread_t threads[MOVERS];
+    ignis_comm comms[MOVERS], others[MOVERS], alone;
+    int i;
+    CHECK_OK(ignis_comm_init_all(comms, NULL, MOVERS, NULL));
+    CHECK_OK(ignis_comm_init_all(others, NULL, MOVERS, NULL));
+    CHECK_OK(ignis_comm_init_all(&alone, NULL, 1, NULL));
+    for (i = 0; i < MOVERS; i++) {
+        memset(&movers[i], 0, sizeof movers[i]);
+        movers[i].rank = i, movers[i].shard = shard, movers[i].moves = moves, movers[i].alone = alone;
+        memcpy(movers[i].comms, comms, sizeof comms);
+        memcpy(movers[i].others, others, sizeof others);
+        pthread_create(&threads[i], NULL, mover_run, &movers[i]);
+    }
+    for (i = 0; i < MOVERS; i++)
+        pthread_join(threads[i], NULL);
+    for (i = 0; i < MOVERS; i++) {
+        if (!moves)
+            CHECK_OK(ignis_comm_destroy(comms[i]));
+        CHECK_OK(ignis_comm_destroy(others[i]));
+    }
+    CHECK_OK(ignis_comm_destroy(alone));
+}
+
+TEST(shards_move_and_undo_a_step)
+{
+    mover still[MOVERS], moved[MOVERS];
+    int shard, i;
+    SETUP(NULL);
+    NEEDS_DEVICES(MOVERS);
+    for (shard = IGNIS_SHARD_OPTIMIZER; shard < IGNIS_SHARD_COUNT; shard++) {
+        movers_run((ignis_shard)shard, false, still);
+        movers_run((ignis_shard)shard, true, moved);
+        for (i = 0; i < MOVERS; i++) {
+            CHECK(moved[i].weights[0] != -2.5 &&
+                  memcmp(moved[i].weights, still[0].weights, sizeof still[0].weights) == 0);
+            CHECK(memcmp(moved[i].first, still[i].first, sizeof still[i].first) == 0);
+        }
+        if (test__state.failures)
+            printf("shard %d\n", shard);
+    }
+}
+
 int main(int argc, char **argv)
 {
     setenv("IGNIS_SIM_DEVICES", "4", 1);
