@@ -4780,10 +4780,11 @@ IGNIS_API ignis_status ignis_optimizer_set_group(ignis_optimizer optimizer, int 
     device, so a CUDA graph of a step can be replayed. Without any gradient nothing happens, and no step is
     counted. With a loss scale the gradients are looked through first, which ignis_clip_grad_norm does, too,
     and a step with an infinity or NaN among them is skipped: parameters, state, step count and schedule stay.
-    So does one whose squares add up to infinity.
+    So does one whose squares add up to infinity. After ignis_training_regroup of ranks that share state, it first
+    copies what the training has.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no parameters; ignis_optimizer_swap_ema has put the averages into the parameters),
-    MEMORY, LIBRARY, COMPILE, CUDA.
+    UNSUPPORTED (this thread captures a graph, after such an ignis_training_regroup), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer optimizer);
@@ -52155,7 +52156,7 @@ IGNIS__PRIVATE bool ignis__training_undo(const char *call, ignis__training *trai
     each sends its pieces to the ranks at its place in other groups.
     Uses: entries, how ranks agree, pieces and their state before a step. */
 
-/*  What ranks that share state do to continue from one step; equal on all ranks, but for `copy` and `sends`. */
+/*  How ranks that share state continue from one step: equal on all, but for `copy`, `sends` and `is_complete`. */
 typedef struct ignis__regroup_plan {
     int64_t step;
     int from;         /* the first complete rank, which sends what is whole */
@@ -52195,8 +52196,8 @@ static bool ignis__regroup_gathered(const char *call, const ignis__training *tra
     return ok;
 }
 
-/*  Sends an array from a rank to all others; with `shares` from the copy `from` to the others. A rank that keeps its own
-    receives into other memory. */
+/*  Sends an array from a rank to all others; with `shares` from the copy `from` to the others. A rank that keeps its
+    own receives into other memory. */
 static bool ignis__regroup_array(const char *call, const ignis__training *training, ignis__array *array,
                                  const ignis__training_shares *shares, int from, bool keeps)
 {

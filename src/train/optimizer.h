@@ -194,10 +194,11 @@ IGNIS_API ignis_status ignis_optimizer_set_group(ignis_optimizer optimizer, int 
     device, so a CUDA graph of a step can be replayed. Without any gradient nothing happens, and no step is
     counted. With a loss scale the gradients are looked through first, which ignis_clip_grad_norm does, too,
     and a step with an infinity or NaN among them is skipped: parameters, state, step count and schedule stay.
-    So does one whose squares add up to infinity.
+    So does one whose squares add up to infinity. After ignis_training_regroup of ranks that share state, it first
+    copies what the training has.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no parameters; ignis_optimizer_swap_ema has put the averages into the parameters),
-    MEMORY, LIBRARY, COMPILE, CUDA.
+    UNSUPPORTED (this thread captures a graph, after such an ignis_training_regroup), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer optimizer);

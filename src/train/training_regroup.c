@@ -8,7 +8,7 @@
 
 #include "room.h"
 
-/*  What ranks that share state do to continue from one step; equal on all ranks, but for `copy` and `sends`. */
+/*  How ranks that share state continue from one step: equal on all, but for `copy`, `sends` and `is_complete`. */
 typedef struct ignis__regroup_plan {
     int64_t step;
     int from;         /* the first complete rank, which sends what is whole */
@@ -48,8 +48,8 @@ static bool ignis__regroup_gathered(const char *call, const ignis__training *tra
     return ok;
 }
 
-/*  Sends an array from a rank to all others; with `shares` from the copy `from` to the others. A rank that keeps its own
-    receives into other memory. */
+/*  Sends an array from a rank to all others; with `shares` from the copy `from` to the others. A rank that keeps its
+    own receives into other memory. */
 static bool ignis__regroup_array(const char *call, const ignis__training *training, ignis__array *array,
                                  const ignis__training_shares *shares, int from, bool keeps)
 {

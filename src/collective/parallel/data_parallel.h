@@ -88,8 +88,8 @@ IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_paral
     For ranks that come back: those that live on call it with the communicator of ignis_comm_grow, while those that join
     call ignis_parallel_create on theirs, with the same parameters and desc, and no_broadcast. Parameters and the state
     of optimizers stay as they are, on this rank; ignis_training_regroup then makes them those of one step on all ranks.
-    Gradients that ranks share are dropped. With shards every rank has the place among the ranks that it had. Free graphs
-    with the operations of the training before.
+    Gradients that ranks share are dropped. With shards every rank has the place among the ranks that it had. Before,
+    free graphs with operations of the training.
     Returns: IGNIS_OK, or the reason. After a failure call it again, with the communicator of another
     ignis_comm_grow; until then a backward pass and a step fail.
     Errors: FREED, ARGUMENT (other ranks than before, an ignis_backward averages), DEVICE (not the parameters'),

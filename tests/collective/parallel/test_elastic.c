@@ -2,8 +2,8 @@
 /*  test_elastic.c - trainings whose ranks are killed and come back: the losses, to the bit, of a run without deaths
 
     The test is the launcher: it starts ranks, waits for those that its plan kills, and starts them again. A rank kills
-    itself at the n-th call of the driver in a step, in its update, while it grows, or while it regroups. With shards two
-    groups of two ranks have copies. */
+    itself at the n-th call of the driver in a step, in its update, while it grows, or while it regroups. With shards
+    two groups of ranks have copies. */
 #include "hook.h"
 #include "tensor.h"
 
@@ -33,66 +33,32 @@ typedef struct death {
 typedef struct plan {
     const char *name;
     int ranks;
-    bool graphs; /* forward and backward are a graph; no dropout, whose numbers begin anew with each graph */
+    bool graphs;       /* forward and backward are a graph; no dropout, whose numbers begin anew with each graph */
+    ignis_shard shard; /* in two groups of ranks; a backward pass accumulates before the one that averages */
     death deaths[KILLS];
-    ignis_shard shard; /* in two groups of two ranks; a backward pass accumulates before the one that averages */
-    bool is_lost;      /* with all copies of a shard */
 } plan;
 
-/*  With shards the run without deaths is that of the first plan with or without graphs. */
-static const plan plans[] = {
-    {"two ranks",
-     2,
-     false,
-     {{1, 1, IN_STEP, 1}, {0, 3, IN_STEP, 40}, {1, 4, IN_STEP, 1 << 20}},
-     IGNIS_SHARD_NONE,
-     false},
-    {"two ranks with graphs",
-     2,
-     true,
-     {{0, 0, IN_STEP, 20}, {0, 4, IN_STEP, 2}, {1, 6, IN_STEP, 7}},
-     IGNIS_SHARD_NONE,
-     false},
-    {"three ranks",
-     3,
-     false,
-     {{0, 2, IN_STEP, 60}, {2, 1, IN_REGROUP, 12}, {1, 5, IN_STEP, 25}},
-     IGNIS_SHARD_NONE,
-     false},
-    {"four ranks", 4, false, {{3, 1, IN_STEP, 90}, {0, 1, IN_GROW, 3}, {2, 6, IN_STEP, 75}}, IGNIS_SHARD_NONE, false}};
+static const plan whole[] = {
+    {"two ranks", 2, false, IGNIS_SHARD_NONE, {{1, 1, IN_STEP, 1}, {0, 3, IN_STEP, 40}, {1, 4, IN_STEP, 1 << 20}}},
+    {"two with graphs", 2, true, IGNIS_SHARD_NONE, {{0, 0, IN_STEP, 20}, {0, 4, IN_STEP, 2}, {1, 6, IN_STEP, 7}}},
+    {"three ranks", 3, false, IGNIS_SHARD_NONE, {{0, 2, IN_STEP, 60}, {2, 1, IN_REGROUP, 12}, {1, 5, IN_STEP, 25}}},
+    {"four ranks", 4, false, IGNIS_SHARD_NONE, {{3, 1, IN_STEP, 90}, {0, 1, IN_GROW, 3}, {2, 6, IN_STEP, 75}}}};
 
-static const plan sharded[] = {{"parameters",
-                                4,
-                                false,
-                                {{2, 1, IN_STEP, 45}, {1, 3, IN_UPDATE, 20}, {3, 6, IN_UPDATE, 1}},
-                                IGNIS_SHARD_PARAMETERS,
-                                false},
-                               {"parameters with graphs",
-                                4,
-                                true,
-                                {{0, 2, IN_UPDATE, 6}, {3, 2, IN_REGROUP, 25}, {2, 5, IN_STEP, 3}},
-                                IGNIS_SHARD_PARAMETERS,
-                                false},
-                               {"optimizer with graphs",
-                                4,
-                                true,
-                                {{3, 1, IN_STEP, 5}, {0, 3, IN_UPDATE, 14}, {1, 5, IN_STEP, 1}},
-                                IGNIS_SHARD_OPTIMIZER,
-                                false},
-                               {"gradients with graphs",
-                                4,
-                                true,
-                                {{1, 0, IN_STEP, 20}, {2, 0, IN_GROW, 3}, {0, 4, IN_UPDATE, 1 << 20}},
-                                IGNIS_SHARD_GRADIENTS,
-                                false}};
+/*  The run without deaths is that of the first plan with as many ranks, with or without graphs. */
+static const plan sharded[] = {
+    {"groups of one", 2, true, IGNIS_SHARD_PARAMETERS, {{1, 1, IN_UPDATE, 7}, {0, 3, IN_STEP, 4}, {1, 5, IN_STEP, 9}}},
+    {"eager", 4, false, IGNIS_SHARD_PARAMETERS, {{2, 1, IN_STEP, 45}, {1, 3, IN_UPDATE, 20}, {3, 6, IN_UPDATE, 1}}},
+    {"graphs", 4, true, IGNIS_SHARD_PARAMETERS, {{0, 2, IN_UPDATE, 6}, {3, 2, IN_REGROUP, 25}, {2, 5, IN_STEP, 3}}},
+    {"optimizer", 4, true, IGNIS_SHARD_OPTIMIZER, {{3, 1, IN_STEP, 5}, {0, 3, IN_UPDATE, 14}, {1, 5, IN_STEP, 1}}},
+    {"gradients", 4, true, IGNIS_SHARD_GRADIENTS, {{1, 0, IN_STEP, 20}, {2, 0, IN_GROW, 3}, {0, 4, IN_UPDATE, 999}}}};
 
-/*  Ranks 1 and 3 have copies of one shard. */
+/*  Ranks 1 and 3 have copies of one shard; others do not die. */
 static const plan lost[] = {
-    {"gradients", 4, false, {{1, 1, IN_STEP, 1}, {3, 1, IN_STEP, 1}}, IGNIS_SHARD_GRADIENTS, true},
-    {"parameters", 4, false, {{3, 1, IN_STEP, 1}, {1, 1, IN_STEP, 1}}, IGNIS_SHARD_PARAMETERS, true}};
+    {"gradients", 4, false, IGNIS_SHARD_GRADIENTS, {{1, 1, IN_STEP, 1}, {3, 1, IN_STEP, 1}, {-1, 0, IN_STEP, 0}}},
+    {"parameters", 4, false, IGNIS_SHARD_PARAMETERS, {{3, 1, IN_STEP, 1}, {1, 1, IN_STEP, 1}, {-1, 0, IN_STEP, 0}}}};
 
-static const plan *const tables[] = {plans, sharded, lost};
-enum { WHOLE, SHARDED, LOST };
+static const plan *const tables[] = {whole, sharded, lost};
+enum { WHOLE, SHARDED, LOST, PLANS_MAX = 100 };
 
 /* --- a rank ------------------------------------------------------------------------------------------------------- */
 
@@ -216,7 +182,7 @@ static bool member_continues(member *m, ignis_comm met)
     memset(&parallel, 0, sizeof parallel);
     parallel.no_broadcast = true;
     parallel.shard = m->plan->shard;
-    parallel.shard_ranks = m->plan->shard ? 2 : 0;
+    parallel.shard_ranks = m->plan->shard ? m->plan->ranks / 2 : 0;
     parallel.bucket_bytes = 2048;
     graph_drop(m);
     if (renews) {
@@ -374,7 +340,7 @@ static int member_run(void)
     member m;
     int file = open(path, O_RDWR);
     memset(&m, 0, sizeof m);
-    m.plan = &tables[atoi(of_plan) / 100][atoi(of_plan) % 100];
+    m.plan = &tables[atoi(of_plan) / PLANS_MAX][atoi(of_plan) % PLANS_MAX];
     m.rank = atoi(rank);
     m.all = (results *)mmap(NULL, sizeof *m.all, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (m.all == MAP_FAILED || ignis_setup(&setup) != IGNIS_OK)
@@ -393,7 +359,7 @@ static int member_run(void)
         since = 0;
         joined = member_join(&m);
     }
-    if (m.plan->is_lost) {
+    if (atoi(of_plan) / PLANS_MAX == LOST) {
         CHECK(m.is_refused);
         CHECK_HAS(ignis_status_message(), "the shards of ranks 1, 3 are lost, as no living rank has a copy");
         return member_end(&m);
@@ -418,7 +384,7 @@ static process member_start(int table, int of_plan, int rank, const char *path)
     char extra[256];
     process child;
     snprintf(
-        extra, sizeof extra, "TEST_PLAN=%d TEST_RESULTS=%s %s", 100 * table + of_plan, path,
+        extra, sizeof extra, "TEST_PLAN=%d TEST_RESULTS=%s %s", PLANS_MAX * table + of_plan, path,
         "IGNIS_COMM_TUNE=ll_blocks=3,ll_threads=64,blocks=3,threads=64,chunk=3K,lanes=2"); /* fast when simulated */
     environment(rank_in_folder(rank, tables[table][of_plan].ranks, rank, extra));
     child = process_start("member");
@@ -445,7 +411,7 @@ static int member_ended(process *ranks, int count, int *status)
 static results launch(int table, int of_plan, bool kills)
 {
     const plan *what = &tables[table][of_plan];
-    const int count = what->ranks, deaths = kills ? what->is_lost ? 2 : KILLS : 0;
+    const int count = what->ranks, deaths = !kills ? 0 : table == LOST ? 2 : KILLS;
     char path[128];
     process ranks[RANKS];
     results out;
@@ -510,8 +476,8 @@ TEST(three_kills_change_no_bit)
 {
     results unbroken;
     int p;
-    for (p = 0; p < (int)(sizeof plans / sizeof plans[0]) && !test__state.failures; p++) {
-        NEEDS(plans[p].ranks);
+    for (p = 0; p < (int)(sizeof whole / sizeof whole[0]) && !test__state.failures; p++) {
+        NEEDS(whole[p].ranks);
         unbroken = launch(WHOLE, p, false);
         compare(WHOLE, p, &unbroken);
     }
@@ -519,14 +485,13 @@ TEST(three_kills_change_no_bit)
 
 TEST(shards_with_copies_survive_kills)
 {
-    results unbroken[2]; /* with graphs or without */
+    results unbroken;
     int p;
     for (p = 0; p < (int)(sizeof sharded / sizeof sharded[0]) && !test__state.failures; p++) {
-        const bool graphs = sharded[p].graphs;
         NEEDS(sharded[p].ranks);
-        if (p == 0 || graphs != sharded[p - 1].graphs)
-            unbroken[graphs] = launch(SHARDED, p, false);
-        compare(SHARDED, p, &unbroken[graphs]);
+        if (p == 0 || sharded[p].graphs != sharded[p - 1].graphs || sharded[p].ranks != sharded[p - 1].ranks)
+            unbroken = launch(SHARDED, p, false);
+        compare(SHARDED, p, &unbroken);
     }
 }
 
