@@ -72,6 +72,7 @@ IGNIS_API IGNIS__COLD ignis_status ignis_parallel_regroup(ignis_parallel handle,
     bool ok;
     if (!parallel)
         return ignis__failed();
+    memset(&place, 0, sizeof place);
     ok = !ignis__capture_refuses(call) && ignis__parallel_regroup_check(call, parallel, comm, &place) &&
          ignis__parallel_regroup_is_free(call, parallel) && ignis__parallel_regroup_stop(call, parallel);
     if (ok) {
