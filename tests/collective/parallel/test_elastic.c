@@ -154,8 +154,10 @@ static void member_trains(member *m)
     int i;
     memset(&desc, 0, sizeof desc);
     memset(&adamw, 0, sizeof adamw);
-    adamw.lr = 1e-2, adamw.zero_grad = true, adamw.ema_decay = 0.9;
+    adamw.lr = 1e-2, adamw.zero_grad = true;
     adamw.loss_scale.initial = 1024, adamw.loss_scale.interval = 2;
+    adamw.split_master = m->plan->shard && !m->plan->graphs; /* without averages */
+    adamw.ema_decay = adamw.split_master ? 0 : 0.9;
     m->optimizer = ignis_adamw(&adamw);
     for (i = 0; i < PARAMETERS; i++)
         CHECK_OK(ignis_optimizer_add(m->optimizer, m->parameters[i], i % 2 == 0));

@@ -383,6 +383,7 @@ static void *mover_run(void *context)
     mover_steps(m, w, optimizer);
     CHECK_OK(ignis_training_mark(training, 2));
     CHECK_OK(ignis_tensor_to_host(w, m->weights, IGNIS_F64, NUMBERS));
+    CHECK(last_of(ignis_optimizer_state(optimizer, 0, IGNIS_OPTIMIZER_MISSED)) == 0); /* nor an empty piece */
     state = ignis_optimizer_state(optimizer, 0, IGNIS_OPTIMIZER_FIRST);
     CHECK_OK(ignis_array_to_host(state, m->first, IGNIS_F64, ignis_array_numel(state)));
     CHECK_OK(ignis_training_free(training));
