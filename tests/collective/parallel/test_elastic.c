@@ -20,7 +20,7 @@ int main(int argc, char **argv) { return test_run(argc, argv); }
 
 enum { STEPS = 8, ROWS = 210, COLUMNS = 100, PARAMETERS = 4, KILLS = 3, ATTEMPTS = 10 };
 
-typedef enum phase { IN_STEP, IN_UPDATE, IN_GROW, IN_REGROUP } phase;
+typedef enum phase { IN_STEP, IN_UPDATE, AT_LOSS, IN_GROW, IN_REGROUP } phase; /* AT_LOSS: of another rank */
 
 /*  A death: at the call-th call of the driver in a phase, from a number of complete steps on; if there are fewer calls,
     after the last one. */
@@ -54,8 +54,8 @@ static const plan sharded[] = {
 
 /*  Ranks 1 and 3 have copies of one shard; others do not die. */
 static const plan lost[] = {
-    {"gradients", 4, false, IGNIS_SHARD_GRADIENTS, {{1, 1, IN_STEP, 1}, {3, 1, IN_STEP, 1}, {-1, 0, IN_STEP, 0}}},
-    {"parameters", 4, false, IGNIS_SHARD_PARAMETERS, {{3, 1, IN_STEP, 1}, {1, 1, IN_STEP, 1}, {-1, 0, IN_STEP, 0}}}};
+    {"gradients", 4, false, IGNIS_SHARD_GRADIENTS, {{1, 1, IN_STEP, 1}, {3, 0, AT_LOSS, 1}, {-1, 0, IN_STEP, 0}}},
+    {"parameters", 4, false, IGNIS_SHARD_PARAMETERS, {{3, 1, IN_STEP, 1}, {1, 0, AT_LOSS, 1}, {-1, 0, IN_STEP, 0}}}};
 
 static const plan *const tables[] = {whole, sharded, lost};
 enum { WHOLE, SHARDED, LOST, PLANS_MAX = 100 };
@@ -207,6 +207,10 @@ static bool member_join(member *m)
     ignis_comm_desc desc;
     int attempt;
     memset(&desc, 0, sizeof desc);
+    if (m->training.id) {
+        fate_begin(m, AT_LOSS);
+        fate_end();
+    }
     for (attempt = 0; attempt < ATTEMPTS && !m->is_refused; attempt++) {
         ignis_comm met;
         bool joined;
