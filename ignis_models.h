@@ -23421,8 +23421,10 @@ typedef struct ignis__grammar {
     ignis__list schemas;             /* rules of the schemas within GBNF, as text: char * */
     int32_t sets, automata, numbers; /* numbers of rules that schemas have taken */
     int32_t plain;                   /* states of strings of plain text with bounds of length */
-    int64_t work;                    /* bytes that were read of schemas */
-    bool has_schema;                 /* the rules that all schemas share are there */
+    int32_t any_plain;               /* the rules of all strings of plain text without this marker; 0: not there yet */
+    char any_plain_marker[64];
+    int64_t work;    /* bytes that were read of schemas */
+    bool has_schema; /* the rules that all schemas share are there */
     ignis__list rules, alternatives, parts;
     ignis__list states, rows, places, stacks;
     int32_t root, start, masks, epoch; /* epoch: how often all states were discarded */
@@ -26443,6 +26445,11 @@ IGNIS__PRIVATE void ignis__schema_write_plain_strings(ignis__schema *schema, con
     int length = (int)(sizes[0] < 4 ? sizes[0] : 4), i;
     uint32_t code = ignis__utf8_code(schema->marker, &length);
     bool has_pattern = ignis__schema_make_strings(schema, merged, &set), ok = false;
+    bool is_any = !has_pattern && least == 0 && most < 0;
+    if (is_any && schema->grammar->any_plain && strcmp(schema->marker, schema->grammar->any_plain_marker) == 0) {
+        ignis__schema_write(schema, &schema->out, "s%d-0", (int)schema->grammar->any_plain);
+        return;
+    }
     sizes[2] = (size_t)length;
     length = (int)(sizes[0] - sizes[2] < 4 ? sizes[0] - sizes[2] : 4);
     if (length > 0)
@@ -26453,8 +26460,8 @@ IGNIS__PRIVATE void ignis__schema_write_plain_strings(ignis__schema *schema, con
         ok = has_pattern || (i < 2 && ignis__string_set_of_lengths(&set, least, most));
         if (ok && !has_pattern) {
             int64_t states = set.states.count * (int64_t)sizes[i];
-            ok = states <= 64 || (states <= IGNIS__SCHEMA_PLAIN << i * 2 &&
-                                  schema->grammar->plain + states <= 12 * IGNIS__SCHEMA_PLAIN);
+            ok = states <= 64 ||
+                 (states <= IGNIS__SCHEMA_PLAIN << i * 2 && schema->grammar->plain + states <= 8 * IGNIS__SCHEMA_PLAIN);
             schema->grammar->plain += ok ? (int32_t)states : 0;
         }
         ok = ok && ignis__string_set_without(&others, schema->marker, sizes[i]) &&
@@ -26465,10 +26472,14 @@ IGNIS__PRIVATE void ignis__schema_write_plain_strings(ignis__schema *schema, con
     }
     if (ok)
         ignis__schema_write(schema, &schema->out, "s%d-0", ignis__schema_write_strings(schema, &set));
-    else if (has_pattern)
+    if (ok && is_any) {
+        schema->grammar->any_plain = schema->automata;
+        snprintf(schema->grammar->any_plain_marker, sizeof schema->grammar->any_plain_marker, "%s", schema->marker);
+    }
+    if (!ok && has_pattern)
         ignis__schema_fail_unsupported(schema, merged->node[0].at,
                                        "strings of this pattern are too large beside a marker");
-    else {
+    if (!ok && !has_pattern) {
         ignis__schema_write(schema, &schema->out, "[^\\x00\\U%08X]", (unsigned)code);
         ignis__schema_write_times(schema, &schema->out, least, most);
     }

@@ -2,7 +2,7 @@
 """Many clients at once: load_test.py SERVER FOLDER [CLIENTS [SECONDS]]
 
 SERVER is built with Ignis, FOLDER has a model (a tiny one is made if it is empty). Each client asks one request after the other: whole answers, streams,
-several texts at once, tools. One in eight vanishes in the middle of an answer, and one in eight reads slowly. No request fails but those of clients that
+several texts at once, tools, forced calls. One in eight vanishes in the middle of an answer, and one in eight reads slowly. No request fails but those of clients that
 vanish; at the end the server has as many descriptors and as much memory as after the first requests. Prints percentiles of times."""
 import json
 import os
@@ -25,13 +25,14 @@ class Client(threading.Thread):
         self.server, self.number, self.until, self.patience = server, number, until, seconds_to_wait
         self.kind = ("vanishing", "slow")[number % 8] if number % 8 < 2 else "patient"
         self.chance = random.Random(number)
-        self.firsts, self.wholes, self.errors, self.tokens, self.vanished = [], [], [], 0, 0
+        self.firsts, self.wholes, self.errors, self.vanished = [], [], [], 0
 
     def request(self):
         chance, kind = self.chance, self.chance.randrange(4)
         body = {"max_tokens": chance.randint(4, 24), "seed": chance.randrange(1 << 30), "stream": kind != 1}
         if kind == 2:
-            body.update(messages=[{"role": "user", "content": "x" * chance.randint(1, 40)}], tools=st.TOOLS[1:])
+            body.update(messages=[{"role": "user", "content": "x" * chance.randint(1, 40)}], tools=st.TOOLS[1:],
+                        tool_choice=chance.choice(("auto", "required")))
         elif kind == 3:
             body.update(prompt=["ab" * chance.randint(1, 30), "c"], n=2)
         else:

@@ -70,8 +70,10 @@ typedef struct ignis__grammar {
     ignis__list schemas;             /* rules of the schemas within GBNF, as text: char * */
     int32_t sets, automata, numbers; /* numbers of rules that schemas have taken */
     int32_t plain;                   /* states of strings of plain text with bounds of length */
-    int64_t work;                    /* bytes that were read of schemas */
-    bool has_schema;                 /* the rules that all schemas share are there */
+    int32_t any_plain;               /* the rules of all strings of plain text without this marker; 0: not there yet */
+    char any_plain_marker[64];
+    int64_t work;    /* bytes that were read of schemas */
+    bool has_schema; /* the rules that all schemas share are there */
     ignis__list rules, alternatives, parts;
     ignis__list states, rows, places, stacks;
     int32_t root, start, masks, epoch; /* epoch: how often all states were discarded */
