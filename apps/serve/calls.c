@@ -637,7 +637,7 @@ static void put_value(parser *p, const char *key, size_t key_size, const char *v
         if (strlen(words[i][0]) == size && memcmp(words[i][0], value, size) == 0)
             value = words[i][1], size = strlen(value);
     text_add(&copy, value, size);
-    is_json = json_read(&r, &copy);
+    is_json = json_read_with(&r, &copy, true); /* all that a grammar lets a model write */
     if (is_string == MORE && is_plain(kinds))
         is_string = !(is_json && r.values->kind == JSON_NULL && (kinds & KIND_NULL));
     else if (is_string == MORE)

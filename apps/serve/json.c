@@ -28,6 +28,7 @@ typedef struct json_reader {
     int depth;
     char *at, *end;
     const char *error; /* what is wrong at `at` */
+    bool lenient;      /* strings may have the character U+0000, which ends them; keys may be equal; depth is 500 */
 } json_reader;
 
 static bool json_fail(json_reader *r, const char *what)
@@ -70,7 +71,7 @@ static bool json_escape(json_reader *r, char **to)
         return true;
     }
     unit = json_unit(r);
-    if (unit <= 0)
+    if (unit < 0 || (unit == 0 && !r->lenient))
         return json_fail(r, unit ? "an escape that JSON does not have" : "the character U+0000, which no text has");
     if (unit >= 0xD800 && unit < 0xE000) { /* two of them are one character */
         low = unit < 0xDC00 && *r->at == '\\' ? (r->at++, json_unit(r)) : -1;
@@ -147,7 +148,7 @@ static bool json_value(json_reader *r)
     r->at++;
     if (json_take(r, close))
         return true;
-    if (++r->depth > MAX_DEPTH)
+    if (++r->depth > (r->lenient ? 500 : MAX_DEPTH))
         return json_fail(r, "values nested too deeply");
     do {
         char *key = NULL;
@@ -155,11 +156,12 @@ static bool json_value(json_reader *r)
         if (value->kind == JSON_OBJECT) {
             if (!json_string(r, &key, &size))
                 return false;
-            for (other = value->first; other; other = other->next)
+            for (other = r->lenient ? NULL : value->first; other; other = other->next)
                 if (strcmp(other->key, key) == 0)
                     return json_fail(r, "a key that was there before");
-            if (value->count == MAX_MEMBERS || !json_take(r, ':'))
-                return json_fail(r, value->count == MAX_MEMBERS ? "too many keys" : "no colon behind a key");
+            if ((value->count == MAX_MEMBERS && !r->lenient) || !json_take(r, ':'))
+                return json_fail(r, value->count == MAX_MEMBERS && !r->lenient ? "too many keys"
+                                                                               : "no colon behind a key");
         }
         other = &r->values[r->count];
         if (!json_value(r))
@@ -174,11 +176,11 @@ static bool json_value(json_reader *r)
                                                             : "neither a comma nor the end of an object");
 }
 
-/*  Reads a whole text, which is overwritten. The caller frees r->values in any case. */
-static bool json_read(json_reader *r, text *source)
+static bool json_read_with(json_reader *r, text *source, bool lenient)
 {
     int length;
     memset(r, 0, sizeof *r);
+    r->lenient = lenient;
     r->end = source->data + source->size;
     for (r->at = source->data; r->at < r->end; r->at += length) {
         length = utf8_length(r->at, (size_t)(r->end - r->at));
@@ -193,6 +195,9 @@ static bool json_read(json_reader *r, text *source)
     r->at += strspn(r->at, " \t\n\r");
     return r->at == r->end || json_fail(r, "more than one value");
 }
+
+/*  Reads a whole text, which is overwritten. The caller frees r->values in any case. */
+static bool json_read(json_reader *r, text *source) { return json_read_with(r, source, false); }
 
 /*  Returns the value under a key; NULL if it is null or missing, or if this is no object. */
 static const json *member(const json *object, const char *key)

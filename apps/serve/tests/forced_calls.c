@@ -33,7 +33,8 @@ static const struct tool {
      "{\"type\":\"object\",\"properties\":{\"kind\":{\"enum\":[\"red\",\"<b>\\n\\\"x\\\"\\\\\",\"12\",\"null\"]},"
      "\"free\":{\"type\":\"string\"},\"maybe\":{\"anyOf\":[{\"type\":\"string\",\"maxLength\":9},{\"type\":"
      "\"null\"}]},\"mixed\":{\"type\":[\"integer\",\"string\"],\"maxLength\":4,\"maximum\":7,\"minimum\":0},"
-     "\"any\":{},\"some\":true,\"\\u00e9 \\\\\":{\"type\":\"boolean\"}},\"required\":[\"free\"]}"},
+     "\"any\":{},\"bag\":{\"type\":\"object\"},\"some\":true,\"\\u00e9 "
+     "\\\\\":{\"type\":\"boolean\"}},\"required\":[\"free\"]}"},
     {"a.b-c_1",
      "{\"$ref\":\"#/$defs/root\",\"$defs\":{\"root\":{\"properties\":{\"tree\":{\"$ref\":\"#/$defs/tree\"},"
      "\"enum\":{\"$ref\":\"#/$defs/a~1b\"},\"day\":{\"type\":\"string\",\"format\":\"date\"},\"word\":{\"pattern\":"
