@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  forced_calls.c - forced calls in each form of keys and values: texts of their grammars go through the parser
+/*  forced_calls.c - forced calls in each form: texts of their grammars go through the parser
 
     Random texts of a grammar of forced.c are read by the parser of calls.c, in parts of any size. They have to be calls
     of the tools that may be called, and nothing else, and their arguments have to fit the tool's schema. `make
@@ -101,8 +101,18 @@ static int32_t step(ignis__grammar *grammar, int32_t at, const char *bytes, size
 /*  A text of a grammar. Now and then the next bytes are an end of something, so that texts come to an end. */
 static void walk(ignis__grammar *grammar, const call_form *f, text *out)
 {
-    const char *const words[] = {f->value_end, f->end, f->finish, "\n",   "\"",   "}",
-                                 "]",          "</",   "<",       "\\\"", "true", "\xC3\xA9"};
+    const char *const words[] = {f->pair ? f->value_end : "",
+                                 f->pair ? f->end : "",
+                                 f->pair ? f->finish : "",
+                                 "\n",
+                                 "\"",
+                                 "}",
+                                 "]",
+                                 "</",
+                                 "<",
+                                 "\\\"",
+                                 "true",
+                                 "\xC3\xA9"};
     int32_t at = grammar->start, next;
     for (;;) {
         bool ends = IGNIS__GRAMMAR_AT(grammar, state, states, at)->ends;
@@ -226,6 +236,29 @@ static long force(const call_form *f, const json *list, int only, bool several, 
     return calls;
 }
 
+/*  Calls whose arguments are JSON: the beginning of a call, and a text of the schema, which comes back as it is. */
+static long force_json(const call_form *f, const json *list, ignis__grammar *const *schemas, long count)
+{
+    const char *percent = strchr(f->forced, '%');
+    size_t n;
+    long i;
+    for (n = 0; n < COUNT(tools); n++)
+        for (i = 0; i < count; i++) {
+            text said = {0}, arguments = {0};
+            heard h;
+            walk(schemas[n], f, &arguments);
+            text_print(&said, "%.*s%s%s", (int)(percent - f->forced), f->forced, tools[n].name, percent + 1);
+            text_add(&said, arguments.data, arguments.size);
+            parse(f, list, &said, &h);
+            if (h.others || h.count != 1 || strncmp(h.names.data, tools[n].name, h.names.size - 1) != 0 ||
+                h.arguments[0].size != arguments.size ||
+                memcmp(h.arguments[0].data, arguments.data, arguments.size) != 0)
+                fail("it is not heard as it was said", f, arguments.data, said.data);
+            text_free(&h.arguments[0]), text_free(&h.names), text_free(&said), text_free(&arguments);
+        }
+    return (long)COUNT(tools) * count;
+}
+
 int main(int argc, char **argv)
 {
     long count = argc > 1 ? atol(argv[1]) : 20, calls = 0, checked = 0;
@@ -246,8 +279,10 @@ int main(int argc, char **argv)
         text_print(&large, "%s\"p%d\":{\"$ref\":\"#/$defs/a\"}", i ? "," : "", (int)i);
     text_print(&large, "}}");
     for (i = 0; i < COUNT(forms); i++) {
-        if (!forms[i].pair)
+        if (!forms[i].pair) {
+            calls += force_json(&forms[i], list, schemas, count);
             continue;
+        }
         for (only = -1; only < (int)COUNT(tools); only++, tried++)
             calls += force(&forms[i], list, only, tried % 2, schemas, only < 0 ? 5 * count : count);
         for (k = 0; k < COUNT(wrong); k++, checked++) {
