@@ -202,10 +202,10 @@ struct many_warp {
         const uint32_t number = __shfl_sync(0xffffffff, x.page, page) * p.kv_heads + x.kv;
         return (const char *)from + (long long)number * cell;
     }
-    /*  Starts the copies of a tile's keys or values, except the one at `without`. */
-    __device__ void fetch(uint32_t to, const T *data, const warp_tile &x, int without) const
+    /*  Starts the copies of a tile's keys or values up to `limit`; zeros are behind them. */
+    __device__ void fetch(uint32_t to, const T *data, const warp_tile &x, int limit) const
     {
-        if (is_true(p.head_dim == D && x.at + SPLIT <= x.to && (unsigned)(without - x.at) >= SPLIT)) {
+        if (is_true(p.head_dim == D && x.at + SPLIT <= limit)) {
             const uint32_t own = to + key_place(row, chunk);
 #pragma unroll 1 /* short code is fetched sooner */
             for (int page = 0; page < PAGES; page++) {
@@ -215,14 +215,17 @@ struct many_warp {
                     ignis_ptx_cp_async((own ^ key_moved(i) * 16) + (PAGE * page + i) * ROW, from + i * ROW, 16);
             }
         } else if (is_true(x.to > 0)) {
+            const uint32_t own = to + key_place(row, chunk);
+            const bool inside = chunk * 16 < row_bytes;
 #pragma unroll 1
-            for (int i = 0; i < SPLIT; i += AT_ONCE) {
-                const int r = i + row, at = x.at + r;
-                const char *const from = page_of(data, x, i / PAGE);
-                const bool exists = at < x.to && chunk * 16 < row_bytes;
-                if (at != without)
-                    ignis_ptx_cp_async(to + key_place(r, chunk),
-                                       exists ? from + r % PAGE * row_bytes + chunk * 16 : from, exists ? 16 : 0);
+            for (int page = 0; page < PAGES; page++) {
+                const char *const cell_at = page_of(data, x, page);
+                const char *const from = cell_at + row * row_bytes + chunk * 16;
+                const int left = inside ? limit - x.at - PAGE * page - row : 0;
+#pragma unroll
+                for (int i = 0; i < PAGE; i += AT_ONCE)
+                    ignis_ptx_cp_async((own ^ key_moved(i) * 16) + (PAGE * page + i) * ROW,
+                                       i < left ? from + i * row_bytes : cell_at, i < left ? 16 : 0);
             }
         }
     }
@@ -412,32 +415,44 @@ struct many_warp {
     }
     /*  Returns what a lane of head h has in x. */
     __device__ float of_head(float x, int h) const { return __shfl_sync(0xffffffff, x, 4 * h); }
-    /*  Writes the result of a split. Lanes of two adjacent elements exchange, so that each has both of one head. */
-    __device__ void put(const warp_tile &x) const
+    /*  Calls put(d, left, right) for each two elements that the lane writes, of head 2 t + (g & 1). Lanes of two
+        adjacent elements exchange, so that each has both of one head. */
+    template <typename Put> __device__ void put_pairs(Put put) const
     {
         const bool odd = g & 1;
-        const int h = 2 * t + odd; /* the head whose elements the lane writes */
-        const long long head = (long long)x.row * p.heads + x.first;
-        float *const found = p.scratch + (head * p.splits + x.split) * (2 + p.head_dim);
-        const int more = p.splits * (2 + p.head_dim); /* from a head to the next one */
-        const float divisor = of_head(sum, h);
-        if (g < x.heads && !x.alone && t == 0)
-            *(float2 *)(found + g * more) = make_float2(top, sum);
 #pragma unroll
         for (int j = 0; j < D / 8; j++) {
             const float *const two = &out[j / 2][j % 2 * 2];
             const float given = __shfl_xor_sync(0xffffffff, odd ? two[0] : two[1], 4);
-            const float left = odd ? given : two[0], right = odd ? two[1] : given;
             /* a word of two values has PAIRS of elements that are adjacent */
-            const int d = j / PAIRS * ELEMENTS + g / 2 * (ELEMENTS / 4) + j % PAIRS * 2;
-            if (h >= x.heads || d >= p.head_dim)
-                continue;
-            T *const to = p.out + (head + h) * p.head_dim + d;
-            if (x.alone) /* no other split contributes */
-                *(uint32_t *)to = ignis_round_two<T>(left / divisor, right / divisor);
-            else
-                *(float2 *)(found + h * more + 2 + d) = make_float2(left, right);
+            put(j / PAIRS * ELEMENTS + g / 2 * (ELEMENTS / 4) + j % PAIRS * 2, odd ? given : two[0],
+                odd ? two[1] : given);
         }
+    }
+    /*  Writes the result of a split. Each element has one store and no branch: a tile that is a split waits for it. */
+    __device__ void put(const warp_tile &x) const
+    {
+        const int h = 2 * t + (g & 1); /* the head whose elements the lane writes */
+        const long long head = (long long)x.row * p.heads + x.first;
+        const int elements = h < x.heads ? p.head_dim : 0;
+        if (is_true(x.alone)) { /* no other split contributes */
+            const float divisor = of_head(sum, h);
+            T *const to = p.out + (head + h) * p.head_dim;
+            put_pairs([&](int d, float left, float right) {
+                if (d < elements)
+                    *(uint32_t *)(to + d) = ignis_round_two<T>(left / divisor, right / divisor);
+            });
+            return;
+        }
+        float *const found = p.scratch + (head * p.splits + x.split) * (2 + p.head_dim);
+        const int more = p.splits * (2 + p.head_dim); /* from a head to the next one */
+        float *const to = found + h * more + 2;
+        if (g < x.heads && t == 0)
+            *(float2 *)(found + g * more) = make_float2(top, sum);
+        put_pairs([&](int d, float left, float right) {
+            if (d < elements)
+                *(float2 *)(to + d) = make_float2(left, right);
+        });
     }
     __device__ void run(const block_parts &parts)
     {
@@ -453,6 +468,7 @@ struct many_warp {
             const warp_tile behind = tiles.take();
             if (n == 0) {
                 ignis_grid_dependency_wait();
+                ignis_ptx_cp_async_wait<0>(); /* the last key and value are zeros in shared memory until here */
                 if (is_true(now.to > 0))
                     fetch_queries(now);
                 fetch_last(now);
@@ -471,7 +487,8 @@ struct many_warp {
                 __syncwarp();
             }
             const int without = n < 0 && p.settled ? m.rows[next.row].end - 1 : -1;
-            fetch(keys, p.k, next, without);
+            const int limit = without < 0 ? next.to : min(next.to, without);
+            fetch(keys, p.k, next, limit);
             if (TYPED)
                 fetch_scales(keys + KEY_SCALES, p.k, next, without);
             if (is_true(n >= 0 && next.to > 0))
@@ -486,7 +503,7 @@ struct many_warp {
                     add<true>(now);
                 __syncwarp();
             }
-            fetch(values, p.v, next, without);
+            fetch(values, p.v, next, limit);
             if (TYPED)
                 fetch_scales(keys + VALUE_SCALES, p.v, next, without);
             ignis_ptx_cp_async_commit();
