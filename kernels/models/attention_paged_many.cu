@@ -202,7 +202,7 @@ struct many_warp {
         const uint32_t number = __shfl_sync(0xffffffff, x.page, page) * p.kv_heads + x.kv;
         return (const char *)from + (long long)number * cell;
     }
-    /*  Starts the copies of a tile's keys or values up to `limit`; zeros are behind them. */
+    /*  Starts the copies of a tile's keys or values up to `limit`; zeros follow. */
     __device__ void fetch(uint32_t to, const T *data, const warp_tile &x, int limit) const
     {
         if (is_true(p.head_dim == D && x.at + SPLIT <= limit)) {
