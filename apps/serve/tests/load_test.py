@@ -59,7 +59,8 @@ class Client(threading.Thread):
         if status != 200 or b'"error"' in data or (body["stream"] and b"[DONE]" not in data):
             self.errors.append((status, data[-300:]))
             return
-        self.firsts.append(first - start)
+        if body["stream"]:
+            self.firsts.append(first - start)
         self.wholes.append(time.time() - start)
 
     def run(self):
@@ -73,6 +74,10 @@ class Client(threading.Thread):
 def percentiles(times):
     times = sorted(times)
     return ", ".join("%d %%: %.3f s" % (p, times[min(len(times) - 1, int(len(times) * p / 100))]) for p in (50, 90, 99)) if times else "none"
+
+
+def metrics(server):
+    return dict(line.rsplit(" ", 1) for line in server.ask("GET", "/metrics")[2].decode().splitlines() if line[0] != "#")
 
 
 def load(server, seconds, patience=600):
@@ -90,12 +95,14 @@ def main():
     st.make_model(st.MODEL)
     with st.Server("--sequences", min(64, max(4, CLIENTS // 4)), "--context", 320, "--connections", 2 * CLIENTS, "--queue", 8 * CLIENTS) as server:
         _, descriptors, memory = load(server, max(1, SECONDS / 10))
+        before, start = int(metrics(server)["serve_generated_tokens_total"]), time.time()
         clients, after, grown = load(server, SECONDS)
         errors = [e for c in clients for e in c.errors]
         firsts, wholes = [t for c in clients for t in c.firsts], [t for c in clients for t in c.wholes]
-        values = dict(line.rsplit(" ", 1) for line in server.ask("GET", "/metrics")[2].decode().splitlines() if line[0] != "#")
-        print("     %d clients, %.0f s: %d answers, %d clients vanished, %d errors" % (CLIENTS, SECONDS, len(wholes), sum(c.vanished for c in clients), len(errors)))
-        print("     first bytes, %s; whole answers, %s" % (percentiles(firsts), percentiles(wholes)))
+        values = metrics(server)
+        tokens = (int(values["serve_generated_tokens_total"]) - before) / (time.time() - start)
+        print("     %d clients, %.0f s: %d answers, %d clients vanished, %d errors; %.0f tokens/s" % (CLIENTS, SECONDS, len(wholes), sum(c.vanished for c in clients), len(errors), tokens))
+        print("     first bytes of streams, %s; whole answers, %s" % (percentiles(firsts), percentiles(wholes)))
         print("     descriptors %d, then %d; memory %d KiB, then %+d KiB" % (descriptors, after, memory, grown - memory))
         assert not errors, errors[:3]
         assert wholes and after <= descriptors
