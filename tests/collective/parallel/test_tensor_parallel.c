@@ -5,7 +5,7 @@
 
 #include "ignis_collective.h"
 
-#include "processes.h"
+#include "rank_deaths.h"
 
 #include <math.h>
 
@@ -978,82 +978,31 @@ TEST(a_rank_that_does_not_come_to_backward_is_a_timeout)
 
 /* --- ranks that die: processes --- */
 
-static void die(void)
+static rank dying;
+
+static void dying_begin(int number, ignis_comm comm)
 {
-    fflush(stdout);
-    _exit(0);
+    dying.run = begin(&several, 2, IGNIS_F32);
+    dying.device = dying.rank = number;
+    dying.comm = comm;
+    rank_model(&dying);
+    rank_optimizers(&dying);
 }
 
-/*  Rank 1 dies at the at-th driver call of its second step. */
-static int role_dies(int number_of, const char *folder, int at)
+static ignis_status dying_step(const char **message)
 {
-    ignis_desc setup = test_desc(NULL);
-    ignis_comm_desc desc;
-    char rendezvous[128];
-    rank r;
-    if (ignis_setup(&setup) != IGNIS_OK)
-        return 1;
-    memset(&r, 0, sizeof r);
-    memset(&desc, 0, sizeof desc);
-    snprintf(rendezvous, sizeof rendezvous, "dir:%s", folder);
-    desc.rank = number_of;
-    desc.size = 2;
-    desc.rendezvous = rendezvous;
-    desc.device = number_of ? number_of : IGNIS_DEVICE_0;
-    desc.timeout_s = 20;
-    r.run = begin(&several, 2, IGNIS_F32);
-    r.device = r.rank = number_of;
-    r.comm = ignis_comm_init(&desc);
-    CHECK_OK(ignis_device_use(number_of));
-    rank_model(&r);
-    rank_optimizers(&r);
-    rank_tries(&r);
-    CHECK_INT(r.status, IGNIS_OK);
-    if (number_of == 1) {
-        fault.drain = die;
-        fault_plan("cu", at, 2, NULL, true);
-    }
-    rank_tries(&r);
-    CHECK(r.status == IGNIS_ERROR_PEER || r.status == IGNIS_ERROR_TIMEOUT);
-    CHECK(strstr(r.message, "rank 1"));
-    return test__state.failures != 0;
-}
-
-typedef struct death {
-    char folder[64];
-    int at;
-} death;
-
-static int role_run(const char *role)
-{
-    death how_to;
-    return process_receive(PROCESS_SOCKET, &how_to, sizeof how_to, NULL)
-               ? role_dies(atoi(role), how_to.folder, how_to.at)
-               : 1;
+    rank_tries(&dying);
+    *message = dying.message;
+    return dying.status;
 }
 
 TEST(a_rank_that_dies_in_a_step_is_an_error)
 {
     static const int calls[] = {1, 40, 110};
-    process children[2];
-    death how_to;
-    int i, k;
     NEEDS_POSIX("communicators between processes");
     SETUP(NULL);
     NEEDS_DEVICES(2);
-    for (k = 0; k < COUNT_OF(calls); k++) {
-        memset(&how_to, 0, sizeof how_to);
-        snprintf(how_to.folder, sizeof how_to.folder, "/tmp/ignis_test_tensor_XXXXXX");
-        REQUIRE(mkdtemp(how_to.folder));
-        how_to.at = calls[k];
-        for (i = 0; i < 2; i++) {
-            children[i] = process_start(i ? "1" : "0");
-            CHECK(process_send(children[i].socket, &how_to, sizeof how_to, -1));
-        }
-        for (i = 0; i < 2; i++)
-            CHECK_INT(process_end(&children[i]), 0);
-        rmdir(how_to.folder);
-    }
+    check_rank_deaths(calls, COUNT_OF(calls));
 }
 
 int main(int argc, char **argv)
@@ -1061,5 +1010,5 @@ int main(int argc, char **argv)
     const char *role = process_role(argc, argv);
     setenv("IGNIS_SIM_DEVICES", "4", 0);
     setenv("NCCL_NVLS_ENABLE", "0", 1); /* multicast is not asked for on machines that others use too */
-    return role ? role_run(role) : test_run(argc, argv);
+    return role ? rank_dies(role, dying_begin, dying_step) : test_run(argc, argv);
 }
