@@ -7,6 +7,7 @@
 
 #include "byte_tokenizer.h"
 
+#include "each_fails.h"
 #include "generate.h"
 #include "polls.h"
 
@@ -398,54 +399,41 @@ TEST(what_is_refused)
     test_model_end(&t);
 }
 
-/*  One call fails; polled on from there, the text is the same. */
-static void check_faults(const char *prefix, int stride)
+/*  A call fails; polled on from there, the text is the same. */
+static void poll_with_a_failure(attempt *a)
 {
-    static host_counter counter;
-    ignis_desc setup = test_counting_desc(&counter);
-    int at, failures = 0, polls;
-    outcome expected, polled;
-    bool reached = true;
-    SETUP(&setup);
-    memset(&expected, 0, sizeof expected);
-    for (at = 0; at < 2000 && reached; at += at ? stride : 1) {
-        ignis_generate_info info;
-        ignis_generate_desc desc = text_of(1, &info);
-        ignis_sequence_info of;
-        ignis_sequence s;
-        test_model t;
-        test_model_begin(&t, &tiny, CONTEXT, 2);
-        s = prompted(&t, 20);
-        memset(&info, 0, sizeof info);
-        reached = at == 0;
-        if (at)
-            fault_plan(prefix, at, 2, &counter, false);
-        while (ignis_generate_begin(s, &desc) != IGNIS_OK && failures++ < 5000)
-            ignis_status_clear();
-        for (polls = 0; polls < PATIENCE && !info.ending; polls++) {
-            if (poll_and_wait(s, &info, 3) == IGNIS_OK)
-                continue;
-            CHECK(ignis_status_last() != IGNIS_OK);
-            ignis_status_clear();
-            failures++;
-        }
-        reached = fault_over(&counter) || reached;
-        CHECK_OK(ignis_generate_end(s));
-        CHECK_OK(ignis_sequence_truncate(s, ignis_sequence_length(s)));
-        CHECK_OK(ignis_sequence_query(s, &of));
-        CHECK_INT(of.free_tokens, 2 * CONTEXT - 32);
-        polled = outcome_of(&t, s, &info);
-        if (at == 0)
-            expected = polled;
-        SAME(&expected, &polled);
-        test_model_end(&t);
-    }
-    CHECK(failures > 0 && at < 2000);
+    static outcome expected;
+    ignis_generate_info info;
+    ignis_generate_desc desc = text_of(1, &info);
+    ignis_sequence_info of;
+    ignis_sequence s;
+    outcome polled;
+    int polls;
+    test_model t;
+    test_model_begin(&t, &tiny, CONTEXT, 2);
+    s = prompted(&t, 20);
+    memset(&info, 0, sizeof info);
+    attempt_arm(a);
+    for (polls = 0; polls < PATIENCE && ignis_generate_begin(s, &desc) != IGNIS_OK; polls++)
+        attempt_failed(a);
+    for (polls = 0; polls < PATIENCE && !info.ending; polls++)
+        if (poll_and_wait(s, &info, 3) != IGNIS_OK)
+            attempt_failed(a);
+    attempt_over(a);
+    CHECK_OK(ignis_generate_end(s));
+    CHECK_OK(ignis_sequence_truncate(s, ignis_sequence_length(s)));
+    CHECK_OK(ignis_sequence_query(s, &of));
+    CHECK_INT(of.free_tokens, 2 * CONTEXT - 32);
+    polled = outcome_of(&t, s, &info);
+    if (a->at == 0)
+        expected = polled;
+    SAME(&expected, &polled);
+    test_model_end(&t);
 }
 
-TEST(each_launch_fails_once) { check_faults("cuLaunchKernel", 41); }
-TEST(each_query_fails_once) { check_faults("cuEvent", 7); }
-TEST(each_graph_call_fails_once) { check_faults("cuGraph", 5); }
-TEST(each_host_allocation_fails_once) { check_faults(NULL, 17); }
+TEST(each_launch_fails_once) { check_each_fails("cuLaunchKernel", 41, poll_with_a_failure); }
+TEST(each_query_fails_once) { check_each_fails("cuEvent", 7, poll_with_a_failure); }
+TEST(each_graph_call_fails_once) { check_each_fails("cuGraph", 5, poll_with_a_failure); }
+TEST(each_host_allocation_fails_once) { check_each_fails(NULL, 17, poll_with_a_failure); }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }

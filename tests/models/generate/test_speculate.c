@@ -7,6 +7,7 @@
 
 #include "byte_tokenizer.h"
 
+#include "each_fails.h"
 #include "generate.h"
 
 enum { CONTEXT = 160, MOST = 131, TOKENS = 6 };
@@ -255,62 +256,52 @@ TEST(what_is_refused)
     test_model_end(&u);
 }
 
-/*  One call fails; generated again from there on, the text is that without drafts. */
-static void check_faults(const char *prefix, int stride)
+/*  A call fails; generated again from there on, the text is that without drafts. */
+static void generate_with_a_failure(attempt *a)
 {
-    static host_counter counter;
-    ignis_desc setup = test_counting_desc(&counter);
-    int32_t ids[24], expected[64], text[64];
-    int at, failures = 0, i;
-    bool reached = true;
-    SETUP(&setup);
+    static int32_t expected[64];
+    int32_t ids[24], text[64];
+    ignis_sequence s, by;
+    ignis_sequence_info of;
+    ignis_generate_desc desc;
+    test_model t;
+    int i;
     for (i = 0; i < 24; i++)
         ids[i] = id_at(i % 9, 77);
-    for (at = 0; at < 2000 && reached; at += at ? stride : 1) {
-        ignis_sequence s, by;
-        ignis_sequence_info of;
-        ignis_generate_desc desc;
-        test_model t;
-        test_model_begin(&t, &tiny, 64, 2);
-        s = ignis_sequence_begin(t.handle);
-        by = ignis_sequence_begin(t.handle);
-        CHECK_OK(ignis_sequence_feed(s, ids, 24));
-        memset(&desc, 0, sizeof desc);
-        desc.sampling = sampling_of(1);
-        desc.end_count = -1;
-        desc.draft_tokens = 5;
-        desc.draft = by;
-        reached = at == 0;
-        if (at)
-            fault_plan(prefix, at, 2, &counter, false);
-        for (i = 0; i < 3 && ignis_sequence_length(s) < 34; i++) {
-            desc.max_tokens = 34 - ignis_sequence_length(s);
-            if (ignis_generate(s, &desc) == IGNIS_OK)
-                continue;
-            CHECK(ignis_status_last() != IGNIS_OK);
-            ignis_status_clear();
-            failures++;
-            reached = fault_over(&counter);
-        }
-        reached = fault_over(&counter) || reached;
-        memset(text, 0, sizeof text);
-        CHECK_INT(ignis_sequence_ids(s, text, 64), 34);
-        if (at == 0)
-            memcpy(expected, text, sizeof text);
-        CHECK(memcmp(expected, text, sizeof text) == 0);
-        CHECK_OK(ignis_sequence_free(by));
-        CHECK_OK(ignis_sequence_truncate(s, 0));
-        CHECK_OK(ignis_sequence_query(s, &of));
-        CHECK_INT(of.free_tokens, 2 * 64);
-        CHECK_OK(ignis_sequence_free(s));
-        test_model_end(&t);
+    test_model_begin(&t, &tiny, 64, 2);
+    s = ignis_sequence_begin(t.handle);
+    by = ignis_sequence_begin(t.handle);
+    CHECK_OK(ignis_sequence_feed(s, ids, 24));
+    memset(&desc, 0, sizeof desc);
+    desc.sampling = sampling_of(1);
+    desc.end_count = -1;
+    desc.draft_tokens = 5;
+    desc.draft = by;
+    attempt_arm(a);
+    for (i = 0; i < 3 && ignis_sequence_length(s) < 34; i++) {
+        desc.max_tokens = 34 - ignis_sequence_length(s);
+        if (ignis_generate(s, &desc) == IGNIS_OK)
+            continue;
+        attempt_failed(a);
+        attempt_over(a);
     }
-    CHECK(failures > 0 && at < 2000);
+    attempt_over(a);
+    memset(text, 0, sizeof text);
+    CHECK_INT(ignis_sequence_ids(s, text, 64), 34);
+    if (a->at == 0)
+        memcpy(expected, text, sizeof text);
+    CHECK(memcmp(expected, text, sizeof text) == 0);
+    CHECK_OK(ignis_sequence_free(by));
+    CHECK_OK(ignis_sequence_truncate(s, 0));
+    CHECK_OK(ignis_sequence_query(s, &of));
+    CHECK_INT(of.free_tokens, 2 * 64);
+    CHECK_OK(ignis_sequence_free(s));
+    test_model_end(&t);
 }
 
-TEST(each_launch_fails_once) { check_faults("cuLaunchKernel", 97); }
-TEST(each_wait_fails_once) { check_faults("cuStreamSynchronize", 13); }
-TEST(each_graph_call_fails_once) { check_faults("cuGraph", 5); }
-TEST(each_host_allocation_fails_once) { check_faults(NULL, 61); }
+TEST(each_launch_fails_once) { check_each_fails("cuLaunchKernel", 97, generate_with_a_failure); }
+TEST(each_wait_fails_once) { check_each_fails("cuStreamSynchronize", 13, generate_with_a_failure); }
+TEST(each_graph_call_fails_once) { check_each_fails("cuGraph", 5, generate_with_a_failure); }
+TEST(each_host_allocation_fails_once) { check_each_fails(NULL, 61, generate_with_a_failure); }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }
