@@ -193,20 +193,6 @@ static void fail_alone(member *m)
         CHECK(!ignis__window_make("test", m->comm, BYTES, "test"));
 }
 
-/*  Rank 1 has no memory for its part: it has failed before the others begin. */
-TEST(a_rank_without_memory_fails_on_all)
-{
-    int64_t before;
-    SETUP(NULL);
-    NEEDS_DEVICES(2);
-    before = vmm_bytes();
-    run(2, false, 0, fail_alone);
-    CHECK_INT(members[1].status, IGNIS_ERROR_MEMORY);
-    CHECK_INT(members[0].status, IGNIS_ERROR_PEER);
-    CHECK_HAS(members[0].message, "rank 1 could not share its memory");
-    CHECK_INT(vmm_bytes(), before);
-}
-
 static void come_late(member *m)
 {
     if (m->rank == 0)
@@ -216,19 +202,37 @@ static void come_late(member *m)
         CHECK(!ignis__window_make("test", m->comm, BYTES, "test"));
 }
 
-/*  The late rank finds that the other one has given up. */
-TEST(a_rank_that_comes_late_is_a_timeout)
+/*  Rank 1 has no memory for its part before the others begin; a late rank finds that the other one has given up. */
+TEST(what_keeps_a_rank_from_its_window_fails_on_all)
 {
+    static const struct {
+        double timeout_s;
+        void (*work)(member *m);
+        ignis_status status[2];
+        const char *message[2];
+    } table[] = {
+        {0,
+         fail_alone,
+         {IGNIS_ERROR_PEER, IGNIS_ERROR_MEMORY},
+         {"rank 1 could not share its memory", "CUDA_ERROR_OUT_OF_MEMORY"}},
+        {0.2,
+         come_late,
+         {IGNIS_ERROR_TIMEOUT, IGNIS_ERROR_PEER},
+         {"rank 1 did not share its memory within 0.2 s", "rank 0 could not share its memory"}},
+    };
     int64_t before;
+    int i, k;
     SETUP(NULL);
     NEEDS_DEVICES(2);
     before = vmm_bytes();
-    run(2, false, 0.2, come_late);
-    CHECK_INT(members[0].status, IGNIS_ERROR_TIMEOUT);
-    CHECK_HAS(members[0].message, "rank 1 did not share its memory within 0.2 s");
-    CHECK_INT(members[1].status, IGNIS_ERROR_PEER);
-    CHECK_HAS(members[1].message, "rank 0 could not share its memory");
-    CHECK_INT(vmm_bytes(), before);
+    for (i = 0; i < COUNT_OF(table); i++) {
+        run(2, false, table[i].timeout_s, table[i].work);
+        for (k = 0; k < 2; k++) {
+            CHECK_INT(members[k].status, table[i].status[k]);
+            CHECK_HAS(members[k].message, table[i].message[k]);
+        }
+        CHECK_INT(vmm_bytes(), before);
+    }
 }
 
 int main(int argc, char **argv)
