@@ -24,40 +24,24 @@ typedef struct job {
     ignis_parallel parallel;
 } job;
 
-static void wait_for_all(const job *j)
-{
-    REQUIRE(ignis_comm_barrier(j->comm));
-    REQUIRE(ignis_comm_synchronize(j->comm));
-}
-
 /*  Measures a step, and prints the row. */
-static void measure(job *j, const char *name, void (*step)(job *j))
+static void measure(job *j, const char *name, void (*step)(void *data))
 {
-    enum { REPEATS = 5 };
-    double times[REPEATS], tokens;
-    int steps = simulated ? 1 : 10, repeats = simulated ? 1 : REPEATS, i, k;
-    for (i = 0; i < (simulated ? 1 : 3); i++)
-        step(j);
-    for (i = 0; i < repeats; i++) {
-        wait_for_all(j);
-        times[i] = now();
-        for (k = 0; k < steps; k++)
-            step(j);
-        wait_for_all(j);
-        times[i] = (now() - times[i]) / steps;
-    }
+    const double seconds =
+        simulated ? median_step_seconds(j->comm, step, j, 1, 1, 1) : median_step_seconds(j->comm, step, j, 3, 5, 10);
+    double tokens;
     require(ignis_status_last() == IGNIS_OK, name);
-    qsort(times, (size_t)repeats, sizeof times[0], compare);
-    tokens = (double)(j->ranks.size * j->gpt.sequences * j->gpt.context) / times[repeats / 2];
+    tokens = (double)(j->ranks.size * j->gpt.sequences * j->gpt.context) / seconds;
     if (j->ranks.rank == 0)
         printf("GPT-2 124M on %d: %-28s %10.1f ktokens/s\n", j->ranks.size, name, tokens / 1e3);
     fflush(stdout);
 }
 
-static void step_eager(job *j) { gpt_step(&j->gpt); }
-static void step_replay(job *j) { REQUIRE(ignis_graph_launch(j->gpt.graph)); }
-static void step_alone(job *j)
+static void step_eager(void *data) { gpt_step(&((job *)data)->gpt); }
+static void step_replay(void *data) { REQUIRE(ignis_graph_launch(((job *)data)->gpt.graph)); }
+static void step_alone(void *data)
 {
+    job *j = (job *)data;
     REQUIRE(ignis_parallel_no_sync_begin(j->parallel));
     gpt_step(&j->gpt);
     REQUIRE(ignis_parallel_no_sync_end(j->parallel));
@@ -90,7 +74,7 @@ int main(int argc, char **argv)
     measure(&j, "called one by one", step_eager);
     if (j.ranks.size > 1)
         measure(&j, "gradients not averaged", step_alone);
-    wait_for_all(&j);
+    wait_for_ranks(j.comm);
     REQUIRE(ignis_graph_begin());
     gpt_step(&j.gpt);
     j.gpt.graph = ignis_graph_end();

@@ -33,12 +33,6 @@ typedef struct job {
 
 enum { TENSOR = IGNIS_SHARD_COUNT }; /* the kind that divides matrices */
 
-static void wait_for_all(const job *j)
-{
-    REQUIRE(ignis_comm_barrier(j->comm));
-    REQUIRE(ignis_comm_synchronize(j->comm));
-}
-
 /*  As llama_step, with this rank's parts of the matrices. */
 static void tensor_step(const llama *l, ignis_comm comm)
 {
@@ -84,8 +78,9 @@ static void step_now(const job *j)
         llama_step(&j->llama);
 }
 
-static void step(const job *j)
+static void step(void *data)
 {
+    const job *j = (const job *)data;
     if (j->graph.id)
         REQUIRE(ignis_graph_launch(j->graph));
     else
@@ -93,26 +88,15 @@ static void step(const job *j)
 }
 
 /*  Measures steps, and prints the row. */
-static void measure(const job *j, const char *name)
+static void measure(job *j, const char *name)
 {
-    enum { REPEATS = 3 };
-    double times[REPEATS], tokens;
+    const double seconds =
+        simulated ? median_step_seconds(j->comm, step, j, 1, 1, 1) : median_step_seconds(j->comm, step, j, 2, 3, 3);
+    double tokens;
     ignis_memory_info memory;
-    int steps = simulated ? 1 : 3, repeats = simulated ? 1 : REPEATS, i, k;
-    for (i = 0; i < (simulated ? 1 : 2); i++)
-        step(j);
-    for (i = 0; i < repeats; i++) {
-        wait_for_all(j);
-        times[i] = now();
-        for (k = 0; k < steps; k++)
-            step(j);
-        wait_for_all(j);
-        times[i] = (now() - times[i]) / steps;
-    }
     require(ignis_status_last() == IGNIS_OK, name);
     REQUIRE(ignis_memory_query(j->ranks.device, &memory));
-    qsort(times, (size_t)repeats, sizeof times[0], compare);
-    tokens = (double)(j->ranks.size / llama_parts * j->llama.sequences * j->llama.context) / times[repeats / 2];
+    tokens = (double)(j->ranks.size / llama_parts * j->llama.sequences * j->llama.context) / seconds;
     if (j->ranks.rank == 0)
         printf("%s on %d, %-10s over %d, recompute %-13s %-18s %9.0f tokens/s  peak %6.2f GiB\n", j->model,
                j->ranks.size, j->kind, j->shard_ranks, llama_recomputes[j->llama.recompute], name, tokens,
@@ -121,12 +105,12 @@ static void measure(const job *j, const char *name)
 }
 
 /*  Writes what each kernel of a step takes. */
-static void profile(const job *j, const char *path)
+static void profile(job *j, const char *path)
 {
-    wait_for_all(j);
+    wait_for_ranks(j->comm);
     REQUIRE(ignis_profile_begin());
     step(j);
-    wait_for_all(j);
+    wait_for_ranks(j->comm);
     REQUIRE(ignis_profile_end(NULL, j->ranks.rank == 0 ? path : NULL));
 }
 
@@ -177,7 +161,7 @@ int main(int argc, char **argv)
     measure(&j, "called one by one");
     if (argc > 4 && strcmp(argv[4], "-") != 0)
         profile(&j, argv[4]);
-    wait_for_all(&j);
+    wait_for_ranks(j.comm);
     require(ignis_memory_trim(j.ranks.device) >= 0, "ignis_memory_trim"); /* a graph has memory of its own */
     REQUIRE(ignis_graph_begin());
     step_now(&j);

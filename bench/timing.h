@@ -88,6 +88,36 @@ static inline void run_call(const void *work)
     (void)c->run(c->d);
 }
 
+#ifdef IGNIS_COLLECTIVE_VERSION
+
+/*  Waits until all ranks are here, and their work is done. */
+static inline void wait_for_ranks(ignis_comm comm)
+{
+    require(ignis_comm_barrier(comm) == IGNIS_OK && ignis_comm_synchronize(comm) == IGNIS_OK, "waiting for all ranks");
+}
+
+/*  Returns the median of the rounds, each of which begins and ends with idle ranks: the time of a step of all ranks.
+    before: steps that do not count. */
+static inline double median_step_seconds(ignis_comm comm, void (*step)(void *data), void *data, int before, int rounds,
+                                         int steps)
+{
+    double times[ROUNDS_AT_MOST];
+    int round, i;
+    for (i = 0; i < before; i++)
+        step(data);
+    for (round = 0; round < rounds; round++) {
+        wait_for_ranks(comm);
+        times[round] = now();
+        for (i = 0; i < steps; i++)
+            step(data);
+        wait_for_ranks(comm);
+        times[round] = (now() - times[round]) / steps;
+    }
+    return median(times, rounds);
+}
+
+#endif
+
 #endif
 
 #endif
