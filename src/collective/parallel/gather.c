@@ -21,7 +21,7 @@ IGNIS__PRIVATE bool ignis__parallel_enter_second(const char *call, ignis__parall
 IGNIS__PRIVATE void ignis__parallel_leave_second(const ignis__parallel_state *parallel,
                                                  const ignis__second_stream *second);
 
-/*  Returns the serial of the capture on the device; 0: there is none. */
+/*  Returns the serial number of the capture on the device, or 0 outside a capture. */
 IGNIS__PRIVATE uint64_t ignis__gather_capture(const ignis__parallel_state *parallel)
 {
     const ignis__capture *capture = ignis__capture_on(parallel->device);
