@@ -15,7 +15,7 @@
     test_array(rows, columns)               a written f32 array
     NEEDS_DEVICES(2), NEEDS_NO_MEMCHECK(), NEEDS_POSIX("fork")   skip the test where it cannot run
 
-    IGNIS_TEST_TIMES=1 prints what each test took.
+    IGNIS_TEST_TIMES=1 prints the seconds of each test, its CPU time, and that of its children, which compile kernels.
 
     A test fails, too, when it leaves a failure that it did not check, or anything alive that has a handle (unless it
     sets test_leaks_expected).
@@ -34,6 +34,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#ifndef _WIN32
+#include <sys/resource.h>
+#endif
 
 /*  Most tests have been given it by apart.h, as declarations of all that is in it. */
 #define IGNIS_IMPLEMENTATION
@@ -239,6 +242,19 @@ static inline double test_seconds(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
+/*  Seconds of CPU: of this process, or of those that it has started and that have ended, such as compilers of kernels. */
+static inline double test_cpu_seconds(bool of_children)
+{
+#ifdef _WIN32
+    return of_children ? 0 : (double)clock() / CLOCKS_PER_SEC;
+#else
+    struct rusage use;
+    getrusage(of_children ? RUSAGE_CHILDREN : RUSAGE_SELF, &use);
+    return (double)(use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+           1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
+#endif
+}
+
 static inline void test_sleep_ms(int ms)
 {
     struct timespec time;
@@ -402,7 +418,7 @@ static inline int test_run(int argc, char **argv)
 {
     const char *program = argv[0] + strlen(argv[0]);
     int passed = 0, failed = 0, skipped = 0, chosen, i, k;
-    double begin;
+    double begin, cpu[2];
     while (program > argv[0] && !strchr("/\\", program[-1]))
         program--;
 #ifdef _WIN32
@@ -426,9 +442,12 @@ static inline int test_run(int argc, char **argv)
             continue;
         test__state.failures = 0;
         begin = test_seconds();
+        for (k = 0; k < 2; k++)
+            cpu[k] = test_cpu_seconds(k == 1);
         test__run(i);
         if (test_env("IGNIS_TEST_TIMES"))
-            printf("%7.2f s  %s\n", test_seconds() - begin, test__state.table[i].name);
+            printf("%7.2f s, CPU %7.2f s and %7.2f s of children  %s\n", test_seconds() - begin,
+                   test_cpu_seconds(false) - cpu[0], test_cpu_seconds(true) - cpu[1], test__state.table[i].name);
         if (test__state.failures)
             failed++;
         else if (test__state.skip)
