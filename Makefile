@@ -92,7 +92,7 @@ CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
 CHECKS += $(if $(COMPUTE_SANITIZER),test-memcheck)
 endif
-check: test $(CHECKS)
+check: test coverage $(CHECKS)
 
 clean:
 	rm -rf build

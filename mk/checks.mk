@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 # Checks beside the tests.
 
+# SHORT=1: each compiler, standard and mode, but not all combinations, in less than half of the time.
 check-compile: ignis_kernels.h
-	@bash tests/compile/run.sh
+	@SHORT=$(SHORT) bash tests/compile/run.sh
 
 # All kernels with the real NVRTC: two to three minutes an architecture on two cores, ten for 90a. ARCHS=75,90a: for
 # these architectures only; SHORT=1: some variants of each program (tools/nvrtc_check.c says which).

@@ -3,26 +3,28 @@
 # optimizing, in a quarter of the time, and the sanitizers without GCC's warnings, which `make test` has seen: those
 # take a third of it. What the lanes leave out, so that all of it ends in time:
 #   LONG_TESTS    all lanes: compiling every kernel of every dtype again takes minutes
-#   MATH_TESTS    the sanitizers and clang: their kernels have been through them while they were written; damaged
+#   KERNEL_TESTS  lazy and streams: what they run is queued as the operations of ops_basic, optim and matmul are; and
+#                 the sanitizers and clang: their kernels have been through them while they were written; damaged
 #                 bundles are in `make fuzz`
-#   KERNEL_TESTS  lazy and streams: what they run is queued as the operations of ops_basic and optim are
+#   MATH_TESTS    the sanitizers and clang, for the same reason
 #   OPS_TESTS     the sanitizers and clang: collective kernels over all dtypes, sizes and ways
 #   HOST_TESTS    lazy and streams: no work in streams, or little that others do not do as well
 #   SERIAL        test-tsan: they have one thread, which that target checks
 #   RANK_TESTS    all lanes: many ranks, processes or threads, each of which starts and waits for the others: too slow
 #                 under a sanitizer, and little about streams; `make test` runs them
-SERIAL := cache convert dlpack dry_run elementwise faults grammar kernel no_tensors npy picture print
+SERIAL := array cache checkpoint convert dlpack dry_run elementwise faults grammar graph kernel loader no_tensors npy \
+    picture print shared tape_failures
 LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_documents sdpa_masks sdpa_sinks ops_rows norm_weights cross_entropy \
     ops_shape formula formula_reduce formula_table second_derivatives training)
-KERNEL_TESTS := $(addprefix %/test_,optimizers groups clip init averages lbfgs losses gemm layers conv formula_results \
-    bundle model model_refused families latent latent_kernels generate generate_batch generate_kernels generate_text \
-    generate_window prefix speculate poll sequence_file experts recompute recurrent lora sequence_lora fft linalg_eigen \
-    linalg_norms random embed cache_types)
-MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul linear grouped_linear conv3d conv_transpose einsum \
+KERNEL_TESTS := $(addprefix %/test_,optimizers groups clip init averages lbfgs losses gemm layers conv conv3d \
+    conv_transpose formula_results bundle model model_refused families latent latent_kernels generate generate_batch \
+    generate_kernels generate_text generate_window prefix speculate poll sequence_file experts recompute recurrent lora \
+    sequence_lora fft linalg linalg_eigen linalg_factors linalg_norms random embed cache_types grouped_linear einsum \
     scan select grid_sample patches split_master trainings)
+MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul linear grad)
 OPS_TESTS := $(addprefix %/test_,comm_ops comm_ops_failures comm_model)
-HOST_TESTS := $(addprefix %/test_,channel channel_strangers chat comm_model comm_ops comm_ops_failures grammar picture \
-    text)
+HOST_TESTS := $(addprefix %/test_,cache channel channel_strangers chat comm_model comm_ops comm_ops_failures convert \
+    grammar handles loader no_tensors npy picture pool print shared status system text)
 RANK_TESTS := $(addprefix %/test_,comm_grow comm_job comm_job_deaths comm_nccl dry_ranks elastic gather \
     generate_parallel hybrid parallel recompute_shards regroup saved shards tensor_parallel windows)
 # $(call lane,name,tests left out): the tests of a lane, in its own folder
@@ -56,9 +58,11 @@ test-clang:
 	$(MAKE) -j$(JOBS) test CC=clang IGNIS_SIM=1 LANE=clang LANE_CFLAGS=-O0 IGNIS_CACHE_DIR=$(CURDIR)/build/default/cache \
 	    TESTS='$(call lane,clang,$(LONG_TESTS) $(MATH_TESTS) $(OPS_TESTS) $(RANK_TESTS))'
 
-# Matrix products by own kernels where other lanes take the simulator's cuBLASLt.
+# Matrix products by own kernels where other lanes take the simulator's cuBLASLt. SHORT=1: without trainings, which
+# compile kernels for most of their time; test_gemm has each kernel of products.
+OWN_TESTS := matmul linear $(if $(SHORT),,training)
 test-own:
-	IGNIS_MATMUL=own $(MAKE) -j$(JOBS) test IGNIS_SIM=1 TESTS='$(addprefix $(OUT)/test_,matmul linear training)'
+	IGNIS_MATMUL=own $(MAKE) -j$(JOBS) test IGNIS_SIM=1 TESTS='$(OWN_TESTS:%=$(OUT)/test_%)'
 
 test-sim: simulator
 	@env -u IGNIS_SIM_STALE $(MAKE) -C sim test
@@ -75,9 +79,9 @@ test-memcheck:
 	    TESTS='$(filter-out %/test_faults %/test_nccl $(LONG_TESTS) $(OPS_TESTS) $(RANK_TESTS),$(TESTS))'
 
 # 64-bit Arm (Jetson, Grace): the simulator and some tests, cross-compiled, under qemu. Tests that start themselves
-# again need more of it.
+# again need more of it. SHORT=1: without those whose kernels keep qemu busy; conversions are where Arm differs.
 ARM := build/arm
-ARM_TESTS := array convert device elementwise graph stream tensor text
+ARM_TESTS := array convert device stream tensor text $(if $(SHORT),,elementwise graph)
 test-arm:
 	@$(MAKE) --no-print-directory -s -C sim BUILD=../$(ARM) CC=aarch64-linux-gnu-gcc CXX=aarch64-linux-gnu-g++ \
 	    $(addprefix ../$(ARM)/sim/,libcuda.so.1 libnvrtc.so libcublasLt.so)

@@ -4,16 +4,17 @@
 #   WINDOWS_LACKS  left out: NCCL, which NVIDIA builds for Linux alone
 #   WINDOWS_SHORT  what test-windows runs, which keeps to some minutes: all that the system has a part in. The others
 #                  compile kernels for most of their time, as on Linux; test-windows-all runs them, too
+#   WINDOWS_MORE   arithmetic and bookkeeping in which only the compiler has a part: not with SHORT=1
 # Kernels that Linux has compiled are found in its cache; programs of check-msvc write one of their own.
 WINDOWS_LACKS := comm_nccl nccl
-WINDOWS_SHORT := array channel channel_strangers checkpoint comm_job comm_job_deaths contract device engine faults \
-    file frame gradients graph graph_limits graphics loader memory ops_basic share status stream system tape \
-    tape_failures tape_threads tensor text threads vmm
+WINDOWS_SHORT := array channel channel_strangers comm_job comm_job_deaths device engine faults file frame graph \
+    graphics loader memory share status stream system tape_threads text threads vmm
+WINDOWS_MORE := checkpoint contract gradients graph_limits ops_basic tape tape_failures tensor
 WINDOWS := build/windows
 WINDOWS_CC := $(firstword $(shell command -v x86_64-w64-mingw32-gcc-posix x86_64-w64-mingw32-gcc))
 WINDOWS_HEADERS := sys/resource.h sys/wait.h
 WINDOWS_LIBRARIES := $(addprefix $(WINDOWS)/,nvcuda.dll nvrtc64_130_0.dll cublasLt64_13.dll)
-WINDOWS_TESTS := $(WINDOWS_SHORT:%=$(WINDOWS)/test_%.exe)
+WINDOWS_TESTS := $(patsubst %,$(WINDOWS)/test_%.exe,$(WINDOWS_SHORT) $(if $(SHORT),,$(WINDOWS_MORE)))
 test-windows-all: WINDOWS_TESTS := $(WINDOWS)/test_engine.exe \
     $(patsubst %.c,$(WINDOWS)/%.exe,$(filter-out $(WINDOWS_LACKS:%=test_%.c),$(notdir $(TEST_SOURCES))))
 
@@ -28,8 +29,9 @@ test-windows test-windows-all: simulator $(WINDOWS)/prefix
 	@WRAPPER=tests/windows/wine.sh IGNIS_CACHE_DIR=$(CURDIR)/build/default/cache sh tests/run.sh $(WINDOWS_TESTS); \
 	    code=$$?; tests/windows/wine.sh --end; exit $$code
 
-# As Visual Studio compiles, and some tests so.
-MSVC_TESTS := array channel comm_job contract convert device file share system tensor text vmm
+# As Visual Studio compiles, and some tests so. SHORT=1: without jobs of ranks, which take half a minute and are among
+# those of MinGW.
+MSVC_TESTS := array channel contract convert device file share system tensor text vmm $(if $(SHORT),,comm_job)
 check-msvc: simulator $(WINDOWS)/prefix
 	@sh tests/windows/msvc.sh $(MSVC_TESTS)
 

@@ -305,18 +305,22 @@ static void check_spoiled(const masked_case *c, ignis_dtype dtype) { check_case_
     } while (0)
 
 /*  Every combination, on sizes around the borders of tiles; heads of a size that is not the program's. */
+/*  On the simulator each type takes half of the combinations, in which each two options are together. */
 TEST(sdpa_masks_in_every_combination)
 {
     masked_case c = {3, 4, 2, 40, 67, 81, IGNIS_MASK_CAUSAL, 0, false, 0, NO_BIAS, false};
-    int i;
+    int i, is_odd;
     SETUP_MMA();
     for (i = 1; i < 16; i++) {
         c.window = i & 1 ? 11 : 0;
         c.lengths = (i & 2) != 0;
         c.softcap = i & 4 ? 1.5 : 0;
         c.bias = i & 8 ? BIAS_HEADS : NO_BIAS;
-        check_case(&c, IGNIS_F64);
-        check_case(&c, IGNIS_BF16);
+        is_odd = (i ^ i >> 1 ^ i >> 2 ^ i >> 3) & 1; /* of the number of options */
+        if (is_odd || test_takes_all())
+            check_case(&c, IGNIS_F64);
+        if (!is_odd || test_takes_all())
+            check_case(&c, IGNIS_BF16);
     }
 }
 
