@@ -93,8 +93,8 @@ endif
 # every type and operation, draws at random; and those that leave cases to a GPU otherwise, or take each in one 16-bit
 # type (test_takes of tests/tensor.h): kernels of f16 and bf16 have the same source.
 SOAKS := $(addprefix $(OUT)/test_,vmm transport transport_processes channel channel_strangers share comm_job \
-    comm_job_deaths comm_ops comm_ops_failures hybrid tape_threads threads generate generate_kernels generate_threads \
-    gemm ops_attention sdpa_masks)
+    comm_job_deaths comm_ops comm_ops_failures conv conv3d hybrid losses tape_threads threads generate generate_kernels \
+    generate_parallel generate_threads gemm ops_attention sdpa_masks)
 soak: $(SIMULATOR) $(SOAKS)
 	@echo "soak on the $(DEVICE)"
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} \
