@@ -2,7 +2,13 @@
 /*  each_fails.h - the same work with each call that a prefix names failing once: include it behind fault.h
 
     TEST(each_launch_fails_once) { check_each_fails("cuLaunchKernel", 41, work); }
-    static void work(attempt *a) { ... attempt_arm(a); while (call() != IGNIS_OK) attempt_failed(a); attempt_over(a); ... } */
+    static void work(attempt *a)
+    {
+        attempt_arm(a);
+        while (call() != IGNIS_OK)
+            attempt_failed(a);
+        attempt_over(a);
+    } */
 #ifndef EACH_FAILS_H
 #define EACH_FAILS_H
 

@@ -2,8 +2,8 @@
 /*  rank_deaths.h - two ranks, each a process; one dies at a call of the driver in its second step, and the other one
     gets an error that names it: include it behind fault.h
 
-    TEST(x) { NEEDS_POSIX("communicators between processes"); SETUP(NULL); NEEDS_DEVICES(2); check_rank_deaths(calls, 3); }
-    int main(argc, argv) { role = process_role(argc, argv); return role ? rank_dies(role, prepare, train) : test_run(...); } */
+    TEST(x) { NEEDS_POSIX("processes"); SETUP(NULL); NEEDS_DEVICES(2); check_rank_deaths(calls, COUNT_OF(calls)); }
+    main:   role = process_role(argc, argv); return role ? rank_dies(role, prepare, train) : test_run(argc, argv); */
 #ifndef RANK_DEATHS_H
 #define RANK_DEATHS_H
 
@@ -26,8 +26,8 @@ static inline void rank_death_now(void)
     _exit(0);
 }
 
-/*  Runs a rank; returns its exit code. prepare: makes the model of a rank, whose device is the current one. train: trains
-    a step; returns its status, and the message of a failure. */
+/*  Runs a rank; returns its exit code. prepare: makes the model of a rank, whose device is the current one.
+    train: trains a step; returns its status, and the message of a failure. */
 static inline int rank_dies(const char *role, void (*prepare)(int number, ignis_comm comm),
                             ignis_status (*train)(const char **message))
 {

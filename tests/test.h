@@ -242,7 +242,7 @@ static inline double test_seconds(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/*  Seconds of CPU: of this process, or of those that it has started and that have ended, such as compilers of kernels. */
+/*  Seconds of CPU: of this process, or of its children that have ended, such as compilers of kernels. */
 static inline double test_cpu_seconds(bool of_children)
 {
 #ifdef _WIN32
