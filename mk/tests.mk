@@ -6,9 +6,9 @@ TEST_SOURCES := $(shell find tests -name 'test_*.c')
 FUZZ_SOURCES := $(shell find tests -name 'fuzz_*.c')
 TESTS := $(patsubst %.c,$(OUT)/%,$(notdir $(TEST_SOURCES))) $(OUT)/test_engine
 # Those that take a minute come first, so that none of them runs alone at the end.
-SLOW := $(addprefix $(OUT)/test_,bundle comm_job comm_job_deaths comm_ops conv conv3d cross_entropy formula formula_table \
-    gemm generate generate_kernels generate_parallel lora losses model ops_attention ops_rows sdpa_documents \
-    sdpa_masks training)
+SLOW := $(addprefix $(OUT)/test_,bundle comm_job comm_job_deaths comm_ops conv conv3d cross_entropy elastic families \
+    formula formula_table gemm generate generate_kernels generate_parallel hybrid lora losses model ops_attention ops_rows \
+    sdpa_documents sdpa_masks second_derivatives training)
 TESTS := $(filter $(SLOW),$(TESTS)) $(filter-out $(SLOW),$(TESTS))
 
 # Tests link the rooms of src/: one object for each folder, with its parts in the order of the headers. The names that
@@ -93,8 +93,8 @@ endif
 # every type and operation, draws at random; and those that leave cases to a GPU otherwise, or take each in one 16-bit
 # type (test_takes of tests/tensor.h): kernels of f16 and bf16 have the same source.
 SOAKS := $(addprefix $(OUT)/test_,vmm transport transport_processes channel channel_strangers share comm_job \
-    comm_job_deaths comm_ops comm_ops_failures conv conv3d hybrid losses tape_threads threads generate generate_kernels \
-    generate_parallel generate_threads gemm ops_attention sdpa_masks)
+    comm_job_deaths comm_ops comm_ops_failures conv conv3d hybrid losses tape_threads threads generate \
+    generate_kernels generate_parallel generate_threads gemm ops_attention sdpa_masks)
 soak: $(SIMULATOR) $(SOAKS)
 	@echo "soak on the $(DEVICE)"
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} \
