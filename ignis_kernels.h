@@ -45,7 +45,7 @@
         gemm_tile.cuh              143 lines    4554 bytes
         grid_sample.cu             255 lines    6669 bytes
         grouped_mma.cu             293 lines    9923 bytes
-        hopper.cuh                 575 lines   19700 bytes
+        hopper.cuh                 567 lines   19533 bytes
         image.cuh                   50 lines    1151 bytes
         linalg.cu                  324 lines    9774 bytes
         linalg.cuh                  93 lines    1940 bytes
@@ -230,7 +230,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0xa8687371e1019deaULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x8ae79d0f545022e5ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -10934,12 +10934,6 @@ static const char ignis__text_hopper_cuh_0[] =
     "__device__ inline void ignis_ptx_st_relaxed_gpu_u64(unsigned long long *to, unsigned long long x)\n"
     "{\n"
     "asm volatile(\"st.relaxed.gpu.global.u64 [%0], %1;\" ::\"l\"(to), \"l\"(x) : \"memory\");\n"
-    "}\n\n\n"
-    "__device__ inline uint32_t ignis_ptx_ld_global(const void *from)\n"
-    "{\n"
-    "uint32_t x;\n"
-    "asm volatile(\"ld.global.u32 %0, [%1];\" : \"=r\"(x) : \"l\"(from) : \"memory\");\n"
-    "return x;\n"
     "}\n\n"
     "__device__ inline uint32_t ignis_ptx_ld_volatile_shared(uint32_t from)\n"
     "{\n"
@@ -10954,13 +10948,13 @@ static const char ignis__text_hopper_cuh_0[] =
     "__device__ inline void ignis_ptx_cluster_arrive() { asm volatile(\"barrier.cluster.arrive.aligned;\" ::: \"memory\"); }\n\n"
     "__device__ inline void ignis_ptx_cluster_wait() { asm volatile(\"barrier.cluster.wait.aligned;\" ::: \"memory\"); }\n\n\n"
     "__device__ inline void ignis_ptx_cluster_arrive_relaxed()\n"
-    "{\n";
-static const char ignis__text_hopper_cuh_1[] =
+    "{\n"
     "asm volatile(\"barrier.cluster.arrive.relaxed.aligned;\" ::: \"memory\");\n"
     "}\n\n\n\n"
     "__device__ inline uint32_t ignis_ptx_mapa(uint32_t at, uint32_t block)\n"
     "{\n"
-    "uint32_t there;\n"
+    "uint32_t there;\n";
+static const char ignis__text_hopper_cuh_1[] =
     "asm(\"mapa.shared::cluster.u32 %0, %1, %2;\" : \"=r\"(there) : \"r\"(at), \"r\"(block));\n"
     "return there;\n"
     "}\n\n"
@@ -11047,13 +11041,13 @@ static const char ignis__text_hopper_cuh_1[] =
     "\"l\"(map), \"r\"(barrier), \"r\"(channel), \"r\"(x), \"r\"(y), \"r\"(image), \"h\"((unsigned short)right),\n"
     "\"h\"((unsigned short)down)\n"
     ": \"memory\");\n"
-    "}\n\n";
-static const char ignis__text_hopper_cuh_2[] =
+    "}\n\n"
     "__device__ inline void ignis_ptx_pixels_store(const ignis__tensor_map *map, uint32_t from, int channel, int x, int y,\n"
     "int image)\n"
     "{\n"
     "asm volatile(\n"
-    "\"cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5}], [%1];\" ::\"l\"(map),\n"
+    "\"cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5}], [%1];\" ::\"l\"(map),\n";
+static const char ignis__text_hopper_cuh_2[] =
     "\"r\"(from), \"r\"(channel), \"r\"(x), \"r\"(y), \"r\"(image)\n"
     ": \"memory\");\n"
     "}\n\n"
@@ -11141,14 +11135,14 @@ static const char ignis__text_hopper_cuh_2[] =
     "}\n\n"
     "__device__ inline void ignis_ptx_bulk_commit() { asm volatile(\"cp.async.bulk.commit_group;\" ::: \"memory\"); }\n\n\n\n"
     "template <int pending> __device__ inline void ignis_ptx_bulk_wait_read()\n"
-    "{\n";
-static const char ignis__text_hopper_cuh_3[] =
+    "{\n"
     "asm volatile(\"cp.async.bulk.wait_group.read %0;\" ::\"n\"(pending) : \"memory\");\n"
     "}\n\n"
     "template <int pending> __device__ inline void ignis_ptx_bulk_wait()\n"
     "{\n"
     "asm volatile(\"cp.async.bulk.wait_group %0;\" ::\"n\"(pending) : \"memory\");\n"
-    "}\n\n\n"
+    "}\n\n\n";
+static const char ignis__text_hopper_cuh_3[] =
     "__device__ inline void ignis_ptx_stmatrix(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d)\n"
     "{\n"
     "asm volatile(\"stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};\" ::\"r\"(to), \"r\"(a), \"r\"(b),\n"
@@ -11218,10 +11212,10 @@ static const char ignis__text_hopper_cuh_3[] =
     "#define IGNIS_WGMMA_SUMS_112 IGNIS_WGMMA_SUMS_96, IGNIS_WGMMA_SUM(12), IGNIS_WGMMA_SUM(13)\n"
     "#define IGNIS_WGMMA_TEXT_128 IGNIS_WGMMA_TEXT_112 \", %56, %57, %58, %59, %60, %61, %62, %63\"\n"
     "#define IGNIS_WGMMA_SUMS_128 IGNIS_WGMMA_SUMS_112, IGNIS_WGMMA_SUM(14), IGNIS_WGMMA_SUM(15)\n"
-    "#define IGNIS_WGMMA_TEXT_144 IGNIS_WGMMA_TEXT_128 \", %64, %65, %66, %67, %68, %69, %70, %71\"\n";
-static const char ignis__text_hopper_cuh_4[] =
+    "#define IGNIS_WGMMA_TEXT_144 IGNIS_WGMMA_TEXT_128 \", %64, %65, %66, %67, %68, %69, %70, %71\"\n"
     "#define IGNIS_WGMMA_SUMS_144 IGNIS_WGMMA_SUMS_128, IGNIS_WGMMA_SUM(16), IGNIS_WGMMA_SUM(17)\n"
-    "#define IGNIS_WGMMA_TEXT_160 IGNIS_WGMMA_TEXT_144 \", %72, %73, %74, %75, %76, %77, %78, %79\"\n"
+    "#define IGNIS_WGMMA_TEXT_160 IGNIS_WGMMA_TEXT_144 \", %72, %73, %74, %75, %76, %77, %78, %79\"\n";
+static const char ignis__text_hopper_cuh_4[] =
     "#define IGNIS_WGMMA_SUMS_160 IGNIS_WGMMA_SUMS_144, IGNIS_WGMMA_SUM(18), IGNIS_WGMMA_SUM(19)\n"
     "#define IGNIS_WGMMA_TEXT_176 IGNIS_WGMMA_TEXT_160 \", %80, %81, %82, %83, %84, %85, %86, %87\"\n"
     "#define IGNIS_WGMMA_SUMS_176 IGNIS_WGMMA_SUMS_160, IGNIS_WGMMA_SUM(20), IGNIS_WGMMA_SUM(21)\n"
@@ -18442,7 +18436,7 @@ static const ignis__source *const ignis__includes_hopper_cuh[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_hopper_cuh = {
-    "hopper.cuh", 0x690d9d5e04b657e4ULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 40};
+    "hopper.cuh", 0xc300996b4a2b1e49ULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 40};
 
 static const ignis__source *const ignis__includes_attention_hopper_cu[] = {
     &ignis__source_ignis_cuh,

@@ -1653,7 +1653,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x36945c8c131dd3fcULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xc9027c67ed416bcdULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -5769,18 +5769,7 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "if (at(j) < p.rows)\n"
     "lines[j].put(p, low, high, at(j), y[j], y[2 + j]);\n"
     "}\n"
-    "};\n\n\n\n"
-    "__device__ inline void touch_places(const ignis__gemv_mma &p, int column)\n"
-    "{\n"
-    "const int thread = threadIdx.x % 128 - 32;\n"
-    "if (p.frequencies && thread < p.head_dim / 2)\n"
-    "ignis_ptx_ld_global(p.frequencies + thread);\n"
-    "for (int c = column + thread; c < min(column + COLUMNS, p.rows); c += 96) {\n"
-    "const ignis__generate_row &place = p.places[c];\n"
-    "if (place.position >= 0)\n"
-    "ignis_ptx_ld_global(place.pages + p.table + place.position / IGNIS__PAGE);\n"
-    "}\n"
-    "}\n\n\n"
+    "};\n\n\n"
     "__device__ inline void finish(const ignis__gemv_mma &p, int first, int group, int part, const float (&y)[4])\n"
     "{\n"
     "const int t = threadIdx.x % 4, row = row_of_lanes(threadIdx.x % 32 / 4);\n"
@@ -5821,14 +5810,14 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "};\n\n\n\n\n"
     "template <typename Source> __device__ inline void cluster_product(const ignis__gemv_mma &p, int first, Source &source)\n"
     "{\n"
-    "extern __shared__ __align__(1024) char memory[];\n";
-static const char ignis__text_gemv_cluster_cuh_1[] =
+    "extern __shared__ __align__(1024) char memory[];\n"
     "constexpr int STAGE_BYTES = Source::STAGE_BYTES;\n"
     "const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), found = at + p.found_at,\n"
     "arrived = found + FOUND_BYTES, full = arrived + 8, empty = full + 8 * p.ring;\n\n"
     "const int across = WIDE ? p.across : 1;\n"
     "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_group = (int)blockIdx.x / CLUSTER / across,\n"
-    "column = (int)blockIdx.x / CLUSTER % across * COLUMNS;\n\n"
+    "column = (int)blockIdx.x / CLUSTER % across * COLUMNS;\n\n";
+static const char ignis__text_gemv_cluster_cuh_1[] =
     "const int rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, stride = CLUSTER > 1 ? 1 << 24 : gridDim.x / across;\n"
     "const int steps = (source.per_slice + source.advance - 1) / source.advance;\n"
     "const int tiles = (int)((p.n - first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)),\n"
@@ -5853,8 +5842,6 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "shift_registers<false>();\n"
     "if (warp > SLICES) {\n"
     "ignis_grid_dependency_wait();\n"
-    "if (p.kind == IGNIS__GEMV_CACHE)\n"
-    "touch_places(p, column);\n"
     "if (CLUSTER > 1)\n"
     "ignis_ptx_cluster_wait();\n"
     "return;\n"
@@ -5934,8 +5921,7 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "if (CLUSTER > 1)\n"
     "ignis_ptx_cluster_wait();\n"
     "const uint32_t to = found + rank * SHARE * PART_BYTES + lane * 8;\n"
-    "if constexpr (WIDE && CLUSTER == 1) {\n";
-static const char ignis__text_gemv_cluster_cuh_2[] =
+    "if constexpr (WIDE && CLUSTER == 1) {\n"
     "#pragma unroll\n"
     "for (int n = 0; n < N; n++)\n"
     "far[n * THREADS] = make_float4(sum[0][n][0], sum[0][n][1], sum[0][n][2], sum[0][n][3]);\n"
@@ -5951,7 +5937,8 @@ static const char ignis__text_gemv_cluster_cuh_2[] =
     "const float y[4] = {x.x, x.y, x.z, x.w};\n"
     "parts[i].put(p, y);\n"
     "}\n"
-    "}\n"
+    "}\n";
+static const char ignis__text_gemv_cluster_cuh_2[] =
     "} else {\n"
     "#pragma unroll\n"
     "for (int m = 0; m < M; m++)\n"
@@ -10656,7 +10643,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cuh = {
-    "gemv_cluster.cuh", 0x05c9d9c2fa5f7c0bULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 21};
+    "gemv_cluster.cuh", 0xad836e5173fcc98eULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 21};
 
 static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,

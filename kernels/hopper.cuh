@@ -144,14 +144,6 @@ __device__ inline void ignis_ptx_st_relaxed_gpu_u64(unsigned long long *to, unsi
     asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(x) : "memory");
 }
 
-/*  Loads four bytes, which stay in the L1 cache; also if the result is not used. */
-__device__ inline uint32_t ignis_ptx_ld_global(const void *from)
-{
-    uint32_t x;
-    asm volatile("ld.global.u32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
-    return x;
-}
-
 __device__ inline uint32_t ignis_ptx_ld_volatile_shared(uint32_t from)
 {
     uint32_t x;

@@ -97,20 +97,6 @@ struct part_finish {
     }
 };
 
-/*  Brings to the L1 cache, while others multiply, where keys and values of a block's rows of x go, and how q and k are
-    turned: the epilogue finds a place by three loads, each of which waits for the one before. 96 threads call it. */
-__device__ inline void touch_places(const ignis__gemv_mma &p, int column)
-{
-    const int thread = threadIdx.x % 128 - 32;
-    if (p.frequencies && thread < p.head_dim / 2)
-        ignis_ptx_ld_global(p.frequencies + thread);
-    for (int c = column + thread; c < min(column + COLUMNS, p.rows); c += 96) {
-        const ignis__generate_row &place = p.places[c];
-        if (place.position >= 0)
-            ignis_ptx_ld_global(place.pages + p.table + place.position / IGNIS__PAGE);
-    }
-}
-
 /*  Does all of it. */
 __device__ inline void finish(const ignis__gemv_mma &p, int first, int group, int part, const float (&y)[4])
 {
@@ -196,8 +182,6 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
             shift_registers<false>();
         if (warp > SLICES) { /* the rest of its warpgroup */
             ignis_grid_dependency_wait();
-            if (p.kind == IGNIS__GEMV_CACHE)
-                touch_places(p, column);
             if (CLUSTER > 1)
                 ignis_ptx_cluster_wait();
             return;
