@@ -3,7 +3,8 @@
 
 SERVER is built with Ignis, FOLDER has a model (a tiny one is made if it is empty). Each client asks one request after the other: whole answers, streams,
 several texts at once, tools, forced calls. One in eight vanishes in the middle of an answer, and one in eight reads slowly. No request fails but those of clients that
-vanish; at the end the server has as many descriptors and as much memory as after the first requests. Prints percentiles of times."""
+vanish; at the end the server has as many descriptors and as much memory as at half-time: before, steps for more numbers of sequences are captured.
+Prints percentiles of times."""
 import json
 import os
 import random
@@ -94,9 +95,10 @@ def load(server, seconds, patience=600):
 def main():
     st.make_model(st.MODEL)
     with st.Server("--sequences", min(64, max(4, CLIENTS // 4)), "--context", 320, "--connections", 2 * CLIENTS, "--queue", 8 * CLIENTS) as server:
-        _, descriptors, memory = load(server, max(1, SECONDS / 10))
         before, start = int(metrics(server)["serve_generated_tokens_total"]), time.time()
-        clients, after, grown = load(server, SECONDS)
+        clients, descriptors, memory = load(server, SECONDS / 2)
+        later, after, grown = load(server, SECONDS / 2)
+        clients += later
         errors = [e for c in clients for e in c.errors]
         firsts, wholes = [t for c in clients for t in c.firsts], [t for c in clients for t in c.wholes]
         values = metrics(server)
