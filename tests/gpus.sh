@@ -10,14 +10,14 @@ out=${2:-build/gpus}
 mkdir -p "$out"
 
 fail() {
-    echo "FAIL: gpus, $1" && tail -n 5 "$out"/*.log
+    echo "FAIL: gpus, $1" && tail -n 20 "$out"/*.log
     exit 1
 }
 
 run() { # name [option ...]
     name=$1
     shift
-    "$program" ignis.h --steps 4 --sample 0 --dtype f32 --graph 1 --out "$out/$name.svg" --save "$out/$name.safetensors" "$@" \
+    timeout -k 5 "${LIMIT:-300}" "$program" ignis.h --steps 4 --sample 0 --dtype f32 --graph 1 --out "$out/$name.svg" --save "$out/$name.safetensors" "$@" \
         >"$out/$name.log" 2>&1 && grep -ao 'The loss fell .* The picture' "$out/$name.log" >"$out/$name.losses"
 }
 
@@ -52,8 +52,14 @@ run_killed() {
     rm -f "$out/$1.log"
     run "$@" --gpus 2 --restarts 1 &
     launched=$!
-    sleep 0.1
-    kill_one "$(ps -o pid= --ppid $launched | head -n 1 | tr -d ' ')" "$out/$1.log"
+    launcher=
+    while kill -0 $launched 2>/dev/null && [ -z "$launcher" ]; do # $launched runs timeout, which runs the launcher
+        limiter=$(ps -o pid= --ppid $launched | head -n 1 | tr -d ' ')
+        launcher=$(ps -o pid= --ppid "${limiter:-$launched}" | head -n 1 | tr -d ' ')
+        [ -n "$limiter" ] || launcher=
+        sleep 0.1
+    done
+    kill_one "$launcher" "$out/$1.log"
     wait $launched || fail 'a rank that is killed'
     grep -aq 'was lost and starts again' "$out/$1.log" || fail 'no rank was killed'
 }

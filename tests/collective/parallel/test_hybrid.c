@@ -493,7 +493,8 @@ static bool fault_runs(const command *todo)
     for (i = 0; i < todo->run.ranks; i++) {
         if (i == RANK_AT_FAULT)
             continue;
-        if (go && todo->how == STAYS_AWAY) { /* PEER: in a slow step another call says that the communicator is broken */
+        if (go && todo->how == STAYS_AWAY) {
+            /* PEER: in a slow step a later call says that the communicator is broken */
             CHECK(results[i].status == IGNIS_ERROR_TIMEOUT || results[i].status == IGNIS_ERROR_PEER);
             CHECK_HAS(results[i].message, "did not come");
         } else if (go) {
