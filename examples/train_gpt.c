@@ -972,12 +972,15 @@ static pid_t rank_start(int rank, char **argv)
 }
 
 /*  Runs this program once for each GPU, as processes that meet in a folder of their own. One that fails is started
-    again, `restarts` times in all; then the others are ended, too. Returns the exit code. */
+    again, `restarts` times in all; then the others are ended, too. When rank 0 has ended well, all is written: no other
+    is started again, and one that was, and now waits for rank 0, is ended. Returns the exit code. */
 static int run_on_gpus(int gpus, int64_t restarts, char **argv)
 {
     char folder[] = "/tmp/train_gpt_XXXXXX", text[64];
     pid_t *ranks = (pid_t *)allocate((size_t)gpus, sizeof *ranks), ended;
+    int64_t left = restarts;
     int i, status, result = 0;
+    bool is_over = false;
     if (!mkdtemp(folder))
         give_up("cannot make the folder ", folder);
     setenv("IGNIS_COMM_LAUNCHER", "ignis", 1); /* of the names that ignis_comm_init knows rank and size by, these */
@@ -992,9 +995,16 @@ static int run_on_gpus(int gpus, int64_t restarts, char **argv)
         if (i == gpus)
             continue;
         ranks[i] = 0;
-        if (status == 0)
+        if (i == 0 && status == 0 && restarts > 0) {
+            is_over = true;
+            sleep(left < restarts ? 2 : 0); /* the others end, too */
+            for (i = 0; i < gpus && left < restarts; i++)
+                if (ranks[i] > 0)
+                    kill(ranks[i], SIGTERM);
+        }
+        if (status == 0 || is_over)
             continue;
-        if (restarts-- > 0) {
+        if (left-- > 0) {
             fprintf(stderr, "train_gpt: rank %d was lost and starts again\n", i);
             ranks[i] = rank_start(i, argv);
             continue;
