@@ -8,7 +8,8 @@
 # where they meet. The folder is removed at the end. If a rank fails, the others have GRACE seconds (5) to end by
 # themselves; then they are killed. The exit status is that of the first rank that failed. Signals go to all ranks.
 # With RESTARTS=n a rank that fails or is killed starts again, n times each, and the others go on: for programs whose
-# ranks come back (ignis_comm_grow), such as train_gpt --restarts 1.
+# ranks come back (ignis_comm_grow), such as train_gpt --restarts 1. When rank 0 has ended well, no rank starts again, and
+# one that did and now waits for it has GRACE seconds, too, which is no failure.
 
 ranks=$1
 case $ranks in '' | 0* | *[!0-9]*)
@@ -43,6 +44,7 @@ while [ "$rank" -lt "$ranks" ]; do
             code=$?
             while kill -0 $child 2>/dev/null; do wait $child; code=$?; done
             if [ $code -eq 0 ] || [ -n "$ends" ] || [ "$left" -le 0 ]; then break; fi
+            if [ "$(cat "$IGNIS_COMM_DIR/status.0" 2>/dev/null)" = 0 ]; then break; fi
             left=$((left - 1))
             echo "$0 $IGNIS_RANK has ended with status $code, and starts again" >&2
         done
@@ -62,6 +64,7 @@ trap 'stop HUP' HUP
 result=0
 ended=0
 left=
+over=
 while [ "$ended" -lt "$ranks" ]; do
     sleep 0.1
     ended=0
@@ -71,7 +74,11 @@ while [ "$ended" -lt "$ranks" ]; do
         if [ -f "$status" ]; then
             ended=$((ended + 1))
             read -r code <"$status"
-            if [ "$code" -ne 0 ] && [ "$result" -eq 0 ]; then
+            if [ "$rank" -eq 0 ] && [ "$code" -eq 0 ] && [ "${RESTARTS:-0}" -gt 0 ] && [ -z "$over" ]; then
+                over=1
+                left=$((10 * ${GRACE:-5}))
+            fi
+            if [ "$code" -ne 0 ] && [ "$result" -eq 0 ] && [ -z "$over" ]; then
                 result=$code
                 left=$((10 * ${GRACE:-5}))
                 echo "$0: rank $rank has ended with status $code" >&2
