@@ -1653,7 +1653,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xc9027c67ed416bcdULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xbe58bf6823979c17ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -2494,7 +2494,7 @@ static const char ignis__text_attention_paged_many_cu_0[] =
     "#include \"cache_pairs.cuh\"\n\n\n"
     "constexpr int D = IGNIS_HEAD_DIM, HEADS = 8;\n"
     "constexpr bool TYPED = TYPE != IGNIS__CACHE_NUMBERS;\n"
-    "constexpr int WARPS = TYPED ? 10 : 512 / D, OTHERS = 64;\n"
+    "constexpr int WARPS = TYPED ? 10 : 512 / D, OTHERS = TYPED ? 64 : 128;\n"
     "constexpr int ROWS = 512;\n\n"
     "constexpr int PAGES = SPLIT / PAGE, OWN = D / 32;\n\n"
     "constexpr int BYTES = 2 * D, ROW = TYPED ? IGNIS__CACHE_ROW(TYPE, D) : BYTES,\n"
@@ -2604,9 +2604,9 @@ static const char ignis__text_attention_paged_many_cu_0[] =
     "}\n"
     "const row_memory &row = parts.m.rows[parts.row];\n"
     "x.row = parts.row;\n"
-    "x.kv = parts.kv;\n"
-    "x.first = parts.kv * parts.group + parts.head;\n";
+    "x.kv = parts.kv;\n";
 static const char ignis__text_attention_paged_many_cu_1[] =
+    "x.first = parts.kv * parts.group + parts.head;\n"
     "x.heads = parts.heads();\n"
     "x.split = split;\n"
     "x.alone = row.splits == 1;\n"
@@ -2877,12 +2877,20 @@ static const char ignis__text_attention_paged_many_cu_3[] =
     "if (d < elements)\n"
     "*(float2 *)(to + d) = make_float2(left, right);\n"
     "});\n"
+    "}\n\n"
+    "__device__ void count(uint32_t splits) const\n"
+    "{\n"
+    "__threadfence_block();\n"
+    "__syncwarp();\n"
+    "if (lane == 0)\n"
+    "ignis_ptx_st_volatile_shared((uint32_t)__cvta_generic_to_shared(&m.finished[threadIdx.x / 32]), splits);\n"
     "}\n"
     "__device__ void run(const block_parts &parts)\n"
     "{\n"
     "warp_tiles tiles(parts);\n"
     "warp_tile now = {}, next = {};\n"
     "uint32_t done = 0;\n"
+    "bool has_put = false;\n"
     "if (!p.settled)\n"
     "ignis_grid_dependency_wait();\n"
     "#pragma unroll 1\n\n\n"
@@ -2898,8 +2906,11 @@ static const char ignis__text_attention_paged_many_cu_3[] =
     "ignis_ptx_cp_async_wait<0>();\n"
     "}\n"
     "if (n >= 0) {\n"
-    "if (is_true(now.to == 0))\n"
+    "if (is_true(now.to == 0)) {\n"
+    "if (has_put)\n"
+    "count(++done);\n"
     "return;\n"
+    "}\n"
     "ignis_ptx_cp_async_wait<1>();\n"
     "__syncwarp();\n"
     "if (TYPE == IGNIS__CACHE_F8 && is_large(KEY_SCALES))\n"
@@ -2907,6 +2918,8 @@ static const char ignis__text_attention_paged_many_cu_3[] =
     "else\n"
     "score<true>(now);\n"
     "__syncwarp();\n"
+    "if (has_put)\n"
+    "count(++done);\n"
     "}\n"
     "const int without = n < 0 && p.settled ? m.rows[next.row].end - 1 : -1;\n"
     "const int limit = without < 0 ? next.to : min(next.to, without);\n"
@@ -2928,21 +2941,16 @@ static const char ignis__text_attention_paged_many_cu_3[] =
     "fetch(values, p.v, next, limit);\n"
     "if (TYPED)\n"
     "fetch_scales(keys + VALUE_SCALES, p.v, next, without);\n"
-    "ignis_ptx_cp_async_commit();\n"
-    "if (n >= 0 && is_true(now.at + SPLIT >= now.to)) {\n"
+    "ignis_ptx_cp_async_commit();\n";
+static const char ignis__text_attention_paged_many_cu_4[] =
+    "has_put = n >= 0 && is_true(now.at + SPLIT >= now.to);\n"
+    "if (has_put)\n"
     "put(now);\n"
-    "__threadfence_block();\n"
-    "__syncwarp();\n"
-    "if (lane == 0)\n"
-    "ignis_ptx_st_volatile_shared((uint32_t)__cvta_generic_to_shared(&m.finished[threadIdx.x / 32]),\n"
-    "++done);\n"
-    "}\n"
     "now = next;\n"
     "next = behind;\n"
     "}\n"
     "}\n"
-    "};\n\n\n";
-static const char ignis__text_attention_paged_many_cu_4[] =
+    "};\n\n\n"
     "__device__ inline void combine_parts(const ignis__paged &p, many_memory &m, block_parts parts)\n"
     "{\n"
     "const int thread = threadIdx.x - 32 * WARPS, warp = thread % 32 % WARPS;\n"
@@ -10420,7 +10428,7 @@ static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_attention_paged_many_cu = {
-    "attention_paged_many.cu", 0x8edec7b3e8708878ULL, IGNIS__PIECES(attention_paged_many_cu), ignis__includes_attention_paged_many_cu, 4};
+    "attention_paged_many.cu", 0x05a7b75eef4b9712ULL, IGNIS__PIECES(attention_paged_many_cu), ignis__includes_attention_paged_many_cu, 4};
 
 static const ignis__source *const ignis__includes_attention_paged_team_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -24017,7 +24025,7 @@ static void ignis__grammar_read_schema(ignis__grammar_reader *reader, const char
     ignis__grammar *grammar = reader->grammar;
     bool plain = strncmp(reader->at, "text", 4) == 0, quoted = false;
     const char *begin, *end = reader->end;
-    char marker[64] = "", *copy, *rules, **kept, fault[sizeof grammar->fault];
+    char marker[64] = "", *copy, *rules, **kept, reason[sizeof grammar->fault];
     int depth = 0, line, column;
     if (!plain && strncmp(reader->at, "json", 4) != 0) {
         ignis__grammar_fail_here(reader, "after %% comes neither json nor text");
@@ -24051,9 +24059,9 @@ static void ignis__grammar_read_schema(ignis__grammar_reader *reader, const char
     rules = copy ? ignis__schema_translate(grammar, copy, plain ? marker : NULL, false) : NULL;
     ignis__free(copy);
     if (!rules) {
-        memcpy(fault, grammar->fault, sizeof fault);
+        memcpy(reason, grammar->fault, sizeof reason);
         ignis__text_place(grammar->text, sign, &line, &column);
-        snprintf(grammar->fault, sizeof grammar->fault, "line %d, column %d: %.280s", line, column, fault);
+        snprintf(grammar->fault, sizeof grammar->fault, "line %d, column %d: %.280s", line, column, reason);
         return;
     }
     kept = (char **)ignis__grammar_add(grammar, &grammar->schemas);
@@ -38409,13 +38417,14 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
 {
     /* attention_paged_mma.cu has the same: HEADS and TEAMS of a block, blocks of a CLUSTER, blocks of an SM.
        attention_paged_many.cu: ELEMENTS of a row for all warps that multiply, or with other types than numbers WARPS;
-       OTHERS: the other threads; ROWS: bytes for what it knows of rows */
-    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, WARPS = 10, OTHERS = 64 };
+       OTHERS: the other threads, with other types TYPED_OTHERS; ROWS: bytes for what it knows of rows */
+    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, WARPS = 10, OTHERS = 128, TYPED_OTHERS = 64 };
     enum { ROWS = IGNIS__STEP_ROWS * 24 + 1024 };
     const ignis__device *device = op->work.device;
     ignis__paged p = *paged;
     int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, rows;
-    const int head_dim = ignis__paged_head_dim(p.head_dim), warps = p.type ? (int)WARPS : ELEMENTS / head_dim;
+    const int head_dim = ignis__paged_head_dim(p.head_dim), warps = p.type ? (int)WARPS : ELEMENTS / head_dim,
+              others = p.type ? (int)TYPED_OTHERS : (int)OTHERS;
     const int row = p.type ? IGNIS__CACHE_ROW(p.type, head_dim) + IGNIS__CACHE_SCALES(p.type, head_dim) : 2 * head_dim;
     bool mma = size == 2 && device->info.compute_major >= 8, clusters, clustered, use_many;
     int heads = mma ? (int)HEADS : group < 2 ? 1 : 2;
@@ -38449,7 +38458,7 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
         p.count = rows;
         if (use_many && 2 * groups * rows >= 5 * device->info.multiprocessors)
             ignis__op_launch(op, IGNIS__BUILTIN(PAGED_MANY), dtype, plain,
-                             ignis__launch_row(device->info.multiprocessors, (unsigned)(32 * warps + OTHERS), tiles),
+                             ignis__launch_row(device->info.multiprocessors, (unsigned)(32 * warps + others), tiles),
                              params);
         else
             ignis__op_launch(

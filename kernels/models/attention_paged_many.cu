@@ -19,7 +19,7 @@
 /*  query heads that are the rows of an MMA; the host has the same, and: */
 constexpr int D = IGNIS_HEAD_DIM, HEADS = 8;
 constexpr bool TYPED = TYPE != IGNIS__CACHE_NUMBERS;
-constexpr int WARPS = TYPED ? 10 : 512 / D, OTHERS = 64; /* warps that multiply; threads that combine */
+constexpr int WARPS = TYPED ? 10 : 512 / D, OTHERS = TYPED ? 64 : 128; /* warps that multiply; threads that combine */
 constexpr int ROWS = 512;                               /* rows of a launch, at most */
 /*  pages of a tile; chunks of 8 elements of a key that a lane has */
 constexpr int PAGES = SPLIT / PAGE, OWN = D / 32;
@@ -454,11 +454,20 @@ struct many_warp {
                 *(float2 *)(to + d) = make_float2(left, right);
         });
     }
+    /*  Tells the threads that combine how many splits the warp has put. */
+    __device__ void count(uint32_t splits) const
+    {
+        __threadfence_block();
+        __syncwarp();
+        if (lane == 0)
+            ignis_ptx_st_volatile_shared((uint32_t)__cvta_generic_to_shared(&m.finished[threadIdx.x / 32]), splits);
+    }
     __device__ void run(const block_parts &parts)
     {
         warp_tiles tiles(parts);
         warp_tile now = {}, next = {};
         uint32_t done = 0;
+        bool has_put = false; /* the split before is not counted yet */
         if (!p.settled)
             ignis_grid_dependency_wait();
 #pragma unroll 1
@@ -476,8 +485,11 @@ struct many_warp {
                 ignis_ptx_cp_async_wait<0>();
             }
             if (n >= 0) {
-                if (is_true(now.to == 0))
+                if (is_true(now.to == 0)) {
+                    if (has_put)
+                        count(++done);
                     return;
+                }
                 ignis_ptx_cp_async_wait<1>();
                 __syncwarp();
                 if (TYPE == IGNIS__CACHE_F8 && is_large(KEY_SCALES))
@@ -485,6 +497,8 @@ struct many_warp {
                 else
                     score<true>(now);
                 __syncwarp();
+                if (has_put) /* here, as its fence waits for copies: only those of values are on their way */
+                    count(++done);
             }
             const int without = n < 0 && p.settled ? m.rows[next.row].end - 1 : -1;
             const int limit = without < 0 ? next.to : min(next.to, without);
@@ -507,14 +521,9 @@ struct many_warp {
             if (TYPED)
                 fetch_scales(keys + VALUE_SCALES, p.v, next, without);
             ignis_ptx_cp_async_commit();
-            if (n >= 0 && is_true(now.at + SPLIT >= now.to)) {
+            has_put = n >= 0 && is_true(now.at + SPLIT >= now.to);
+            if (has_put)
                 put(now);
-                __threadfence_block();
-                __syncwarp();
-                if (lane == 0)
-                    ignis_ptx_st_volatile_shared((uint32_t)__cvta_generic_to_shared(&m.finished[threadIdx.x / 32]),
-                                                 ++done);
-            }
             now = next;
             next = behind;
         }

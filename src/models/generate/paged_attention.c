@@ -56,13 +56,14 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
 {
     /* attention_paged_mma.cu has the same: HEADS and TEAMS of a block, blocks of a CLUSTER, blocks of an SM.
        attention_paged_many.cu: ELEMENTS of a row for all warps that multiply, or with other types than numbers WARPS;
-       OTHERS: the other threads; ROWS: bytes for what it knows of rows */
-    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, WARPS = 10, OTHERS = 64 };
+       OTHERS: the other threads, with other types TYPED_OTHERS; ROWS: bytes for what it knows of rows */
+    enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, WARPS = 10, OTHERS = 128, TYPED_OTHERS = 64 };
     enum { ROWS = IGNIS__STEP_ROWS * 24 + 1024 };
     const ignis__device *device = op->work.device;
     ignis__paged p = *paged;
     int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, rows;
-    const int head_dim = ignis__paged_head_dim(p.head_dim), warps = p.type ? (int)WARPS : ELEMENTS / head_dim;
+    const int head_dim = ignis__paged_head_dim(p.head_dim), warps = p.type ? (int)WARPS : ELEMENTS / head_dim,
+              others = p.type ? (int)TYPED_OTHERS : (int)OTHERS;
     const int row = p.type ? IGNIS__CACHE_ROW(p.type, head_dim) + IGNIS__CACHE_SCALES(p.type, head_dim) : 2 * head_dim;
     bool mma = size == 2 && device->info.compute_major >= 8, clusters, clustered, use_many;
     int heads = mma ? (int)HEADS : group < 2 ? 1 : 2;
@@ -96,7 +97,7 @@ IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_ti
         p.count = rows;
         if (use_many && 2 * groups * rows >= 5 * device->info.multiprocessors)
             ignis__op_launch(op, IGNIS__BUILTIN(PAGED_MANY), dtype, plain,
-                             ignis__launch_row(device->info.multiprocessors, (unsigned)(32 * warps + OTHERS), tiles),
+                             ignis__launch_row(device->info.multiprocessors, (unsigned)(32 * warps + others), tiles),
                              params);
         else
             ignis__op_launch(

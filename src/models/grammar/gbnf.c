@@ -325,7 +325,7 @@ static void ignis__grammar_read_schema(ignis__grammar_reader *reader, const char
     ignis__grammar *grammar = reader->grammar;
     bool plain = strncmp(reader->at, "text", 4) == 0, quoted = false;
     const char *begin, *end = reader->end;
-    char marker[64] = "", *copy, *rules, **kept, fault[sizeof grammar->fault];
+    char marker[64] = "", *copy, *rules, **kept, reason[sizeof grammar->fault];
     int depth = 0, line, column;
     if (!plain && strncmp(reader->at, "json", 4) != 0) {
         ignis__grammar_fail_here(reader, "after %% comes neither json nor text");
@@ -359,9 +359,9 @@ static void ignis__grammar_read_schema(ignis__grammar_reader *reader, const char
     rules = copy ? ignis__schema_translate(grammar, copy, plain ? marker : NULL, false) : NULL;
     ignis__free(copy);
     if (!rules) {
-        memcpy(fault, grammar->fault, sizeof fault);
+        memcpy(reason, grammar->fault, sizeof reason);
         ignis__text_place(grammar->text, sign, &line, &column);
-        snprintf(grammar->fault, sizeof grammar->fault, "line %d, column %d: %.280s", line, column, fault);
+        snprintf(grammar->fault, sizeof grammar->fault, "line %d, column %d: %.280s", line, column, reason);
         return;
     }
     kept = (char **)ignis__grammar_add(grammar, &grammar->schemas);
