@@ -9870,7 +9870,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void *ignis__capture_end(const ch
          closed = !ours || ignis__capture_hook_call(call, &ignis__graph_settle, device, capture),
          ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
               joined && closed && !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
-    if (ignis__capturing() == capture)
+    if (ours)
         ignis__thread_state()->capture = NULL;
     ignis__mutex_lock(&ignis__captures.lock);
     while (*link != capture)
@@ -28183,7 +28183,7 @@ typedef struct ignis__training_shares {
 typedef struct ignis__training_kept {
     ignis__array *memory; /* bytes, claimed; NULL: nothing is kept */
     bool has_begun;       /* a step has changed the state since the last mark; the memory has that of the mark */
-    int64_t step;         /* complete steps of the state in the memory; -1: there is none */
+    int64_t step;         /* complete steps of the state in the memory; -1: the memory has no state */
     ignis_random_state random;
 } ignis__training_kept;
 
@@ -51932,6 +51932,14 @@ IGNIS__COLD IGNIS_API ignis_status ignis_training_load(ignis_training handle, co
 
 enum { IGNIS__KEPT_ALIGNMENT = 256 };
 
+static void ignis__training_piece_free(const char *call, ignis__piece *piece)
+{
+    if (piece->data.id)
+        ignis__array_discard(call, &piece->data);
+    if (piece->grad.id)
+        ignis__array_discard(call, &piece->grad);
+}
+
 /*  Finds how ranks share the parameters of a training, and holds the owner. All have one owner, or none has. */
 IGNIS__PRIVATE bool ignis__training_shares_find(const char *call, const ignis__training *training,
                                                 ignis__training_shares *shares)
@@ -51953,10 +51961,7 @@ IGNIS__PRIVATE bool ignis__training_shares_find(const char *call, const ignis__t
             shares->rank = piece.rank;
             shares->copy = piece.copy;
             shares->copies = piece.copies;
-            if (piece.data.id)
-                ignis__array_discard(call, &piece.data);
-            if (piece.grad.id)
-                ignis__array_discard(call, &piece.grad);
+            ignis__training_piece_free(call, &piece);
             continue;
         }
         ok = sharer == shares->sharer ||
@@ -51994,10 +51999,7 @@ static bool ignis__training_piece_find(const char *call, ignis__tensor *tensor, 
         entry->array = (ignis__array *)ignis__pool_hold(&ignis__arrays, piece.data.id);
         entry->is_shared = true;
     }
-    if (piece.data.id)
-        ignis__array_discard(call, &piece.data);
-    if (piece.grad.id)
-        ignis__array_discard(call, &piece.grad);
+    ignis__training_piece_free(call, &piece);
     return group->sharing->drop_fn(group, call) && ok;
 }
 
@@ -52318,7 +52320,7 @@ static bool ignis__regroup_whole(const char *call, ignis__training *training, bo
 /* --- trainings that ranks share --- */
 
 /*  Returns the first rank from `at` on that is complete, or with incomplete one that is not, at `place` in its group,
-    -1: at any. Returns the number of ranks if there is none. */
+    -1: at any. Returns the number of ranks if no rank is so. */
 static int ignis__regroup_find(const ignis__training *training, const ignis__training_shares *shares, bool incomplete,
                                int64_t place, int at)
 {

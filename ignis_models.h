@@ -24234,7 +24234,7 @@ static bool ignis__grammar_remove_endless(ignis__grammar *grammar)
                                                             "no text of the rule 'root' ever ends");
 }
 
-/*  Reads rules up to the end of the reader's text. Returns the first one; -1 if there is none, or after a fault. */
+/*  Reads rules up to the end of the reader's text. Returns the first rule; -1 without rules, or after a fault. */
 static int32_t ignis__grammar_read_rules(ignis__grammar_reader *reader)
 {
     ignis__grammar *grammar = reader->grammar;
@@ -33250,7 +33250,8 @@ static void ignis__quantise_k(const float *x, unsigned char *to)
             to[16 + 32 * (j / 2) + i] |= (unsigned char)(q[32 * j + i] << 4 * (j % 2));
 }
 
-/*  Returns the bits of e4m3 of a number of at most 448: rounded to the nearest, ties to even. */
+/*  Returns the bits of e4m3 of a number of at most 448: rounded to the nearest, ties to even. ignis__convert gives the
+    same bits in four times as long, and opening a model rounds billions of numbers. */
 static unsigned char ignis__e4m3_of(float x)
 {
     const float size = x < 0 ? -x : x;

@@ -28,11 +28,13 @@ run 1 || fail 'one GPU'
 long=4
 [ -n "${IGNIS_CUDA_LIBRARY:-}" ] || long=400
 
+last_child() { ps -o pid= --ppid "$1" | tail -n 1 | tr -d ' '; }
+
 # kill_one LAUNCHER LOG: after the first line of progress, the last process that the launcher has started.
 kill_one() {
     while kill -0 "$1" 2>/dev/null; do
         if grep -aq "/$long  loss" "$2" 2>/dev/null; then
-            kill -KILL "$(ps -o pid= --ppid "$1" | tail -n 1 | tr -d ' ')"
+            kill -KILL "$(last_child "$1")"
             return
         fi
         sleep 0.1
@@ -56,12 +58,11 @@ run_killed() {
     rm -f "$out/$1.log"
     run "$@" --gpus 2 --restarts 1 --steps $long &
     launched=$!
-    launcher=
-    while kill -0 $launched 2>/dev/null && [ -z "$launcher" ]; do # $launched runs timeout, which runs the launcher
-        limiter=$(ps -o pid= --ppid $launched | head -n 1 | tr -d ' ')
-        launcher=$(ps -o pid= --ppid "${limiter:-$launched}" | head -n 1 | tr -d ' ')
-        [ -n "$limiter" ] || launcher=
+    limiter= launcher= # the run starts timeout, which starts the launcher
+    while kill -0 $launched 2>/dev/null && [ -z "$launcher" ]; do
         sleep 0.1
+        limiter=$(last_child $launched)
+        [ -z "$limiter" ] || launcher=$(last_child "$limiter")
     done
     kill_one "$launcher" "$out/$1.log"
     wait $launched || fail 'a rank that is killed'

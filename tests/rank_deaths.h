@@ -34,6 +34,7 @@ static inline int rank_dies(const char *role, void (*prepare)(int number, ignis_
     const int number = atoi(role);
     ignis_desc setup = test_desc(NULL);
     ignis_comm_desc desc;
+    ignis_comm comm;
     ignis_status status;
     rank_death death;
     const char *message = "";
@@ -47,12 +48,10 @@ static inline int rank_dies(const char *role, void (*prepare)(int number, ignis_
     desc.rendezvous = rendezvous;
     desc.device = number ? number : IGNIS_DEVICE_0;
     desc.timeout_s = 20;
-    {
-        ignis_comm comm = ignis_comm_init(&desc);
-        CHECK(comm.id);
-        CHECK_OK(ignis_device_use(number));
-        prepare(number, comm);
-    }
+    comm = ignis_comm_init(&desc);
+    CHECK(comm.id);
+    CHECK_OK(ignis_device_use(number));
+    prepare(number, comm);
     CHECK_INT(train(&message), IGNIS_OK);
     if (number == 1) {
         fault.drain = rank_death_now;

@@ -208,7 +208,7 @@ enum {
     KIND_ANY = 127
 };
 
-/*  The value at a JSON pointer in a fragment, "#/$defs/name"; NULL if there is none. */
+/*  Returns the value that a fragment with a JSON pointer, as "#/$defs/name", refers to; NULL if it does not exist. */
 static const json *find_place(const json *root, const char *at)
 {
     if (*at++ != '#')

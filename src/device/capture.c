@@ -169,7 +169,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void *ignis__capture_end(const ch
          closed = !ours || ignis__capture_hook_call(call, &ignis__graph_settle, device, capture),
          ok = !IGNIS__CUDA_FAILED(call, device, cuStreamEndCapture, (capture->stream, &captured)) && captured &&
               joined && closed && !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
-    if (ignis__capturing() == capture)
+    if (ours)
         ignis__thread_state()->capture = NULL;
     ignis__mutex_lock(&ignis__captures.lock);
     while (*link != capture)

@@ -115,7 +115,7 @@ typedef struct ignis__training_shares {
 typedef struct ignis__training_kept {
     ignis__array *memory; /* bytes, claimed; NULL: nothing is kept */
     bool has_begun;       /* a step has changed the state since the last mark; the memory has that of the mark */
-    int64_t step;         /* complete steps of the state in the memory; -1: there is none */
+    int64_t step;         /* complete steps of the state in the memory; -1: the memory has no state */
     ignis_random_state random;
 } ignis__training_kept;
 

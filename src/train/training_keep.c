@@ -10,6 +10,14 @@
 
 enum { IGNIS__KEPT_ALIGNMENT = 256 };
 
+static void ignis__training_piece_free(const char *call, ignis__piece *piece)
+{
+    if (piece->data.id)
+        ignis__array_discard(call, &piece->data);
+    if (piece->grad.id)
+        ignis__array_discard(call, &piece->grad);
+}
+
 /*  Finds how ranks share the parameters of a training, and holds the owner. All have one owner, or none has. */
 IGNIS__PRIVATE bool ignis__training_shares_find(const char *call, const ignis__training *training,
                                                 ignis__training_shares *shares)
@@ -31,10 +39,7 @@ IGNIS__PRIVATE bool ignis__training_shares_find(const char *call, const ignis__t
             shares->rank = piece.rank;
             shares->copy = piece.copy;
             shares->copies = piece.copies;
-            if (piece.data.id)
-                ignis__array_discard(call, &piece.data);
-            if (piece.grad.id)
-                ignis__array_discard(call, &piece.grad);
+            ignis__training_piece_free(call, &piece);
             continue;
         }
         ok = sharer == shares->sharer ||
@@ -72,10 +77,7 @@ static bool ignis__training_piece_find(const char *call, ignis__tensor *tensor, 
         entry->array = (ignis__array *)ignis__pool_hold(&ignis__arrays, piece.data.id);
         entry->is_shared = true;
     }
-    if (piece.data.id)
-        ignis__array_discard(call, &piece.data);
-    if (piece.grad.id)
-        ignis__array_discard(call, &piece.grad);
+    ignis__training_piece_free(call, &piece);
     return group->sharing->drop_fn(group, call) && ok;
 }
 

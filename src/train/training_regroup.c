@@ -170,7 +170,7 @@ static bool ignis__regroup_whole(const char *call, ignis__training *training, bo
 /* --- trainings that ranks share --- */
 
 /*  Returns the first rank from `at` on that is complete, or with incomplete one that is not, at `place` in its group,
-    -1: at any. Returns the number of ranks if there is none. */
+    -1: at any. Returns the number of ranks if no rank is so. */
 static int ignis__regroup_find(const ignis__training *training, const ignis__training_shares *shares, bool incomplete,
                                int64_t place, int at)
 {

@@ -534,7 +534,7 @@ static bool ignis__grammar_remove_endless(ignis__grammar *grammar)
                                                             "no text of the rule 'root' ever ends");
 }
 
-/*  Reads rules up to the end of the reader's text. Returns the first one; -1 if there is none, or after a fault. */
+/*  Reads rules up to the end of the reader's text. Returns the first rule; -1 without rules, or after a fault. */
 static int32_t ignis__grammar_read_rules(ignis__grammar_reader *reader)
 {
     ignis__grammar *grammar = reader->grammar;

@@ -112,7 +112,8 @@ static void ignis__quantise_k(const float *x, unsigned char *to)
             to[16 + 32 * (j / 2) + i] |= (unsigned char)(q[32 * j + i] << 4 * (j % 2));
 }
 
-/*  Returns the bits of e4m3 of a number of at most 448: rounded to the nearest, ties to even. */
+/*  Returns the bits of e4m3 of a number of at most 448: rounded to the nearest, ties to even. ignis__convert gives the
+    same bits in four times as long, and opening a model rounds billions of numbers. */
 static unsigned char ignis__e4m3_of(float x)
 {
     const float size = x < 0 ? -x : x;
