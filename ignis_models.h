@@ -960,7 +960,8 @@ IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampl
     samplings: one for each sequence; null: the likeliest tokens. A step has up to 512 sequences, or
     ignis_model_desc.sequences if that is fewer, but at least 8; more sequences take several steps. Steps of 1, 2, 4,
     ... 64, 128, 192, ... 512 sequences are captured as graphs the second time they run; other numbers are rounded up to
-    these. A step reads the weights once for each 64 sequences. The first sequence of a model takes the memory of a
+    these. A model keeps 84 graphs, as many as it can have without adapters; with adapters of several products the one
+    that was used longest ago makes room. A step reads the weights once for each 64 sequences. The first sequence of a model takes the memory of a
     step: above all 8 bytes for each of its sequences and each token of the vocabulary, and, in bf16 and f16, 4 bytes
     for each of its sequences, each element of the heads and each 64 tokens of the context, up to 32 times.
     Returns: IGNIS_OK, with the tokens in ids; or the reason, and then ids are -1 and all sequences are as they were.
@@ -35387,8 +35388,9 @@ typedef struct ignis__engine_layer {
         *decay_bias, *delta_norm;
 } ignis__engine_layer;
 
-/*  Numbers of rows for which a step has graphs: see ignis__step_width. */
-enum { IGNIS__STEP_WIDTHS = 14 };
+/*  Numbers of rows for which a step has graphs: see ignis__step_width. Graphs that an engine keeps, at most: all that
+    it can have without adapters, which are three kinds of sampling, of one sequence and of several, in each width. */
+enum { IGNIS__STEP_WIDTHS = 14, IGNIS__STEP_GRAPHS = 3 * 2 * IGNIS__STEP_WIDTHS };
 
 typedef struct ignis__sequence ignis__sequence;
 
@@ -35448,7 +35450,8 @@ typedef struct ignis__page_table {
 typedef struct ignis__engine_step {
     int runs;
     ignis__capture *capture;
-    void *exec; /* a CUgraphExec; NULL until it is captured */
+    void *exec;    /* a CUgraphExec; NULL until it is captured */
+    uint64_t used; /* counts up, for the least recently used one */
 } ignis__engine_step;
 
 /*  The KV cache, buffers and graphs that all sequences of a model share. The lock is held while a step runs, because
@@ -35492,6 +35495,8 @@ typedef struct ignis__engine {
     ignis__pinned *draws_memory; /* the pinned memory of draws */
     /* by products with adapters as bits, by ignis__sampling_kind, by one_sequence, by ignis__step_width */
     ignis__engine_step steps[1 << IGNIS__LORA_PRODUCTS][3][2][IGNIS__STEP_WIDTHS];
+    int graph_count, max_graphs; /* of steps; max_graphs: IGNIS__STEP_GRAPHS, or fewer in a test */
+    uint64_t graphs_used;
     ignis__vocabulary *vocabulary; /* for grammars; NULL until the first one */
     ignis__grammar *grammars;      /* grammars in use and a few unused ones, latest first */
     uint64_t grammars_made, masks_used;
@@ -39876,6 +39881,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     engine->device = model->device;
     engine->context = model->max_tokens;
     engine->step_rows = ignis__step_width((int)ignis__clamp(model->sequences, 8, IGNIS__STEP_ROWS));
+    engine->max_graphs = IGNIS__STEP_GRAPHS;
     engine->mask_count = engine->step_rows + IGNIS__SPARE_MASKS;
     engine->splits = (int)ignis__clamp(ignis__ceil_div(engine->context, IGNIS__SPLIT), 1, IGNIS__SPLITS);
     page_bytes = (int64_t)IGNIS__PAGE * (model->layers - model->recurrent_layers) * ignis__model_cache_bytes(model);
@@ -40583,6 +40589,29 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
     ignis__sampling_launch(op, count, draws, &p);
 }
 
+/*  Destroys the graph of a step, which is captured again when it is needed. The device is idle. */
+static void ignis__engine_step_forget(const char *call, ignis__engine *engine, ignis__engine_step *step)
+{
+    ignis__graph_destroy(call, step->capture, step->exec);
+    step->capture = NULL;
+    step->exec = NULL;
+    engine->graph_count--;
+}
+
+/*  Destroys the graphs that were used longest ago until there is room for another one. The device is idle. */
+static void ignis__engine_make_room_for_graph(const char *call, ignis__engine *engine)
+{
+    ignis__engine_step *step = (ignis__engine_step *)(void *)engine->steps, *oldest;
+    const int count = (int)(sizeof engine->steps / sizeof *step);
+    int i;
+    while (engine->graph_count >= engine->max_graphs) {
+        for (i = 0, oldest = NULL; i < count; i++)
+            if (step[i].exec && (!oldest || step[i].used < oldest->used))
+                oldest = &step[i];
+        ignis__engine_step_forget(call, engine, oldest);
+    }
+}
+
 /*  Runs a decode step: the first time by launches, later as a captured graph. count: see ignis__step_width. */
 IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine, int count, ignis__sampling_kind draws,
                                            int adapted)
@@ -40598,9 +40627,13 @@ IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine,
         return;
     }
     if (op->ok && !step->exec) {
-        op->ok = ignis__device_wait(call, engine->device) && ignis__capture_begin(call, engine->device);
+        op->ok = ignis__device_wait(call, engine->device);
+        if (op->ok)
+            ignis__engine_make_room_for_graph(call, engine);
+        op->ok = op->ok && ignis__capture_begin(call, engine->device);
         if (!op->ok)
             return;
+        engine->graph_count++;
         step->capture = ignis__capturing();
         captured_ok = ignis__op_begin_on_device(&captured, call, engine->device);
         if (captured_ok) {
@@ -40609,12 +40642,10 @@ IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine,
         }
         step->exec = ignis__capture_end(call, step->capture);
         op->ok = captured_ok && step->exec;
-        if (!op->ok) {
-            ignis__graph_destroy(call, step->capture, step->exec);
-            step->capture = NULL;
-            step->exec = NULL;
-        }
+        if (!op->ok)
+            ignis__engine_step_forget(call, engine, step);
     }
+    step->used = ++engine->graphs_used;
     op->ok = op->ok && ignis__graph_launchable(call, engine->device, op->work.stream);
     if (!op->ok)
         return;

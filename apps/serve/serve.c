@@ -29,6 +29,9 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #define MAX_HEAD 16384  /* bytes of a request line and its headers */
 #define MAX_HEADERS 100 /* lines */
@@ -85,7 +88,9 @@ static void *serve(void *data)
                 c->keep = c->lasting;
                 c->route->answer(c);
             }
-            text_free(&c->body), text_free(&c->out), text_free(&c->part); /* they may be large */
+            text_free(&c->body), text_free(&c->out), text_free(&c->part), text_free(&c->head); /* they may be large */
+            if (c->taken == c->in.size)
+                text_free(&c->in), c->taken = 0;
         } while (c->keep && !c->gone);
     shutdown(c->fd, SHUT_WR);
     for (until = seconds() + LINGER;
@@ -99,7 +104,7 @@ static void *serve(void *data)
     shared.connection_count--;
     pthread_cond_signal(&shared.ended);
     pthread_mutex_unlock(&shared.lock);
-    text_free(&c->in), text_free(&c->head), text_free(&c->out), text_free(&c->part);
+    text_free(&c->in), text_free(&c->out), text_free(&c->part);
     free(c);
     return NULL;
 }
@@ -233,6 +238,7 @@ int main(int argc, char **argv)
     pthread_t thread;
     char at[300];
     int listener;
+    limit_arenas();
     read_settings(argc, argv);
     open_engine();
     listener = open_listener(at, sizeof at);

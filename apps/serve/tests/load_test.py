@@ -3,7 +3,8 @@
 
 SERVER is built with Ignis, FOLDER has a model (a tiny one is made if it is empty). Each client asks one request after the other: whole answers, streams,
 several texts at once, tools, forced calls. One in eight vanishes in the middle of an answer, and one in eight reads slowly. No request fails but those of clients that
-vanish; at the end the server has as many descriptors and as much memory as at half-time: before, steps for more numbers of sequences are captured.
+vanish; at the end the server has as many descriptors and as much memory as at half-time: before, steps for more numbers of sequences are captured, and the arenas
+of malloc fill.
 Prints percentiles of times."""
 import json
 import os

@@ -1381,6 +1381,36 @@ def test_model_forced_pairs():
                     assert set(value) == {"e", "l"} and value["e"] in ("<a>\n", "\"b\"") and len(value["l"]) <= 2 and all(x == {"x": None} for x in value["l"]), value
 
 
+def test_model_memory():
+    """The memory of a server with many connections does not depend on the number of processors: malloc has arenas for 16 of them here. Each request
+    makes a grammar of some 400 KB in the thread of its connection."""
+    make_model(MODEL)
+    tunables = ":".join(t for t in (os.environ.get("GLIBC_TUNABLES"), "glibc.malloc.arena_max=128") if t)
+    with Server("--sequences", 2, "--context", 320, "--connections", 200, env={"GLIBC_TUNABLES": tunables}) as s:
+        body = post({"messages": [{"role": "user", "content": "x" * 400}], "tools": TOOLS, "tool_choice": "required"}, "/v1/chat/completions", "Connection: close\r\n")
+        wrong, before = [], s.resident()
+
+        def one(start):
+            with s.connect() as c:
+                start.wait()
+                c.sendall(body)
+                reply = read_all(c)
+                if status_of(reply) != 400 or b"context" not in reply:  # the prompt is too long: it is refused behind its grammar
+                    wrong.append(reply)
+
+        for _ in range(2):
+            start = threading.Barrier(128)
+            threads = [threading.Thread(target=one, args=(start,)) for _ in range(128)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+        assert not wrong, wrong[0]
+        grown = s.resident() - before
+        assert grown < 12288, "%d KiB more" % grown
+        print("     128 connections at once: %+d KiB" % grown)
+
+
 def test_model_is_warm():
     """What is compiled is compiled before the server listens: a cache of kernels that is emptied then stays empty."""
     if not os.environ.get("IGNIS_CACHE_DIR"):

@@ -153,6 +153,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, c
     engine->device = model->device;
     engine->context = model->max_tokens;
     engine->step_rows = ignis__step_width((int)ignis__clamp(model->sequences, 8, IGNIS__STEP_ROWS));
+    engine->max_graphs = IGNIS__STEP_GRAPHS;
     engine->mask_count = engine->step_rows + IGNIS__SPARE_MASKS;
     engine->splits = (int)ignis__clamp(ignis__ceil_div(engine->context, IGNIS__SPLIT), 1, IGNIS__SPLITS);
     page_bytes = (int64_t)IGNIS__PAGE * (model->layers - model->recurrent_layers) * ignis__model_cache_bytes(model);

@@ -638,6 +638,29 @@ IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engi
     ignis__sampling_launch(op, count, draws, &p);
 }
 
+/*  Destroys the graph of a step, which is captured again when it is needed. The device is idle. */
+static void ignis__engine_step_forget(const char *call, ignis__engine *engine, ignis__engine_step *step)
+{
+    ignis__graph_destroy(call, step->capture, step->exec);
+    step->capture = NULL;
+    step->exec = NULL;
+    engine->graph_count--;
+}
+
+/*  Destroys the graphs that were used longest ago until there is room for another one. The device is idle. */
+static void ignis__engine_make_room_for_graph(const char *call, ignis__engine *engine)
+{
+    ignis__engine_step *step = (ignis__engine_step *)(void *)engine->steps, *oldest;
+    const int count = (int)(sizeof engine->steps / sizeof *step);
+    int i;
+    while (engine->graph_count >= engine->max_graphs) {
+        for (i = 0, oldest = NULL; i < count; i++)
+            if (step[i].exec && (!oldest || step[i].used < oldest->used))
+                oldest = &step[i];
+        ignis__engine_step_forget(call, engine, oldest);
+    }
+}
+
 /*  Runs a decode step: the first time by launches, later as a captured graph. count: see ignis__step_width. */
 IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine, int count, ignis__sampling_kind draws,
                                            int adapted)
@@ -653,9 +676,13 @@ IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine,
         return;
     }
     if (op->ok && !step->exec) {
-        op->ok = ignis__device_wait(call, engine->device) && ignis__capture_begin(call, engine->device);
+        op->ok = ignis__device_wait(call, engine->device);
+        if (op->ok)
+            ignis__engine_make_room_for_graph(call, engine);
+        op->ok = op->ok && ignis__capture_begin(call, engine->device);
         if (!op->ok)
             return;
+        engine->graph_count++;
         step->capture = ignis__capturing();
         captured_ok = ignis__op_begin_on_device(&captured, call, engine->device);
         if (captured_ok) {
@@ -664,12 +691,10 @@ IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine,
         }
         step->exec = ignis__capture_end(call, step->capture);
         op->ok = captured_ok && step->exec;
-        if (!op->ok) {
-            ignis__graph_destroy(call, step->capture, step->exec);
-            step->capture = NULL;
-            step->exec = NULL;
-        }
+        if (!op->ok)
+            ignis__engine_step_forget(call, engine, step);
     }
+    step->used = ++engine->graphs_used;
     op->ok = op->ok && ignis__graph_launchable(call, engine->device, op->work.stream);
     if (!op->ok)
         return;

@@ -82,8 +82,9 @@ typedef struct ignis__engine_layer {
         *decay_bias, *delta_norm;
 } ignis__engine_layer;
 
-/*  Numbers of rows for which a step has graphs: see ignis__step_width. */
-enum { IGNIS__STEP_WIDTHS = 14 };
+/*  Numbers of rows for which a step has graphs: see ignis__step_width. Graphs that an engine keeps, at most: all that
+    it can have without adapters, which are three kinds of sampling, of one sequence and of several, in each width. */
+enum { IGNIS__STEP_WIDTHS = 14, IGNIS__STEP_GRAPHS = 3 * 2 * IGNIS__STEP_WIDTHS };
 
 typedef struct ignis__sequence ignis__sequence;
 
@@ -143,7 +144,8 @@ typedef struct ignis__page_table {
 typedef struct ignis__engine_step {
     int runs;
     ignis__capture *capture;
-    void *exec; /* a CUgraphExec; NULL until it is captured */
+    void *exec;    /* a CUgraphExec; NULL until it is captured */
+    uint64_t used; /* counts up, for the least recently used one */
 } ignis__engine_step;
 
 /*  The KV cache, buffers and graphs that all sequences of a model share. The lock is held while a step runs, because
@@ -187,6 +189,8 @@ typedef struct ignis__engine {
     ignis__pinned *draws_memory; /* the pinned memory of draws */
     /* by products with adapters as bits, by ignis__sampling_kind, by one_sequence, by ignis__step_width */
     ignis__engine_step steps[1 << IGNIS__LORA_PRODUCTS][3][2][IGNIS__STEP_WIDTHS];
+    int graph_count, max_graphs; /* of steps; max_graphs: IGNIS__STEP_GRAPHS, or fewer in a test */
+    uint64_t graphs_used;
     ignis__vocabulary *vocabulary; /* for grammars; NULL until the first one */
     ignis__grammar *grammars;      /* grammars in use and a few unused ones, latest first */
     uint64_t grammars_made, masks_used;

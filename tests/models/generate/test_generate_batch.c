@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*  test_generate_batch.c - batches of up to 512 sequences: each text is the one that it has alone, with windows, forks,
-    mixtures of experts and quantised weights; memory that does not suffice */
+    mixtures of experts and quantised weights; memory that does not suffice; how many graphs are kept */
 #include "fault.h"
 #include "tensor.h"
 
@@ -108,6 +108,70 @@ TEST(texts_of_a_large_batch_are_those_alone)
     for (i = 0; i < COUNT; i++)
         CHECK_OK(ignis_sequence_free(s[i]));
     test_model_end(&t);
+}
+
+static int graphs, graphs_made;
+
+static int count_graphs(const char *name, int result)
+{
+    graphs_made += strncmp(name, "cuGraphInstantiate", 18) == 0 && result == 0;
+    graphs += strncmp(name, "cuGraphInstantiate", 18) == 0 && result == 0;
+    graphs -= strcmp(name, "cuGraphExecDestroy") == 0 && result == 0;
+    return result;
+}
+
+/*  Samples a token of the first `count` texts twice, by launches and then as a graph, and takes them back. */
+static void sample_twice(ignis_sequence *s, int count, const ignis_sampling_desc *sampling, int32_t *ids)
+{
+    int32_t again[8];
+    int i, step;
+    for (step = 0; step < 2; step++) {
+        CHECK_OK(ignis_sequence_next_all(s, count, sampling, step ? again : ids));
+        for (i = 0; i < count; i++)
+            CHECK_OK(ignis_sequence_truncate(s[i], ignis_sequence_length(s[i]) - 1));
+    }
+    CHECK(memcmp(ids, again, sizeof *ids * (size_t)count) == 0);
+}
+
+/*  An engine keeps a limited number of graphs, and captures a step again whose graph had to make room. */
+TEST(graphs_of_steps_have_a_limit)
+{
+    enum { LIMIT = 3, KINDS = 2, WIDTHS = 4, TURNS = 2 };
+    ignis_sequence s[8];
+    ignis_sampling_desc sampling[8];
+    int32_t drawn[TURNS][KINDS][WIDTHS][8];
+    test_model t;
+    int i, kind, turn, width;
+    SETUP(NULL);
+    memset(sampling, 0, sizeof sampling);
+    memset(drawn, 0, sizeof drawn);
+    graphs = graphs_made = 0;
+    call_hook.end = count_graphs;
+    test_model_begin(&t, &tiny, CONTEXT, 8);
+    for (i = 0; i < 8; i++)
+        s[i] = text_begin(&t, i, i ? s[i - 1] : s[0]);
+    ((ignis__engine *)t.model->engine)->max_graphs = LIMIT;
+    for (turn = 0; turn < TURNS; turn++) {
+        for (kind = 0; kind < KINDS; kind++)
+            for (width = 0; width < WIDTHS; width++) {
+                for (i = 0; i < 8; i++) {
+                    sampling[i].temperature = 1;
+                    sampling[i].seed = (uint64_t)i;
+                    sampling[i].top_k = kind ? 9 : 0;
+                }
+                sample_twice(s, 1 << width, sampling, drawn[turn][kind][width]);
+                CHECK_INT(graphs, ((ignis__engine *)t.model->engine)->graph_count);
+                CHECK(graphs <= LIMIT);
+            }
+        CHECK_INT(graphs, LIMIT);
+        CHECK(memcmp(drawn[0], drawn[turn], sizeof drawn[0]) == 0);
+    }
+    CHECK(graphs_made > KINDS * WIDTHS + LIMIT); /* also again those that had made room */
+    for (i = 0; i < 8; i++)
+        CHECK_OK(ignis_sequence_free(s[i]));
+    test_model_end(&t);
+    call_hook.end = NULL;
+    CHECK_INT(graphs, 0);
 }
 
 TEST(batches_of_other_models)
