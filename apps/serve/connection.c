@@ -171,7 +171,7 @@ static const char *make_error(connection *c, int number, const char *name, const
     return t->data;
 }
 
-/*  Answers with an error. False, for the caller to return. */
+/*  Answers with an error. Returns false, for the caller to return. */
 static bool refuse(connection *c, int number, const char *name, const char *format, ...)
 {
     char message[1000];
@@ -180,5 +180,32 @@ static bool refuse(connection *c, int number, const char *name, const char *form
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     respond(c, number, "application/json", make_error(c, number, name, message));
+    return false;
+}
+
+/*  Refuses a value of the body: "stop[1] is 7; expected a string". path: up to a dot or a bracket the parameter; value:
+    NULL, if it is missing or null. Returns false, for the caller to return. */
+static bool refuse_value(connection *c, const char *path, const json *value, const char *expected, ...)
+{
+    enum { SHOWN = 60 };
+    char name[100], what[400];
+    text shown = {0};
+    size_t size = SHOWN;
+    va_list arguments;
+    va_start(arguments, expected);
+    vsnprintf(what, sizeof what, expected, arguments);
+    va_end(arguments);
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(path, ".["), path);
+    if (value && value->kind == JSON_NUMBER)
+        text_add(&shown, value->digits, value->size);
+    else if (value)
+        json_print(&shown, value);
+    else
+        text_print(&shown, "missing");
+    while (size < shown.size && (shown.data[size] & 0xC0) == 0x80) /* a character is shown whole */
+        size--;
+    refuse(c, 400, name, "%s is %.*s%s; expected %s", path, (int)size, shown.data, size < shown.size ? "..." : "",
+           what);
+    text_free(&shown);
     return false;
 }

@@ -171,9 +171,10 @@ static bool check_head(connection *c, const char *method, const char *path, cons
     if (c->chunked && strcasecmp(values[CODING], "chunked") != 0)
         return refuse(c, 501, NULL, "Transfer-Encoding: only chunked is known");
     if (length && (!*length || length[strspn(length, "0123456789")]))
-        return refuse(c, 400, NULL, "Content-Length is no number");
+        return refuse(c, 400, NULL, "Content-Length is %.40s; expected a number of bytes", length);
     if (length && (strlen(length) > 12 || atoll(length) > settings.max_body))
-        return refuse(c, 413, NULL, "the body is larger than this server takes");
+        return refuse(c, 413, NULL, "the body has %.40s bytes; expected at most %lld (--max-body)", length,
+                      (long long)settings.max_body);
     c->length = length ? (size_t)atoll(length) : 0;
     c->head_only = strcmp(method, "HEAD") == 0;
     if (!host && !c->old)
@@ -191,20 +192,21 @@ static bool check_head(connection *c, const char *method, const char *path, cons
         r++;
     c->route = r;
     if (r == end)
-        return refuse(c, 404, NULL, "there is nothing at this path");
+        return refuse(c, 404, NULL, "the path is %.200s; expected one of this server's, such as /v1/chat/completions",
+                      path);
     if (c->origin && strcmp(method, "OPTIONS") == 0) {
         respond(c, 204, "text/plain", ""); /* what a browser asks before it sends a request of another site's page */
         return false;
     }
     if (strcmp(method, r->method) != 0 && !(c->head_only && strcmp(r->method, "GET") == 0))
-        return refuse(c, 405, NULL, "this path has the method %s only", r->method);
+        return refuse(c, 405, NULL, "the method is %.20s; expected %s at this path", method, r->method);
     c->key = settings.key ? find_key(values[KEY]) : 0;
     if (settings.key && !r->open && !c->key)
         return refuse(c, 401, NULL, "no key, or a wrong one: Authorization: Bearer KEY");
     if (r->kind && !c->chunked && !length)
         return refuse(c, 411, NULL, "neither Content-Length nor Transfer-Encoding");
     if (r->kind && (strncasecmp(type, "application/json", 16) != 0 || !strchr("; \t", type[16])))
-        return refuse(c, 415, NULL, "Content-Type has to be application/json");
+        return refuse(c, 415, NULL, "Content-Type is %.80s; expected application/json", *type ? type : "missing");
     if (values[ENCODING] && strcasecmp(values[ENCODING], "identity") != 0)
         return refuse(c, 415, NULL, "Content-Encoding: a body has to come as it is, without compression");
     if (values[EXPECT] && strcasecmp(values[EXPECT], "100-continue") != 0)
@@ -307,7 +309,8 @@ static bool read_body(connection *c)
         if (!size)
             break;
         if (c->body.size + size > (size_t)settings.max_body)
-            return refuse(c, 413, NULL, "the body is larger than this server takes");
+            return refuse(c, 413, NULL, "the body has more than %lld bytes, the most that is taken (--max-body)",
+                          (long long)settings.max_body);
         if (!read_bytes(c, size) || !(line = read_line(c, &room, 400, too_long)))
             return false;
         if (*line)

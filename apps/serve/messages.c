@@ -1,24 +1,40 @@
 // SPDX-License-Identifier: MIT
 /*  messages.c - chats as OpenAI's clients write them: messages, tools and tool_choice become a prompt */
 
-/*  Texts of the parts {"type": "text", "text": "..."}, pushed together where the first one is: a later one is behind
-    it. NULL: refused. */
-static char *join_parts(const json *content)
+#define CONTENT_KINDS "a string, or an array of objects of the type text with a string as text"
+
+/*  Finds the part of a content that is no text; NULL if there is none. A content that is neither a string nor an array
+    of parts is the wrong part itself. */
+static const json *find_wrong_part(const json *content)
 {
-    const json *part = content->first, *first = part ? member(part, "text") : NULL, *piece, *type;
-    size_t size = 0;
+    const json *part = content->first;
+    if (content->kind == JSON_STRING)
+        return NULL;
+    if (content->kind != JSON_ARRAY || !part)
+        return content;
     for (; part; part = part->next) {
-        piece = member(part, "text");
-        type = member(part, "type");
+        const json *type = member(part, "type"), *piece = member(part, "text");
         if (!type || type->kind != JSON_STRING || !has_item("text input_text output_text", type->string, strncmp) ||
             !piece || piece->kind != JSON_STRING)
-            return NULL;
+            return part;
+    }
+    return NULL;
+}
+
+/*  Returns the text of a content. Joins texts of parts where the first one is: a later one is behind it. */
+static const char *join_parts(const json *content)
+{
+    const json *part = content->first, *first = part ? member(part, "text") : NULL, *piece;
+    size_t size = 0;
+    if (content->kind == JSON_STRING)
+        return content->string;
+    for (; part; part = part->next) {
+        piece = member(part, "text");
         memmove(first->string + size, piece->string, piece->size);
         size += piece->size;
     }
-    if (first)
-        first->string[size] = 0;
-    return first ? first->string : NULL;
+    first->string[size] = 0;
+    return first->string;
 }
 
 static void print_member(text *t, const char *name, const char *string)
@@ -54,17 +70,23 @@ static void print_arguments(text *t, const json *arguments)
 /*  The calls of a message, as templates know them; or as text, for a template that knows no tools. */
 static bool print_calls(connection *c, text *t, const json *calls, int at)
 {
-    const json *one = calls->kind == JSON_ARRAY ? calls->first : NULL;
+    const json *one = calls->first;
+    char path[80];
+    int number = 0;
+    snprintf(path, sizeof path, "messages[%d].tool_calls", at);
+    if (calls->kind != JSON_ARRAY)
+        return refuse_value(c, path, calls, "an array of calls of functions");
     if (engine.has_calls)
         text_print(t, ",\"tool_calls\":[");
-    for (; one; one = one->next) {
+    for (; one; one = one->next, number++) {
         const json *function = member(one, "function"), *name = function ? member(function, "name") : NULL,
                    *id = member(one, "id");
-        if (!name || name->kind != JSON_STRING)
-            return refuse(c, 400, "messages", "messages[%d].tool_calls has to be an array of calls of functions", at);
+        snprintf(path, sizeof path, "messages[%d].tool_calls[%d]", at, number);
+        if (!name || name->kind != JSON_STRING || (id && id->kind != JSON_STRING))
+            return refuse_value(c, path, one, "an object with a function that has a name, and with a string as id");
         if (engine.has_calls) {
             text_print(t, one == calls->first ? "{\"type\":\"function\"" : ",{\"type\":\"function\"");
-            if (id && id->kind == JSON_STRING)
+            if (id)
                 print_member(t, "id", id->string);
             text_print(t, ",\"function\":{\"name\":\"");
             text_escape(t, name->string, name->size);
@@ -124,14 +146,22 @@ static void print_tools_words(text *t, const char *tools, const char *system)
     text_free(&words);
 }
 
-/*  Writes messages as an array for the template. What they have in their text is text: no control token. */
+static bool refuse_message(connection *c, int number, const char *name, const json *value, const char *expected)
+{
+    char path[80];
+    snprintf(path, sizeof path, "messages[%d].%s", number, name);
+    return refuse_value(c, path, value, "%s", expected);
+}
+
+/*  Writes messages as an array for the template. Their text stays text, and never becomes a control token. */
 static bool print_messages(connection *c, text *t, const json *messages, const char *tools)
 {
+    static const char *const strings[] = {"reasoning_content", "tool_call_id", "name"};
     const json *one;
     int i = 0;
     bool told = !tools || engine.has_tools;
     if (!messages || messages->kind != JSON_ARRAY || !messages->count)
-        return refuse(c, 400, "messages", "messages has to be an array of at least one message");
+        return refuse_value(c, "messages", messages, "an array of at least one message");
     text_print(t, "[");
     one = messages->first;
     if (!told && !is_text(member(one, "role"), "system") && !is_text(member(one, "role"), "developer")) {
@@ -144,18 +174,25 @@ static bool print_messages(connection *c, text *t, const json *messages, const c
         const json *role = member(one, "role"), *content = member(one, "content"), *calls = member(one, "tool_calls");
         const json *reasoning = member(one, "reasoning_content"), *id = member(one, "tool_call_id"),
                    *name = member(one, "name");
+        const json *wrong;
         const char *string, *as;
         bool is_tool = is_text(role, "tool");
+        size_t k;
         if (!role || role->kind != JSON_STRING ||
             !has_item("system user assistant developer tool", role->string, strncmp))
-            return refuse(c, 400, "messages", "messages[%d].role has to be system, developer, user, assistant or tool",
-                          i);
+            return refuse_message(c, i, "role", role, "system, developer, user, assistant or tool");
         if (member(one, "function_call") || member(one, "audio"))
-            return refuse(c, 400, "messages", "messages[%d]: this server knows no function_call and no sound", i);
-        string = content ? content->kind == JSON_ARRAY ? join_parts(content) : content->string : calls ? "" : NULL;
-        if (!string)
-            return refuse(c, 400, "messages",
-                          "messages[%d].content has to be a text, or an array of parts of type text", i);
+            return refuse(c, 400, "messages", "messages[%d].%s is not supported", i,
+                          member(one, "audio") ? "audio" : "function_call");
+        wrong = content ? find_wrong_part(content) : NULL;
+        if (wrong || (!content && !calls))
+            return refuse_message(c, i, "content", wrong, CONTENT_KINDS);
+        string = content ? join_parts(content) : "";
+        for (k = 0; k < COUNT(strings); k++) {
+            const json *value = member(one, strings[k]);
+            if (value && value->kind != JSON_STRING)
+                return refuse_message(c, i, strings[k], value, "a string");
+        }
         as = is_text(role, "developer")       ? "system" /* OpenAI's newer name for it */
              : is_tool && !engine.has_results ? "user"
                                               : role->string;
@@ -171,11 +208,11 @@ static bool print_messages(connection *c, text *t, const json *messages, const c
         if (calls && !engine.has_calls && !print_calls(c, t, calls, i))
             return false;
         text_print(t, "\"");
-        if (reasoning && reasoning->kind == JSON_STRING)
+        if (reasoning)
             print_member(t, "reasoning_content", reasoning->string);
-        if (id && id->kind == JSON_STRING)
+        if (id)
             print_member(t, "tool_call_id", id->string);
-        if (name && name->kind == JSON_STRING)
+        if (name)
             print_member(t, "name", name->string);
         if (calls && engine.has_calls && !print_calls(c, t, calls, i))
             return false;
@@ -190,18 +227,26 @@ static bool check_tools(connection *c, const json *tools)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
     const json *one = tools->first;
+    const char *inside = c->ask->kind == RESPONSES ? "" : "function."; /* see print_tools */
+    char path[80];
     int i;
-    if (tools->kind != JSON_ARRAY || tools->count > MAX_TOOLS)
-        return refuse(c, 400, "tools", "tools has to be an array of up to %d tools", MAX_TOOLS);
+    if (tools->kind != JSON_ARRAY)
+        return refuse_value(c, "tools", tools, "an array of tools");
+    if (tools->count > MAX_TOOLS)
+        return refuse(c, 400, "tools", "tools has %d tools; expected at most %d", tools->count, MAX_TOOLS);
     for (i = 0; one; one = one->next, i++) {
         const json *function = member(one, "function"), *name = member(function, "name"),
                    *schema = member(function, "parameters");
-        if (!is_text(member(one, "type"), "function") || !name || name->kind != JSON_STRING || !name->size ||
-            name->size > 64 || name->string[strspn(name->string, letters)] || (schema && schema->kind != JSON_OBJECT))
-            return refuse(c, 400, "tools",
-                          "tools[%d] has to be a function, with a name of 1 to 64 letters, digits, _, - and ., and an "
-                          "object of parameters",
-                          i);
+        snprintf(path, sizeof path, "tools[%d].type", i);
+        if (!is_text(member(one, "type"), "function"))
+            return refuse_value(c, path, member(one, "type"), "function");
+        snprintf(path, sizeof path, "tools[%d].%sname", i, inside);
+        if (!name || name->kind != JSON_STRING || !name->size || name->size > 64 ||
+            name->string[strspn(name->string, letters)])
+            return refuse_value(c, path, name, "1 to 64 letters, digits, _, - and .");
+        snprintf(path, sizeof path, "tools[%d].%sparameters", i, inside);
+        if (schema && schema->kind != JSON_OBJECT)
+            return refuse_value(c, path, schema, "an object, which is a JSON schema");
     }
     return true;
 }
@@ -239,10 +284,9 @@ static bool read_choice(connection *c, const json *tools, const json *choice)
     if (is_text(choice, "none"))
         return true;
     if (!is_text(choice, "required") && !(name && name->kind == JSON_STRING))
-        return refuse(c, 400, "tool_choice",
-                      "tool_choice has to be none, auto, required, or the function that has to be called");
+        return refuse_value(c, "tool_choice", choice, "none, auto, required, or an object with a function to call");
     if (!tools || (name && !find_tool(tools, name->string)))
-        return refuse(c, 400, "tool_choice", "tool_choice asks for a function that tools does not have");
+        return refuse_value(c, "tool_choice", choice, tools ? "a function of tools" : "tools beside it");
     ask->tools = tools;
     ask->forced = !engine.form->pair;
     ask->forced_tool = name                ? find_tool(tools, name->string)
@@ -325,9 +369,9 @@ static bool print_variables(connection *c, const json *given, const json *effort
     text *t = &c->ask->variables;
     const json *one;
     if (given && given->kind != JSON_OBJECT)
-        return refuse(c, 400, "chat_template_kwargs", "chat_template_kwargs has to be an object");
+        return refuse_value(c, "chat_template_kwargs", given, "an object");
     if (effort && effort->kind != JSON_STRING)
-        return refuse(c, 400, "reasoning_effort", "reasoning_effort has to be a text");
+        return refuse_value(c, c->ask->kind == CHAT ? "reasoning_effort" : "reasoning.effort", effort, "a string");
     if (effort) {
         print_member(t, "reasoning_effort", effort->string);
         if (strcmp(effort->string, "none") == 0 && !member(given, "enable_thinking"))
@@ -338,7 +382,9 @@ static bool print_variables(connection *c, const json *given, const json *effort
         if (has_item("messages tools documents", one->key, strncmp) ||
             (size >= 6 && strcmp(one->key + size - 6, "_token") == 0) ||
             (effort && strcmp(one->key, "reasoning_effort") == 0))
-            return refuse(c, 400, "chat_template_kwargs", "chat_template_kwargs cannot have %.100s", one->key);
+            return refuse(c, 400, "chat_template_kwargs",
+                          "chat_template_kwargs has the key %.100s; expected variables that are not the template's own",
+                          one->key);
         text_print(t, ",\"");
         text_escape(t, one->key, size);
         text_print(t, "\":");
@@ -386,7 +432,7 @@ static bool make_prompt(connection *c, const json *messages, const json *tools, 
 static bool read_chat(connection *c, const json *body)
 {
     if (!engine.talks)
-        return refuse(c, 400, NULL, "this model has no chat template: take /v1/completions");
+        return refuse(c, 400, NULL, "this model has no chat template; expected /v1/completions");
     return print_variables(c, member(body, "chat_template_kwargs"), member(body, "reasoning_effort")) &&
            make_prompt(c, member(body, "messages"), member(body, "tools"), member(body, "tool_choice"));
 }

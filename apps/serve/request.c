@@ -27,7 +27,7 @@ static const struct parameter {
     {"messages reasoning_effort chat_template_kwargs", CHAT, OTHER, 0, 0, 0},
     {"tools tool_choice", CHAT | RESPONSES, OTHER, 0, 0, 0},
     {"input instructions text reasoning", RESPONSES, OTHER, 0, 0, 0},
-    {"logprobs top_logprobs", TEXT, OTHER, 0, 0, 0},
+    {"logprobs", TEXT, OTHER, 0, 0, 0},
     {"max_tokens", TEXT, INTEGER, 0, 1e9, offsetof(request, max_tokens)},
     {"max_tokens max_completion_tokens", CHAT, INTEGER, 1, 1e9, offsetof(request, max_tokens)},
     {"max_output_tokens", RESPONSES, INTEGER, 1, 1e9, offsetof(request, max_tokens)},
@@ -85,14 +85,14 @@ static bool read_parameters(connection *c, const json *body)
             continue;
         if (p->kind == REFUSED &&
             (is_number ? value->number != p->least : value->kind == JSON_TRUE || value->size || value->count))
-            return refuse(c, 400, name, "this server does not have %s", name);
+            return refuse(c, 400, name, "%s is not supported", name);
         if (p->kind == BOOLEAN && !is_boolean)
-            return refuse(c, 400, name, "%s has to be true or false", name);
+            return refuse_value(c, name, value, "true or false");
         if ((p->kind == NUMBER || p->kind == INTEGER) &&
             (!is_number || value->number < p->least || value->number > p->most ||
              (p->kind == INTEGER && value->number != floor(value->number))))
-            return refuse(c, 400, name, "%s has to be %s from %.15g to %.15g", name,
-                          p->kind == INTEGER ? "an integer" : "a number", p->least, p->most);
+            return refuse_value(c, name, value, "%s from %.15g to %.15g",
+                                p->kind == INTEGER ? "an integer" : "a number", p->least, p->most);
         if (p->kind == NUMBER)
             *(double *)to = value->number;
         else if (p->kind == INTEGER)
@@ -117,8 +117,7 @@ static bool read_seed(connection *c, const json *seed)
         *to = seed->digits[0] == '-' ? (uint64_t)strtoll(seed->digits, &end, 10)
                                      : (uint64_t)strtoull(seed->digits, &end, 10);
     if (!end || errno || end != seed->digits + seed->size)
-        return refuse(c, 400, "seed",
-                      "seed has to be an integer from -9223372036854775808 to 18446744073709551615, in digits");
+        return refuse_value(c, "seed", seed, "an integer from -9223372036854775808 to 18446744073709551615, in digits");
     return true;
 }
 
@@ -126,10 +125,15 @@ static bool read_stops(connection *c, const json *stop)
 {
     request *ask = c->ask;
     const json *one = stop && stop->kind == JSON_ARRAY ? stop->first : stop;
+    if (one != stop && stop->count > MAX_STOPS)
+        return refuse(c, 400, "stop", "stop has %d strings; expected at most %d", stop->count, MAX_STOPS);
     for (; one; one = one == stop ? NULL : one->next) {
-        if (one->kind != JSON_STRING || !one->size || one->size > 1000 || ask->stop_count == MAX_STOPS)
-            return refuse(c, 400, "stop", "stop has to be a string of 1 to 1000 bytes, or an array of up to %d of them",
-                          MAX_STOPS);
+        char path[40] = "stop";
+        if (one != stop)
+            snprintf(path, sizeof path, "stop[%d]", ask->stop_count);
+        if (one->kind != JSON_STRING || !one->size || one->size > 1000)
+            return refuse_value(c, path, one, "a string of 1 to 1000 bytes%s",
+                                one == stop ? ", or an array of them" : "");
         ask->stops[ask->stop_count++] = one->string;
     }
     return true;
@@ -140,15 +144,21 @@ static bool read_biases(connection *c, const json *biases)
     request *ask = c->ask;
     const json *one = biases ? biases->first : NULL;
     ignis_logit_bias *at;
-    if (biases && (biases->kind != JSON_OBJECT || biases->count > MAX_BIASES))
-        return refuse(c, 400, "logit_bias", "logit_bias has to be an object of up to %d numbers", MAX_BIASES);
+    if (biases && biases->kind != JSON_OBJECT)
+        return refuse_value(c, "logit_bias", biases, "an object of numbers");
+    if (biases && biases->count > MAX_BIASES)
+        return refuse(c, 400, "logit_bias", "logit_bias has %d numbers; expected at most %d", biases->count,
+                      MAX_BIASES);
     for (; one; one = one->next) {
         size_t digits = strspn(one->key, "0123456789");
         long id = digits && digits < 9 && !one->key[digits] ? strtol(one->key, NULL, 10) : -1;
-        if (id < 0 || id >= engine.tokens || one->kind != JSON_NUMBER || fabs(one->number) > 100)
-            return refuse(c, 400, "logit_bias",
-                          "logit_bias has to be numbers from -100 to 100 under the ids of tokens, 0 to %d",
-                          engine.tokens - 1);
+        char path[40];
+        if (id < 0 || id >= engine.tokens)
+            return refuse(c, 400, "logit_bias", "logit_bias has the key \"%.40s\"; expected ids of tokens, 0 to %d",
+                          one->key, engine.tokens - 1);
+        snprintf(path, sizeof path, "logit_bias[%ld]", id);
+        if (one->kind != JSON_NUMBER || fabs(one->number) > 100)
+            return refuse_value(c, path, one, "a number from -100 to 100");
         for (at = ask->biases + ask->sampling.bias_count++; at > ask->biases && at[-1].id > id;
              at--) /* in rising order */
             at[0] = at[-1];
@@ -162,11 +172,12 @@ static bool read_biases(connection *c, const json *biases)
 }
 
 /*  Makes tokens of a text, or takes them from an array of their ids. */
-static bool read_prompt(connection *c, const json *prompt, int at)
+static bool read_prompt(connection *c, const json *prompt, int at, bool many)
 {
     request *ask = c->ask;
     int32_t *ids = (int32_t *)resize(NULL, sizeof *ids * (size_t)engine.context); /* more are counted, not written */
     const json *one;
+    char path[60];
     int count = 0;
     ask->prompts[at] = ids;
     if (prompt->kind == JSON_STRING)
@@ -174,9 +185,13 @@ static bool read_prompt(connection *c, const json *prompt, int at)
             ignis_tokenizer_encode(engine.tokenizer, prompt->string, (int64_t)prompt->size, NULL, ids, engine.context);
     for (one = prompt->first; one; one = one->next, count++) {
         if (one->kind != JSON_NUMBER || one->number != floor(one->number) || one->number < 0 ||
-            one->number >= engine.tokens)
-            return refuse(c, 400, "prompt", "prompt[%d] has to be the id of a token, 0 to %d", count,
-                          engine.tokens - 1);
+            one->number >= engine.tokens) {
+            if (many)
+                snprintf(path, sizeof path, "prompt[%d][%d]", at, count);
+            else
+                snprintf(path, sizeof path, "prompt[%d]", count);
+            return refuse_value(c, path, one, "the id of a token, 0 to %d", engine.tokens - 1);
+        }
         if (count < engine.context)
             ids[count] = (int32_t)one->number;
     }
@@ -192,15 +207,15 @@ static bool read_prompts(connection *c, const json *prompt)
     bool many = prompt && prompt->kind == JSON_ARRAY && prompt->count && prompt->first->kind != JSON_NUMBER;
     int i, count = many ? prompt->count : 1;
     if (count > MAX_JOBS)
-        return refuse(c, 400, "prompt", "a request has up to %d prompts", MAX_JOBS);
+        return refuse(c, 400, "prompt", "prompt has %d prompts; expected at most %d", count, MAX_JOBS);
     ask->prompts = (int32_t **)allocate((size_t)count, sizeof *ask->prompts);
     ask->counts = (int *)allocate((size_t)count, sizeof *ask->counts);
     ask->prompt_count = count;
     one = many ? prompt->first : prompt;
     for (i = 0; i < count; i++, one = many ? one->next : NULL) {
         if (!one || (one->kind != JSON_STRING && (one->kind != JSON_ARRAY || !one->count)))
-            return refuse(c, 400, "prompt", "prompt has to be a text, an array of ids of tokens, or an array of these");
-        if (!read_prompt(c, one, i))
+            return refuse_value(c, "prompt", prompt, "a string, an array of ids of tokens, or an array of these");
+        if (!read_prompt(c, one, i, many))
             return false;
     }
     return true;
@@ -229,7 +244,8 @@ static bool read_format(connection *c, const json *format, const char *name)
     else if (is_text(type, "json_schema") && schema && schema->kind == JSON_OBJECT)
         json_print(grammar, schema);
     else
-        return refuse(c, 400, name, "%s has the types text, json_object, and json_schema with a schema", name);
+        return refuse_value(c, name, format,
+                            "an object whose type is text, json_object, or json_schema with an object as schema");
     return is_text(type, "json_object") || take_grammar(c, name);
 }
 
@@ -248,9 +264,10 @@ static bool read_grammar(connection *c, const json *body)
         (grammar && grammar->kind == JSON_STRING && !grammar->size))
         return true;
     if (c->ask->grammar.size || (grammar && schema))
-        return refuse(c, 400, name, "an answer has one grammar: response_format, grammar or json_schema");
+        return refuse(c, 400, name, "%s is one of several grammars; expected response_format, grammar or json_schema",
+                      name);
     if ((grammar && grammar->kind != JSON_STRING) || (schema && schema->kind != JSON_OBJECT))
-        return refuse(c, 400, name, "%s has to be %s", name, grammar ? "a text" : "an object");
+        return refuse_value(c, name, grammar ? grammar : schema, grammar ? "a string" : "an object");
     if (grammar)
         text_add(&c->ask->grammar, grammar->string, grammar->size);
     else
@@ -276,9 +293,11 @@ static bool read_inputs(connection *c, const json *input)
     bool many = input && input->kind == JSON_ARRAY && input->count && input->first->kind != JSON_NUMBER;
     int i, count = many ? input->count : 1;
     if (format && !is_text(format, "float") && !is_text(format, "base64"))
-        return refuse(c, 400, "encoding_format", "encoding_format has to be float or base64");
-    if (!input || count > MAX_TEXTS)
-        return refuse(c, 400, "input", "input has to be a text, or an array of up to %d", MAX_TEXTS);
+        return refuse_value(c, "encoding_format", format, "float or base64");
+    if (!input)
+        return refuse_value(c, "input", input, "a string, an array of ids of tokens, or an array of these");
+    if (count > MAX_TEXTS)
+        return refuse(c, 400, "input", "input has %d texts; expected at most %d", count, MAX_TEXTS);
     ask->base64 = is_text(format, "base64");
     ask->texts = (char **)allocate((size_t)count, sizeof *ask->texts);
     ask->text_count = count;
@@ -286,16 +305,19 @@ static bool read_inputs(connection *c, const json *input)
     ask->counts = (int *)allocate(1, sizeof *ask->counts); /* of all texts together */
     for (i = 0, one = many ? input->first : input; i < count; i++, one = one->next) {
         text copy = {0};
+        char path[40] = "input";
         int tokens = 0;
+        if (many)
+            snprintf(path, sizeof path, "input[%d]", i);
         if (one->kind == JSON_STRING)
             text_add(&copy, one->string, one->size);
         else if (one->kind != JSON_ARRAY || !one->count || !decode_tokens(one, &copy))
-            return refuse(c, 400, "input", "input[%d] has to be a text, or an array of ids of tokens", i);
+            return refuse_value(c, path, one, "a string, or an array of ids of tokens, 0 to %d", engine.tokens - 1);
         ask->texts[i] = copy.data;
         tokens = ignis_tokenizer_encode(engine.tokenizer, copy.data, (int64_t)copy.size, NULL, NULL, 0);
         if (tokens < 1 || tokens > engine.context) {
             ignis_status_clear();
-            return refuse(c, 400, "input", "input[%d] has %d tokens; expected 1 to %d", i, tokens, engine.context);
+            return refuse(c, 400, "input", "%s has %d tokens; expected 1 to %d", path, tokens, engine.context);
         }
         ask->counts[0] += tokens;
     }
@@ -309,21 +331,24 @@ static bool read_rest(connection *c, const json *body)
     const json *model = member(body, "model"), *logprobs = member(body, "logprobs");
     const json *streamed = member(body, "stream_options"), *usage = member(streamed, "include_usage");
     if (model && model->kind != JSON_STRING)
-        return refuse(c, 400, "model", "model has to be a text");
+        return refuse_value(c, "model", model, "a string");
     ask->adapter = find_adapter(model);
     if (!read_grammar(c, body))
         return false;
     if (streamed && streamed->kind != JSON_OBJECT)
-        return refuse(c, 400, "stream_options", "stream_options has to be an object");
+        return refuse_value(c, "stream_options", streamed, "an object");
+    if (usage && usage->kind != JSON_TRUE && usage->kind != JSON_FALSE)
+        return refuse_value(c, "stream_options.include_usage", usage, "true or false");
     if (ask->kind == TEXT && logprobs) {
         if (logprobs->kind != JSON_NUMBER || logprobs->number != floor(logprobs->number) || logprobs->number < 0 ||
             logprobs->number > MAX_TOPS)
-            return refuse(c, 400, "logprobs", "logprobs has to be an integer from 0 to %d", MAX_TOPS);
+            return refuse_value(c, "logprobs", logprobs, "an integer from 0 to %d", MAX_TOPS);
         ask->logprobs = true;
         ask->top_logprobs = (int64_t)logprobs->number;
     }
     if (ask->kind == CHAT && ask->top_logprobs && !ask->logprobs)
-        return refuse(c, 400, "top_logprobs", "top_logprobs needs logprobs to be true");
+        return refuse(c, 400, "top_logprobs", "top_logprobs is %d; expected logprobs to be true beside it",
+                      (int)ask->top_logprobs);
     ask->logprobs = ask->logprobs || ask->top_logprobs;
     if (ask->top_logprobs > engine.vocab)
         ask->top_logprobs = engine.vocab;
@@ -334,7 +359,7 @@ static bool read_rest(connection *c, const json *body)
     if (ask->kind == EMBED)
         return read_inputs(c, member(body, "input"));
     if (engine.is_encoder)
-        return refuse(c, 400, NULL, "this model is an encoder, which writes no text: take /v1/embeddings");
+        return refuse(c, 400, NULL, "this model is an encoder, which writes no text; expected /v1/embeddings");
     return ask->kind == CHAT        ? read_chat(c, body)
            : ask->kind == RESPONSES ? read_responses(c, body)
                                     : read_prompts(c, member(body, "prompt"));
@@ -357,17 +382,22 @@ static bool make_jobs(connection *c)
     /* the name of a tool, and what follows it */
     int reserve = ask->forced && !ask->forced_tool ? ask->middle_count + 64 : 0;
     int i, k, count = ask->kind == EMBED ? 1 : ask->prompt_count * (int)ask->choices;
+    const char *name = ask->kind == CHAT ? "messages" : ask->kind == RESPONSES ? "input" : "prompt";
     if (count > MAX_JOBS)
         return refuse(c, 400, "n", "prompts times n is %d; expected at most %d", count, MAX_JOBS);
     for (i = 0; i < ask->prompt_count; i++) {
         if (ask->counts[i] <= 0) {
-            refuse(c, 400, NULL, "%s", ask->counts[i] ? ignis_status_message() : "the prompt has no tokens");
+            refuse(c, 400, name, "%s: %s", name,
+                   ask->counts[i] ? ignis_status_message() : "the prompt has no tokens; expected one at least");
             ignis_status_clear();
             return false;
         }
         if (ask->counts[i] + reserve + (ask->max_tokens > 0) > engine.context)
-            return refuse(c, 400, NULL, "the prompt has %d tokens; the context has room for %d, and one of the answer",
-                          ask->counts[i], engine.context - 1 - reserve);
+            return refuse(
+                c, 400, name,
+                "%s: the prompt has %d tokens; expected at most %d, which the context has room for beside one "
+                "of the answer",
+                name, ask->counts[i], engine.context - 1 - reserve);
     }
     ask->jobs = (job *)allocate((size_t)count, sizeof *ask->jobs);
     ask->job_count = ask->open = count;
@@ -413,7 +443,7 @@ static bool read_json(connection *c)
     if (!ok)
         return refuse(c, 400, NULL, "the body is not JSON: %s at byte %ld", r.error, (long)(r.at - c->body.data));
     if (r.values->kind != JSON_OBJECT)
-        return refuse(c, 400, NULL, "the body has to be a JSON object");
+        return refuse(c, 400, NULL, "the body is JSON of another kind; expected an object");
     return true;
 }
 

@@ -38,10 +38,16 @@ static bool print_items(connection *c, text *t, const json *input)
     bool follows = false;
     int i;
     for (i = 0; item; item = item->next, i++) {
+        char path[40];
         bool ok = true;
+        snprintf(path, sizeof path, "input[%d]", i);
         type = member(item, "type");
         role = member(item, "role");
         content = member(item, is_text(type, "function_call_output") ? "output" : "content");
+        if (content && !is_text(type, "reasoning") && find_wrong_part(content)) {
+            snprintf(path, sizeof path, "input[%d].%s", i, content->key);
+            return refuse_value(c, path, find_wrong_part(content), CONTENT_KINDS);
+        }
         if (is_text(type, "function_call")) {
             ok = print_call_item(t, item, follows);
         } else if (is_text(type, "function_call_output")) {
@@ -61,8 +67,7 @@ static bool print_items(connection *c, text *t, const json *input)
                 print_role(t, role->string, content);
         }
         if (!ok)
-            return refuse(c, 400, "input", "input[%d] has to be a message, a function_call or a function_call_output",
-                          i);
+            return refuse_value(c, path, item, "a message, a function_call or a function_call_output");
         follows = is_text(type, "function_call");
     }
     return true;
@@ -101,16 +106,21 @@ static bool read_responses(connection *c, const json *body)
     request *ask = c->ask;
     text *t = &ask->own_text;
     const json *input = member(body, "input"), *told = member(body, "instructions"), *tools = member(body, "tools");
-    const json *reasoning = member(body, "reasoning"), *effort = reasoning ? member(reasoning, "effort") : NULL;
+    const json *reasoning = member(body, "reasoning"), *format = member(body, "text"),
+               *effort = reasoning ? member(reasoning, "effort") : NULL;
     json_reader r;
     if (!engine.talks)
-        return refuse(c, 400, NULL, "this model has no chat template: take /v1/completions");
+        return refuse(c, 400, NULL, "this model has no chat template; expected /v1/completions");
     if (told && told->kind != JSON_STRING)
-        return refuse(c, 400, "instructions", "instructions has to be a text");
+        return refuse_value(c, "instructions", told, "a string");
     if (!input || (input->kind != JSON_STRING && input->kind != JSON_ARRAY))
-        return refuse(c, 400, "input", "input has to be a text, or an array of items");
+        return refuse_value(c, "input", input, "a string, or an array of items");
     if (tools && tools->kind != JSON_ARRAY)
-        return refuse(c, 400, "tools", "tools has to be an array");
+        return refuse_value(c, "tools", tools, "an array of tools");
+    if (format && format->kind != JSON_OBJECT)
+        return refuse_value(c, "text", format, "an object");
+    if (reasoning && reasoning->kind != JSON_OBJECT)
+        return refuse_value(c, "reasoning", reasoning, "an object");
     text_print(t, "{\"messages\":[");
     if (told)
         print_role(t, "system", told);
@@ -118,6 +128,8 @@ static bool read_responses(connection *c, const json *body)
         print_role(t, "user", input);
     else if (!print_items(c, t, input))
         return false;
+    if (t->data[t->size - 1] == '[')
+        return refuse_value(c, "input", input, "an array of at least one message");
     text_print(t, "],\"tools\":[");
     if (tools)
         print_tools(t, tools);
@@ -166,28 +178,34 @@ static void print_item(text *t, const job *j, const growth *g, int at, bool whol
     text_print(t, "]}");
 }
 
+/*  Parameters that a response repeats, and what they are if they are missing. */
+static const struct {
+    const char *name, *usual;
+} repeated[] = {{"metadata", "{}"}, {"instructions", "null"}, {"tools", "[]"}, {"tool_choice", "\"auto\""}};
+
 /*  The response. g: its pieces, if it is complete. */
 static void print_response(connection *c, text *t, const growth *g)
 {
     const request *ask = c->ask;
     const job *j = &ask->jobs[0];
-    const json *id = member(ask->values, "metadata");
     bool cut = g && j->finish && strcmp(j->finish, "length") == 0;
+    size_t k;
     int i, items = 0;
     text_print(t, "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%lld,\"model\":\"%s\",\"status\":\"%s\",",
                c->id, (long long)c->created, model_name(ask),
                !g    ? "in_progress"
                : cut ? "incomplete"
                      : "completed");
-    text_print(t, "\"error\":null,\"incomplete_details\":%s,\"metadata\":",
-               cut ? "{\"reason\":\"max_output_tokens\"}" : "null");
-    if (id && id->kind == JSON_OBJECT)
-        json_print(t, id);
-    else
-        text_print(t, "{}");
-    text_print(t,
-               ",\"instructions\":null,\"parallel_tool_calls\":%s,\"tool_choice\":\"auto\",\"tools\":[],"
-               "\"temperature\":%.6g,\"top_p\":%.6g,\"output\":[",
+    text_print(t, "\"error\":null,\"incomplete_details\":%s", cut ? "{\"reason\":\"max_output_tokens\"}" : "null");
+    for (k = 0; k < COUNT(repeated); k++) {
+        const json *value = member(ask->values, repeated[k].name);
+        text_print(t, ",\"%s\":", repeated[k].name);
+        if (value)
+            json_print(t, value);
+        else
+            text_print(t, "%s", repeated[k].usual);
+    }
+    text_print(t, ",\"parallel_tool_calls\":%s,\"temperature\":%.6g,\"top_p\":%.6g,\"output\":[",
                ask->parallel ? "true" : "false", ask->sampling.temperature, ask->sampling.top_p);
     for (i = 0; g && i < g->count; i++)
         if (g->pieces[i].kind != PIECE_ARGUMENTS) {

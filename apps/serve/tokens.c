@@ -40,13 +40,11 @@ static void answer_tokens(connection *c)
     tokens = ok ? member(ask.values, "tokens") : NULL;
     text_cut(&c->part, c->part.size);
     if (ok && !back && (!content || content->kind != JSON_STRING))
-        ok = refuse(c, 400, "content", "content has to be a text");
+        ok = refuse_value(c, "content", content, "a string");
     else if (ok && !back)
         print_tokens(c, content);
-    else if (ok && (!tokens || tokens->kind != JSON_ARRAY))
-        ok = refuse(c, 400, "tokens", "tokens has to be an array of ids of tokens, 0 to %d", engine.tokens - 1);
-    else if (ok && !decode_tokens(tokens, &out))
-        ok = refuse(c, 400, "tokens", "tokens has to be an array of ids of tokens, 0 to %d", engine.tokens - 1);
+    else if (ok && (!tokens || tokens->kind != JSON_ARRAY || !decode_tokens(tokens, &out)))
+        ok = refuse_value(c, "tokens", tokens, "an array of ids of tokens, 0 to %d", engine.tokens - 1);
     if (ok && back) {
         text_print(&c->part, "{\"content\":\"");
         text_escape(&c->part, out.data, out.size);

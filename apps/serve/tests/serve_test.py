@@ -314,7 +314,7 @@ REFUSED = [
     ({}, 400, "prompt"), ({"prompt": None}, 400, "prompt"), ({"prompt": 1}, 400, "prompt"), ({"prompt": []}, 400, "prompt"),
     ({"prompt": ["a", 1]}, 400, "prompt"), ({"prompt": [[1], []]}, 400, "prompt"), ({"prompt": [1.5]}, 400, "prompt"), ({"prompt": ["a"] * 129}, 400, "prompt"),
     ({"prompt": [-1]}, 400, "prompt"), ({"prompt": [258]}, 400, "prompt"), ({"prompt": {"a": 1}}, 400, "prompt"), ({"prompt": [1, "a"]}, 400, "prompt"),
-    ({"prompt": "x" * 5000}, 400, None), ({"prompt": "!prompt"}, 500, None), ({"prompt": "!fail"}, 500, None),
+    ({"prompt": "x" * 5000}, 400, "prompt"), ({"prompt": "!prompt"}, 500, None), ({"prompt": "!fail"}, 500, None),
     ({"prompt": "a", "temperature": "1"}, 400, "temperature"), ({"prompt": "a", "temperature": -0.1}, 400, "temperature"),
     ({"prompt": "a", "temperature": 2.1}, 400, "temperature"), ({"prompt": "a", "top_p": 1.5}, 400, "top_p"), ({"prompt": "a", "top_k": 1.5}, 400, "top_k"),
     ({"prompt": "a", "max_tokens": -1}, 400, "max_tokens"), ({"prompt": ["a", "b"], "n": 100}, 400, "n"), ({"prompt": "a", "max_tokens": 1e30}, 400, "max_tokens"),
@@ -349,7 +349,7 @@ REFUSED_CHATS = [
     ({"messages": [{"role": "user", "content": [{"type": "text", "text": 42}]}]}, "messages"),
     ({"messages": [{"role": "assistant", "content": "a", "tool_calls": [{}]}]}, "messages"),
     ({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": 1}}]}]}, "messages"), ({"messages": [{"role": "function", "content": "a"}]}, "messages"),
-    ({"messages": [{"role": "user", "content": "!template"}]}, None),
+    ({"messages": [{"role": "user", "content": "!template"}]}, "messages"),
     ({"tools": [{"type": "function"}]}, "tools"), ({"response_format": {"type": "xml"}}, "response_format"),
     ({"response_format": "text"}, "response_format"), ({"response_format": {"type": "json_schema", "json_schema": {"schema": 1}}}, "response_format"),
     ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"pattern": "a"}}}}, "response_format"),
@@ -375,6 +375,150 @@ def test_refused():
             assert error["code"] == code and error["message"] and error["param"] == name, (str(body)[:300], error)
             assert error["type"] == ("server_error" if code == 500 else "invalid_request_error")
         assert s.text("fine")["choices"][0]["text"] == "fine"
+
+
+# ---- values of each kind in each field
+
+VALUES = [None, True, False, 0, 1, -1, 1.5, 1e300, 99999999999999999999, "", "a", "NaN", "x" * 3000, "\u00e9\n" * 99, [], {}, [None], [1], [-1], [1.5], [""], ["a"], ["a", 1],
+          [[]], [{}], {"a": None}, {"a": 1}, {"1": 1}, {"1": "1"}, {"1": 1e9}]
+
+
+def is_number(v):
+    return isinstance(v, (int, float)) and not isinstance(v, bool)
+
+
+def number(low, high):
+    return lambda v: is_number(v) and low <= v <= high
+
+
+def integer(low, high):
+    return lambda v: is_number(v) and low <= v <= high and v == int(v)
+
+
+def is_ids(v):
+    return isinstance(v, list) and v != [] and all(is_number(i) and i == int(i) and 0 <= i < 258 for i in v)
+
+
+def is_texts(v):
+    return isinstance(v, str) or is_ids(v) or (isinstance(v, list) and v != [] and all(isinstance(i, str) or is_ids(i) for i in v))
+
+
+def is_string(v):
+    return isinstance(v, str)
+
+
+def is_flag(v):
+    return isinstance(v, bool)
+
+
+def is_object(v):
+    return isinstance(v, dict)
+
+
+def is_stop(v):
+    return isinstance(v, str) and 0 < len(v.encode()) <= 1000 or isinstance(v, list) and all(isinstance(i, str) and 0 < len(i) <= 1000 for i in v)
+
+
+def is_bias(v):
+    return isinstance(v, dict) and all(k.isdigit() and is_number(n) and -100 <= n <= 100 for k, n in v.items())
+
+
+def anything(v):
+    return True
+
+
+def nothing(v):
+    return v in ("", False, [], {}) or (is_number(v) and v == 0)
+
+
+def is_seed(v):
+    return isinstance(v, int) and not isinstance(v, bool) and -2 ** 63 <= v < 2 ** 64
+
+
+SAMPLING = {"temperature": number(0, 2), "top_p": number(0, 1), "top_k": integer(0, 1e9), "min_p": number(0, 1), "repetition_penalty": number(0.01, 100),
+            "repeat_penalty": number(0.01, 100), "presence_penalty": number(-2, 2), "frequency_penalty": number(-2, 2), "stream": is_flag, "seed": is_seed,
+            "model": is_string, "user": anything, "metadata": anything, "nothing_that_is_known": anything}
+GRAMMARS = {"stop": is_stop, "logit_bias": is_bias, "grammar": is_string, "json_schema": is_object}
+# [the path, a request that is right, {a field: the values that are right, besides null}, fields that may not be null]
+FIELDS = [
+    ["/v1/completions", {"prompt": "a"}, dict(SAMPLING, **GRAMMARS, **{
+        "prompt": is_texts, "max_tokens": integer(0, 1e9), "n": integer(1, 128), "logprobs": integer(0, 20), "echo": is_flag, "best_of": lambda v: is_number(v) and v == 1 or v is False or v in ("", [], {}),
+        "suffix": nothing, "stream_options": is_object, "stream_options.include_usage": is_flag, "response_format": lambda v: False, "response_format.type": lambda v: False}), ["prompt", "response_format.type"]],
+    ["/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}, dict(SAMPLING, **GRAMMARS, **{
+        "max_tokens": integer(1, 1e9), "max_completion_tokens": integer(1, 1e9), "n": integer(1, 128), "logprobs": is_flag, "top_logprobs": lambda v: is_number(v) and v == 0,
+        "parallel_tool_calls": is_flag, "messages": lambda v: False, "messages.0": lambda v: False, "messages.0.role": lambda v: False,
+        "messages.0.content": is_string, "messages.0.name": is_string, "messages.0.tool_call_id": is_string, "messages.0.reasoning_content": is_string,
+        "messages.0.tool_calls": lambda v: v == [], "tools": lambda v: v == [], "tool_choice": lambda v: False, "reasoning_effort": is_string, "chat_template_kwargs": is_object,
+        "functions": nothing, "modalities": nothing, "audio": nothing, "web_search_options": nothing, "stream_options": is_object, "response_format": lambda v: False}),
+     ["messages", "messages.0", "messages.0.role", "messages.0.content"]],
+    ["/v1/chat/completions", {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}], "tools": TOOLS[1:]}, {
+        "messages.0.content.0": lambda v: False, "messages.0.content.0.type": lambda v: False, "messages.0.content.0.text": is_string, "tools.0": lambda v: False,
+        "tools.0.type": lambda v: False, "tools.0.function": lambda v: False, "tools.0.function.name": lambda v: v in ("a", "NaN"), "tools.0.function.parameters": is_object,
+        "tools.0.function.description": anything},
+     ["messages.0.content.0", "messages.0.content.0.type", "messages.0.content.0.text", "tools.0", "tools.0.type", "tools.0.function", "tools.0.function.name"]],
+    ["/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "tools": TOOLS[1:], "tool_choice": {"type": "function", "function": {"name": "g"}}}, {
+        "tool_choice.function": lambda v: False, "tool_choice.function.name": lambda v: False}, ["tool_choice.function", "tool_choice.function.name"]],
+    ["/v1/responses", {"input": "a"}, dict(SAMPLING, **{
+        "input": lambda v: is_string(v), "instructions": is_string, "max_output_tokens": integer(1, 1e9), "parallel_tool_calls": is_flag, "tools": lambda v: v == [],
+        "tool_choice": lambda v: False, "text": is_object, "text.format": lambda v: False, "text.format.type": lambda v: False, "reasoning": is_object, "reasoning.effort": is_string,
+        "previous_response_id": nothing, "background": nothing, "conversation": nothing}), ["input", "text.format.type"]],
+    ["/v1/embeddings", {"input": "a"}, {"input": is_texts, "encoding_format": lambda v: False, "dimensions": nothing, "model": is_string}, ["input"]],
+    ["/completion", {"prompt": "a"}, dict(SAMPLING, **GRAMMARS, **{
+        "prompt": is_texts, "n_predict": integer(-2, 1e9), "n_probs": integer(0, 20), "seed": lambda v: is_seed(v) or v == -1, "cache_prompt": anything}), ["prompt"]],
+    ["/tokenize", {"content": "a"}, {"content": is_string, "add_special": is_flag, "with_pieces": is_flag, "model": anything}, ["content"]],
+    ["/detokenize", {"tokens": [97]}, {"tokens": lambda v: v == [] or is_ids(v)}, ["tokens"]],
+]
+
+
+def placed(body, path, value):
+    """A copy of a body with a value at a path as "messages.0.role"."""
+    body = json.loads(json.dumps(body))
+    at, steps = body, path.split(".")
+    for here, below in zip(steps, steps[1:]):
+        here = int(here) if isinstance(at, list) else here
+        if not isinstance(at, list) and here not in at:
+            at[here] = {}
+        at = at[here]
+    at[int(steps[-1]) if isinstance(at, list) else steps[-1]] = value
+    return body
+
+
+def test_values():
+    """Values of each kind in each field: taken, or refused with a message that names the field, the value and what was expected."""
+    asked = refused = 0
+    with Server("--context", 5000) as s:
+        with s.connect() as c:
+            for path, body, fields, required in FIELDS:
+                for field, is_right in fields.items():
+                    for value in VALUES:
+                        right = is_right(value) if value is not None else field not in required
+                        ask = placed(dict(body, **({"max_tokens": 2} if "max_tokens" in fields and field != "max_tokens" else {})), field, value)
+                        c.sendall(post(ask, path, "Connection: close\r\n" if ask.get("stream") is True else ""))
+                        asked += 1
+                        if ask.get("stream") is True:
+                            assert status_of(read_all(c)) == 200
+                            c = s.connect()
+                            continue
+                        status, _, reply, rest = read_response(c)
+                        assert status == (200 if right else 400) and not rest, (path, field, value, status, reply)
+                        if right:
+                            continue
+                        refused += 1
+                        error, top = json.loads(reply)["error"], field.split(".")[0]
+                        assert error["param"] == top and error["message"].startswith(top), (path, field, value, error)
+                        assert "expected" in error["message"] or "not supported" in error["message"], (path, field, value, error)
+                        shown = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+                        simple = "." not in field and not isinstance(value, (list, dict)) and value is not None and "supported" not in error["message"]
+                        assert not simple or shown[:30] in error["message"] or is_number(value) or value == "", (path, field, value, error)
+                        assert len(error["message"]) < 400, error
+                for text in ("NaN", "Infinity", "-Infinity", "1e999", "01", "0x1", "1_0", "nan", "'a'", "undefined"):
+                    data = json.dumps(dict(body, user="@")).replace('"@"', text).encode()
+                    c.sendall(post(data, path))
+                    status, _, reply, _ = read_response(c)
+                    assert status == 400 and "not JSON" in json.loads(reply)["error"]["message"], (path, text, status, reply)
+        assert s.text("fine")["choices"][0]["text"] == "fine"
+    assert asked > 2500 and refused > 1500, (asked, refused)
+    print("     %d values, of which %d are refused" % (asked, refused))
 
 
 def test_choices():
@@ -568,9 +712,9 @@ def test_forced_pairs():
             assert refused(parameters, "auto") == ""  # only a forced call has to be in the form
         for name in ("f>", "</tool_call>", "", "f" * 65):
             status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function", "function": {"name": name}}]})
-            assert status == 400 and "tools[0] has to be a function, with a name of" in json.loads(body)["error"]["message"], body
+            assert status == 400 and "tools[0].function.name is " in json.loads(body)["error"]["message"], body
         status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}], "parallel_tool_calls": 1})
-        assert status == 400 and "parallel_tool_calls has to be true or false" in json.loads(body)["error"]["message"], body
+        assert status == 400 and "expected true or false" in json.loads(body)["error"]["message"], body
     # values of calls that a model chose to make: the tool's schema says which ones are strings
     properties = {"s": {"type": "string"}, "m": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "i": {"type": ["integer", "string"]}, "b": {"type": "boolean"},
                   "r": {"$ref": "#/$defs/r"}, "e": {"enum": ["1", "x"]}}
@@ -645,7 +789,7 @@ def test_responses():
         flat = [dict(t["function"], type="function") for t in TOOLS]
         talk = [{"role": "user", "content": [{"type": "input_text", "text": "w?"}]}, {"type": "function_call", "call_id": "a", "name": "get_weather", "arguments": "{}"},
                 {"type": "function_call", "call_id": "b", "name": "g", "arguments": "{}"}, {"type": "function_call_output", "call_id": "a", "output": "rain"},
-                {"type": "reasoning", "summary": []}, {"type": "message", "role": "user", "content": "!variables"}]
+                {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}, {"type": "message", "role": "user", "content": "!variables"}]
         told = json.loads(ask(input=talk, tools=flat, instructions="Be brief.", reasoning={"effort": "low"})["output"][0]["content"][0]["text"])
         assert told["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "w?"}, {"role": "assistant", "content": "", "tool_calls": [
             {"type": "function", "id": "a", "function": {"name": "get_weather", "arguments": {}}}, {"type": "function", "id": "b", "function": {"name": "g", "arguments": {}}}]},
@@ -668,6 +812,7 @@ def test_responses():
             assert {data["item_id"] for name, data in found if "item_id" in data and data["output_index"] == index} == {item["id"]}
         forced = ask(input="x", tools=flat, tool_choice={"type": "function", "name": "g"})
         assert [o["type"] for o in forced["output"]] == ["function_call"] and forced["output"][0]["name"] == "g"
+        assert forced["tools"] == flat and forced["tool_choice"] == {"type": "function", "name": "g"} and forced["instructions"] is None and forced["metadata"] == {}
         held = ask(input="x", text={"format": {"type": "json_schema", "name": "n", "schema": {"type": "null"}}})
         assert held["output"][0]["content"][0]["text"] == '{"type":"null"}'
         for body in ({}, {"input": 1}, {"input": [1]}, {"input": [{"type": "image"}]}, {"input": [{"type": "function_call"}]}, {"input": []}, {"input": "x", "instructions": 1},
