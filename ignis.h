@@ -12013,6 +12013,7 @@ typedef struct ignis__blocks {
     struct {
         int type, rows; /* type: an ignis__gguf_type */
     } part[3];
+    bool rounds_rows; /* rows that a sequence multiplies with it are rounded to e4m3 */
 } ignis__blocks;
 
 typedef struct ignis__array {

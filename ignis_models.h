@@ -1405,6 +1405,8 @@ static inline ignis_status ignis_model_score(ignis_model model, const char *quer
     X(GEMV_HOPPER, gemv_hopper_cu, "ignis_gemv_hopper", WAITS)                         \
     X(GEMV_CLUSTER_BLOCKS, gemv_cluster_blocks_cu, "ignis_gemv_cluster_blocks", WAITS) \
     X(GEMV_HOPPER_BLOCKS, gemv_hopper_blocks_cu, "ignis_gemv_hopper_blocks", WAITS)    \
+    X(GEMV_F8_ROWS, gemv_f8_cu, "ignis_gemv_f8_rows", WAITS)                           \
+    X(GEMV_F8, gemv_f8_cu, "ignis_gemv_f8", WAITS)                                     \
     X(GEMV_BLOCKS_ROWS, gemv_blocks_cu, "ignis_gemv_blocks_rows", WAITS)               \
     X(GEMV_BLOCKS_1, gemv_blocks_cu, "ignis_gemv_blocks_1", WAITS)                     \
     X(GEMV_BLOCKS_8, gemv_blocks_cu, "ignis_gemv_blocks_8", WAITS)                     \
@@ -1624,6 +1626,7 @@ enum {
     IGNIS__SOURCE_GEMV_CLUSTER_CU,
     IGNIS__SOURCE_GEMV_CLUSTER_CUH,
     IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU,
+    IGNIS__SOURCE_GEMV_F8_CU,
     IGNIS__SOURCE_GEMV_HOPPER_CU,
     IGNIS__SOURCE_GEMV_HOPPER_BLOCKS_CU,
     IGNIS__SOURCE_GEMV_MMA_CU,
@@ -1655,7 +1658,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xbe58bf6823979c17ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xe2717ce5c69e1739ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -6126,6 +6129,378 @@ static const char *const ignis__text_gemv_cluster_blocks_cu[] = {
     ignis__text_gemv_cluster_blocks_cu_1,
 };
 
+static const char ignis__text_gemv_f8_cu_0[] =
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "#define IGNIS_OPERANDS 8\n"
+    "#include \"gemv.cuh\"\n"
+    "#include \"hopper.cuh\"\n"
+    "#include \"blocks.cuh\"\n\n"
+    "#ifndef IGNIS_COLUMNS\n\n\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
+    "ignis_gemv_f8_rows(const __grid_constant__ ignis__gemv_blocks all)\n"
+    "{\n"
+    "extern __shared__ __align__(16) char memory[];\n"
+    "constexpr int of_unit = 128;\n"
+    "const ignis__gemv_mma &p = all.product;\n"
+    "const int lane = threadIdx.x % 32, stride = (gridDim.x + 7) / 8 * 8,\n"
+    "units = ((int)p.k + 2 * of_unit - 1) / (2 * of_unit) * 2;\n"
+    "const T *row = p.x + blockIdx.x * p.k;\n"
+    "uint8_t *const to = all.x + (long long)blockIdx.x * units * of_unit;\n"
+    "ignis_grid_dependents_launch();\n"
+    "if (p.norm_of) {\n"
+    "const row_norm norm(p);\n"
+    "ignis_grid_dependency_wait();\n"
+    "norm.run(p.norm_of + blockIdx.x * p.k,\n"
+    "[&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared((T *)memory + i, four); });\n"
+    "row = (const T *)memory;\n"
+    "__syncthreads();\n"
+    "} else {\n"
+    "ignis_grid_dependency_wait();\n"
+    "}\n"
+    "for (int unit = threadIdx.x / 32; unit < units; unit += SLICES) {\n"
+    "const int at = unit * of_unit + 4 * lane;\n"
+    "ignis_pack<T, 4> x = {};\n"
+    "float most = 0;\n"
+    "bool finite = true;\n"
+    "if (at < p.k)\n"
+    "x = *(const ignis_pack<T, 4> *)(row + at);\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 4; i++) {\n"
+    "const float size = fabsf(float(x[i]));\n"
+    "finite = finite && size <= 3.402823466e38f;\n"
+    "most = fmaxf(most, size);\n"
+    "}\n\n"
+    "const float scale = fmaxf(__fdiv_rn(ignis_warp_max(most), 448.0f), 1.175494351e-38f);\n"
+    "const bool all_finite = __all_sync(0xffffffff, finite);\n"
+    "const float inverse = __frcp_rn(scale);\n"
+    "const auto two = [&](int first, int second) {\n"
+    "return ignis_e4m3_two(float(x[first]) * inverse, float(x[second]) * inverse);\n"
+    "};\n\n"
+    "*(uint32_t *)(to + unit * of_unit + lane / 8 * 32 + lane % 2 * 16 + lane % 8 / 2 * 4) =\n"
+    "all_finite ? two(0, 2) | two(1, 3) << 16 : 0;\n"
+    "if (lane == 0)\n"
+    "all.scales[(long long)unit * stride + blockIdx.x] = all_finite ? scale : __int_as_float(0x7fc00000);\n"
+    "}\n"
+    "}\n\n"
+    "#else\n\n"
+    "constexpr int COLUMNS = IGNIS_COLUMNS, CLUSTER = IGNIS_CLUSTER, N = COLUMNS / 8;\n\n"
+    "constexpr int K_SLICES = 4, OWN = K_SLICES / CLUSTER;\n"
+    "constexpr int TILES = SLICES;\n"
+    "constexpr int RECORD_BYTES = record_bytes(BLOCKS_F8), EIGHT_BYTES = TOGETHER * RECORD_BYTES;\n\n"
+    "constexpr int BOX_BYTES = COLUMNS * 128, X_BYTES = 2 * BOX_BYTES, SCALES_BYTES = 2 * COLUMNS * 4;\n"
+    "constexpr int WEIGHTS_BYTES = 2 * TILES * EIGHT_BYTES, ALL_BYTES = X_BYTES + SCALES_BYTES + WEIGHTS_BYTES;\n\n"
+    "constexpr int STAGE_BYTES = (ALL_BYTES + 1023) / 1024 * 1024;\n\n"
+    "constexpr int PITCH = 16 * TILES + 4, FOUND_BYTES = COLUMNS * PITCH * 4;\n"
+    "constexpr int ALL_THREADS = THREADS + 128;\n\n"
+    "constexpr int SHARE = COLUMNS / CLUSTER;\n\n"
+    "constexpr int UNITS = COLUMNS <= 64 ? 2 : 1;\n"
+    "static_assert(RECORD_BYTES / 16 % 2 == 1, \"so rows that lanes read at a time have different banks\");\n\n\n"
+    "__device__ inline void group_rows(const ignis__gemv_mma &p, int group, int i, int &low, int &high)\n"
+    "{\n"
+    "low = group * 16 * TILES + 8 * i;\n"
+    "high = low + 8 * TILES;\n"
+    "if (p.gated || p.kind == IGNIS__GEMV_CACHE)\n"
+    "tile_rows(p, 0, group * TILES + i, low, high);\n"
+    "}\n\n\n"
+    "struct record_order {\n"
+    "int tile, slice, at, end;\n"
+    "const int length, per_slice, first_slice, tiles, stride;\n\n"
+    "__device__ record_order(int k, int tiles)\n"
+    ": tile(blockIdx.x / CLUSTER), slice(0), length((k + 255) / 256), per_slice((length + K_SLICES - 1) / K_SLICES),\n"
+    "first_slice(blockIdx.x % CLUSTER * OWN), tiles(tiles), stride(gridDim.x / CLUSTER)\n"
+    "{\n"
+    "begin();\n"
+    "if (at == end)\n"
+    "next_slice();\n"
+    "}\n"
+    "__device__ void begin()\n"
+    "{\n"
+    "at = min((first_slice + slice) * per_slice, length);\n"
+    "end = min(at + per_slice, length);\n"
+    "}\n\n"
+    "__device__ void next_slice()\n"
+    "{\n"
+    "do {\n"
+    "if (++slice == OWN)\n"
+    "slice = 0, tile += stride;\n"
+    "begin();\n"
+    "} while (at == end && tile < tiles);\n"
+    "}\n"
+    "__device__ void go_on()\n"
+    "{\n"
+    "if (++at == end)\n"
+    "next_slice();\n"
+    "}\n"
+    "};\n\n\n"
+    "struct ring_copies {\n"
+    "const ignis__gemv_blocks &all;\n"
+    "const ignis__tensor_map *of_x;\n"
+    "const uint32_t ring, full;\n"
+    "const int rows;\n\n"
+    "__device__ void ask_weights(int stage, const record_order &of) const\n"
+    "{\n"
+    "const ignis__gemv_mma &p = all.product;\n"
+    "const int lane = threadIdx.x % 32, behind = (int)(p.gated ? 2 * p.n : p.n);\n"
+    "int low, high;\n";
+static const char ignis__text_gemv_f8_cu_1[] =
+    "if (lane == 0)\n"
+    "ignis_ptx_mbarrier_arrive_expect(full + 8 * stage, ALL_BYTES);\n"
+    "__syncwarp();\n"
+    "if (lane >= 2 * TILES)\n"
+    "return;\n"
+    "group_rows(p, of.tile / p.across, lane % TILES, low, high);\n"
+    "const int row = lane < TILES ? low : high;\n"
+    "ignis_ptx_bulk_load(\n"
+    "ring + stage * STAGE_BYTES + X_BYTES + SCALES_BYTES + lane * EIGHT_BYTES,\n"
+    "(const uint8_t *)p.weights +\n"
+    "(first_record(row < behind ? row : 0, of.length) + (long long)of.at * TOGETHER) * RECORD_BYTES,\n"
+    "EIGHT_BYTES, full + 8 * stage);\n"
+    "}\n"
+    "__device__ void ask_x(int stage, const record_order &of) const\n"
+    "{\n"
+    "const int lane = threadIdx.x % 32, column = of.tile % all.product.across * COLUMNS;\n"
+    "const uint32_t to = ring + stage * STAGE_BYTES;\n"
+    "if (lane < 2)\n"
+    "ignis_ptx_tensor_load<2>(to + lane * BOX_BYTES, of_x, full + 8 * stage, (2 * of.at + lane) * 128, column);\n"
+    "else if (lane < 4)\n"
+    "ignis_ptx_bulk_load(to + X_BYTES + (lane - 2) * COLUMNS * 4,\n"
+    "all.scales + (long long)(2 * of.at + lane - 2) * rows + column, COLUMNS * 4,\n"
+    "full + 8 * stage);\n"
+    "}\n"
+    "};\n\n\n"
+    "__device__ inline void add_unit(float (&sum)[N][4], const float (&found)[N][4], const float (&d)[2],\n"
+    "const float *scales)\n"
+    "{\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < N; n++) {\n"
+    "const float2 of_x = *(const float2 *)(scales + 8 * n);\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < 4; c++)\n"
+    "sum[n][c] = fmaf(found[n][c], __fmul_rn(d[c / 2], c % 2 ? of_x.y : of_x.x), sum[n][c]);\n"
+    "}\n"
+    "}\n\n\n"
+    "__device__ inline void multiply(float (&sum)[N][4], const char *stage)\n"
+    "{\n"
+    "const int lane = threadIdx.x % 32, t = lane % 4;\n"
+    "const char *const records = stage + X_BYTES + SCALES_BYTES + threadIdx.x / 32 * EIGHT_BYTES +\n"
+    "row_of_lanes(lane / 4) * RECORD_BYTES;\n\n"
+    "const uint64_t x =\n"
+    "ignis_wgmma_descriptor(__shfl_sync(0xffffffff, (uint32_t)__cvta_generic_to_shared(stage), 0), 0, 1024);\n"
+    "uint32_t a[UNITS][4][4];\n"
+    "float d[UNITS][2], found[UNITS][N][4];\n"
+    "const auto load = [&](int unit) {\n"
+    "const int i = unit % UNITS;\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < 2; r++) {\n"
+    "const char *const record = records + r * TILES * EIGHT_BYTES;\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < 2; j++) {\n"
+    "const uint4 q = *(const uint4 *)(record + unit * 128 + j * 64 + t * 16);\n"
+    "a[i][2 * j][r] = q.x, a[i][2 * j][2 + r] = q.y;\n"
+    "a[i][2 * j + 1][r] = q.z, a[i][2 * j + 1][2 + r] = q.w;\n"
+    "}\n"
+    "d[i][r] = ((const float *)(record + 256))[unit];\n"
+    "}\n"
+    "ignis_wgmma_hold(a[i]);\n"
+    "};\n"
+    "const auto ask = [&](int unit) {\n"
+    "const int i = unit % UNITS;\n"
+    "const uint64_t of_unit = ignis_wgmma_ahead(x, unit * BOX_BYTES);\n"
+    "ignis_ptx_wgmma_fence();\n"
+    "ignis_ptx_wgmma<0>(found[i], a[i][0], of_unit);\n"
+    "#pragma unroll\n"
+    "for (int j = 1; j < 4; j++)\n"
+    "ignis_ptx_wgmma<1>(found[i], a[i][j], ignis_wgmma_ahead(of_unit, 32 * j));\n"
+    "ignis_ptx_wgmma_commit();\n"
+    "};\n"
+    "const auto take = [&](int unit) {\n"
+    "const int i = unit % UNITS;\n"
+    "ignis_wgmma_hold(found[i]);\n"
+    "ignis_wgmma_hold(a[i]);\n"
+    "add_unit(sum, found[i], d[i], (const float *)(stage + X_BYTES) + unit * COLUMNS + 2 * t);\n"
+    "};\n\n"
+    "load(0);\n"
+    "if (UNITS == 2)\n"
+    "load(1);\n"
+    "ask(0);\n"
+    "if (UNITS == 2) {\n"
+    "ask(1);\n"
+    "ignis_ptx_wgmma_wait<1>();\n"
+    "take(0);\n"
+    "} else {\n"
+    "ignis_ptx_wgmma_wait<0>();\n"
+    "take(0);\n"
+    "load(1);\n"
+    "ask(1);\n"
+    "}\n"
+    "ignis_ptx_wgmma_wait<0>();\n"
+    "take(1);\n"
+    "}\n\n\n\n"
+    "template <typename Wait>\n"
+    "__device__ inline void finish_columns(const ignis__gemv_mma &p, int group, int column, const float *found,\n"
+    "const Wait &wait)\n"
+    "{\n"
+    "constexpr int HALVES = 8 * TILES / 32, PARTS = SHARE * HALVES, AT_ONCE = PARTS / SLICES >= 2 ? 2 : 1;\n"
+    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;\n"
+    "bool waits = true;\n"
+    "#pragma unroll 1\n"
+    "for (int from = warp; from < PARTS || waits; from += SLICES * AT_ONCE) {\n"
+    "finish_line lines[AT_ONCE];\n"
+    "int low[AT_ONCE], high[AT_ONCE];\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < AT_ONCE; i++) {\n"
+    "const int part = from + i * SLICES, pair = part % HALVES * 32 + lane, c = column + part / HALVES;\n"
+    "group_rows(p, group, pair / 8, low[i], high[i]);\n"
+    "low[i] += row_of_lanes(pair % 8), high[i] += row_of_lanes(pair % 8);\n"
+    "if (part < PARTS && c < p.rows) {\n"
+    "lines[i].load(p, low[i], high[i], c);\n"
+    "lines[i].load_sum(p, low[i], high[i], c);\n"
+    "}\n"
+    "}\n"
+    "if (waits)\n"
+    "wait();\n"
+    "waits = false;\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < AT_ONCE; i++) {\n";
+static const char ignis__text_gemv_f8_cu_2[] =
+    "const int part = from + i * SLICES, pair = part % HALVES * 32 + lane, c = part / HALVES;\n"
+    "if (part >= PARTS || column + c >= p.rows)\n"
+    "continue;\n"
+    "float2 y = *(const float2 *)(found + c * PITCH + 2 * pair);\n"
+    "#pragma unroll\n"
+    "for (int slice = 1; slice < CLUSTER; slice++) {\n"
+    "const float2 more = *(const float2 *)(found + (slice * SHARE + c) * PITCH + 2 * pair);\n"
+    "y.x += more.x, y.y += more.y;\n"
+    "}\n"
+    "lines[i].put(p, low[i], high[i], column + c, y.x, y.y);\n"
+    "}\n"
+    "}\n"
+    "}\n\n\n"
+    "__device__ inline void wait_for_sums() { ignis_ptx_bar_sync(1, THREADS); }\n\n\n"
+    "template <bool more> __device__ inline void shift_registers()\n"
+    "{\n"
+    "#if __CUDA_ARCH__ == 900\n"
+    "if (more)\n"
+    "ignis_ptx_setmaxnreg_inc<232>();\n"
+    "else\n"
+    "ignis_ptx_setmaxnreg_dec<40>();\n"
+    "#endif\n"
+    "}\n\n\n\n"
+    "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(ALL_THREADS, 1)\n"
+    "ignis_gemv_f8(const __grid_constant__ ignis__gemv_blocks all, const __grid_constant__ ignis__tensor_map of_x)\n"
+    "{\n"
+    "extern __shared__ __align__(1024) char memory[];\n"
+    "const ignis__gemv_mma &p = all.product;\n"
+    "float *const found = (float *)(memory + p.found_at);\n"
+    "const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), found_at = at + p.found_at,\n"
+    "arrived = found_at + FOUND_BYTES, full = arrived + 8, empty = full + 8 * p.ring;\n"
+    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rank = blockIdx.x % CLUSTER;\n"
+    "const int results = p.gated ? 8 * TILES : 16 * TILES, tiles = (int)((p.n + results - 1) / results) * p.across;\n\n"
+    "if (threadIdx.x == 0) {\n"
+    "for (int i = 0; i < p.ring; i++) {\n"
+    "ignis_ptx_mbarrier_init(full + 8 * i, 1);\n"
+    "ignis_ptx_mbarrier_init(empty + 8 * i, SLICES * IGNIS_WARP_ARRIVALS);\n"
+    "}\n"
+    "ignis_ptx_mbarrier_init(arrived, 1);\n"
+    "ignis_ptx_fence_mbarrier_init();\n"
+    "if (CLUSTER > 1)\n"
+    "ignis_ptx_mbarrier_arrive_expect(arrived, COLUMNS * 8 * TILES * 8);\n"
+    "}\n"
+    "if (CLUSTER > 1)\n"
+    "ignis_ptx_cluster_arrive();\n"
+    "ignis_grid_dependents_launch();\n"
+    "__syncthreads();\n\n"
+    "if (warp >= SLICES) {\n"
+    "shift_registers<false>();\n"
+    "if (warp > SLICES) {\n"
+    "ignis_grid_dependency_wait();\n"
+    "if (CLUSTER > 1)\n"
+    "ignis_ptx_cluster_wait();\n"
+    "return;\n"
+    "}\n"
+    "const ring_copies copies = {all, &of_x, at, full, (p.rows + 7) / 8 * 8};\n"
+    "record_order ahead((int)p.k, tiles), of = ahead;\n"
+    "int asked = 0;\n"
+    "for (; asked < p.ring && ahead.tile < tiles; ahead.go_on())\n"
+    "copies.ask_weights(asked++, ahead);\n"
+    "ignis_grid_dependency_wait();\n"
+    "for (int i = 0; i < asked; i++, of.go_on())\n"
+    "copies.ask_x(i, of);\n"
+    "for (uint32_t stage = 0, phase = 0; ahead.tile < tiles; ahead.go_on()) {\n"
+    "ignis_mbarrier_wait(empty + 8 * stage, phase);\n"
+    "copies.ask_weights(stage, ahead);\n"
+    "copies.ask_x(stage, ahead);\n"
+    "if (++stage == p.ring)\n"
+    "stage = 0, phase ^= 1;\n"
+    "}\n"
+    "if (CLUSTER > 1)\n"
+    "ignis_ptx_cluster_wait();\n"
+    "return;\n"
+    "}\n\n"
+    "shift_registers<true>();\n"
+    "ignis_grid_dependency_wait();\n"
+    "record_order of((int)p.k, tiles);\n"
+    "int stage = 0;\n"
+    "uint32_t phase = 0;\n"
+    "const int pair = 2 * (8 * warp + lane / 4), own = lane % 4 * 2;\n"
+    "for (int tile = blockIdx.x / CLUSTER; tile < tiles; tile += of.stride) {\n"
+    "const int group = tile / p.across, column = tile % p.across * COLUMNS;\n"
+    "float sum[N][4];\n"
+    "for (int slice = 0; slice < OWN; slice++) {\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < N; n++)\n"
+    "sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;\n"
+    "while (of.tile == tile && of.slice == slice) {\n"
+    "ignis_mbarrier_wait(full + 8 * stage, phase);\n"
+    "multiply(sum, memory + stage * STAGE_BYTES);\n"
+    "ignis_warp_arrive(empty + 8 * stage);\n"
+    "if (++stage == p.ring)\n"
+    "stage = 0, phase ^= 1;\n"
+    "of.go_on();\n"
+    "}\n"
+    "if (CLUSTER > 1)\n"
+    "break;\n"
+    "if (slice == 0 && tile != blockIdx.x)\n"
+    "wait_for_sums();\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < N; n++)\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < 2; j++) {\n"
+    "float2 *const kept = (float2 *)(found + (8 * n + own + j) * PITCH + pair);\n"
+    "float2 x = make_float2(sum[n][j], sum[n][2 + j]);\n"
+    "if (slice > 0) {\n"
+    "const float2 before = *kept;\n"
+    "x.x = before.x + x.x, x.y = before.y + x.y;\n"
+    "}\n"
+    "*kept = x;\n"
+    "}\n"
+    "}\n"
+    "if (CLUSTER == 1) {\n"
+    "finish_columns(p, group, column, found, wait_for_sums);\n"
+    "continue;\n"
+    "}\n"
+    "ignis_ptx_cluster_wait();\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < N; n++)\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < 2; j++) {\n"
+    "const int c = 8 * n + own + j;\n"
+    "ignis_ptx_st_async(\n";
+static const char ignis__text_gemv_f8_cu_3[] =
+    "ignis_ptx_mapa(found_at + ((rank * SHARE + c % SHARE) * PITCH + pair) * 4, c / SHARE),\n"
+    "make_float2(sum[n][j], sum[n][2 + j]), ignis_ptx_mapa(arrived, c / SHARE));\n"
+    "}\n"
+    "finish_columns(p, group, column + rank * SHARE, found, [&] { ignis_mbarrier_wait(arrived, 0); });\n"
+    "}\n"
+    "}\n\n"
+    "#endif\n";
+static const char *const ignis__text_gemv_f8_cu[] = {
+    ignis__text_gemv_f8_cu_0,
+    ignis__text_gemv_f8_cu_1,
+    ignis__text_gemv_f8_cu_2,
+    ignis__text_gemv_f8_cu_3,
+};
+
 static const char ignis__text_gemv_hopper_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n"
     "#define IGNIS_GEMV_HOPPER 1\n"
@@ -10317,18 +10692,18 @@ static const char *const ignis__text_weights_f8_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0x7381d8c4efd2299fULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 42};
+    "shared/models/generate.h", 0x7381d8c4efd2299fULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 43};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_generate_cuh = {
-    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 27};
+    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 28};
 
 static const ignis__source *const ignis__includes_shared_models_cache_types_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_cache_types_h = {
-    "shared/models/cache_types.h", 0x8d5c298f9f8587aeULL, IGNIS__PIECES(shared_models_cache_types_h), ignis__includes_shared_models_cache_types_h, 35};
+    "shared/models/cache_types.h", 0x8d5c298f9f8587aeULL, IGNIS__PIECES(shared_models_cache_types_h), ignis__includes_shared_models_cache_types_h, 36};
 
 static const ignis__source *const ignis__includes_cache_types_cuh[] = {
     &ignis__source_generate_cuh,
@@ -10341,7 +10716,7 @@ static const ignis__source ignis__source_cache_types_cuh = {
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0x6da56872450b242fULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 43};
+    "shared/models/kv_cache.h", 0x6da56872450b242fULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 44};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -10474,7 +10849,7 @@ static const ignis__source ignis__source_attention_paged_mma_cu = {
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_weights_h = {
-    "shared/models/weights.h", 0x13e11cae73f21faeULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 47};
+    "shared/models/weights.h", 0x13e11cae73f21faeULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 48};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
@@ -10496,7 +10871,7 @@ static const ignis__source ignis__source_blocks_cu = {
 static const ignis__source *const ignis__includes_shared_models_delta_net_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_delta_net_h = {
-    "shared/models/delta_net.h", 0x919af7c9d0c3aca6ULL, IGNIS__PIECES(shared_models_delta_net_h), ignis__includes_shared_models_delta_net_h, 36};
+    "shared/models/delta_net.h", 0x919af7c9d0c3aca6ULL, IGNIS__PIECES(shared_models_delta_net_h), ignis__includes_shared_models_delta_net_h, 37};
 
 static const ignis__source *const ignis__includes_delta_net_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10523,7 +10898,7 @@ static const ignis__source ignis__source_delta_net_rule_cu = {
 static const ignis__source *const ignis__includes_shared_models_expert_choice_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_expert_choice_h = {
-    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 37};
+    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 38};
 
 static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10542,7 +10917,7 @@ static const ignis__source ignis__source_experts_cuh = {
 static const ignis__source *const ignis__includes_shared_models_experts_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_h = {
-    "shared/models/experts.h", 0x3e104fd3ad9e7ce8ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 38};
+    "shared/models/experts.h", 0x3e104fd3ad9e7ce8ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 39};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -10550,7 +10925,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x11c6eb756c0d689aULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 49};
+    "weights_blocks.cuh", 0x11c6eb756c0d689aULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 50};
 
 static const ignis__source *const ignis__includes_weights_f8_cuh[] = {
     &ignis__source_mma_cuh,
@@ -10559,7 +10934,7 @@ static const ignis__source *const ignis__includes_weights_f8_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_weights_f8_cuh = {
-    "weights_f8.cuh", 0x0dab8aa519bce1ffULL, IGNIS__PIECES(weights_f8_cuh), ignis__includes_weights_f8_cuh, 50};
+    "weights_f8.cuh", 0x0dab8aa519bce1ffULL, IGNIS__PIECES(weights_f8_cuh), ignis__includes_weights_f8_cuh, 51};
 
 static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10579,7 +10954,7 @@ static const ignis__source ignis__source_experts_product_cu = {
 static const ignis__source *const ignis__includes_shared_models_experts_sorted_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_sorted_h = {
-    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 39};
+    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 40};
 
 static const ignis__source *const ignis__includes_experts_sorted_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10594,7 +10969,7 @@ static const ignis__source ignis__source_experts_sorted_cu = {
 static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_gemv_h = {
-    "shared/models/gemv.h", 0x695565a8af87b44fULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 41};
+    "shared/models/gemv.h", 0x695565a8af87b44fULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 42};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10659,7 +11034,7 @@ static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
     NULL};
 static const ignis__source ignis__source_weights_cuh = {
-    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 48};
+    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 49};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10702,6 +11077,24 @@ static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
 static const ignis__source ignis__source_gemv_cluster_blocks_cu = {
     "gemv_cluster_blocks.cu", 0xae860dc60d43de9bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 22};
 
+static const ignis__source *const ignis__includes_gemv_f8_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_rope_cuh,
+    &ignis__source_shared_rope_h,
+    &ignis__source_shared_tensor_map_h,
+    &ignis__source_blocks_cuh,
+    &ignis__source_gemv_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_shared_models_gemv_h,
+    &ignis__source_shared_models_generate_h,
+    &ignis__source_shared_models_weights_h,
+    NULL};
+static const ignis__source ignis__source_gemv_f8_cu = {
+    "gemv_f8.cu", 0x107d57ac1e66e158ULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 23};
+
 static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_activation_cuh,
@@ -10717,7 +11110,7 @@ static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_hopper_cu = {
-    "gemv_hopper.cu", 0x1d445c3b1d42955fULL, IGNIS__PIECES(gemv_hopper_cu), ignis__includes_gemv_hopper_cu, 23};
+    "gemv_hopper.cu", 0x1d445c3b1d42955fULL, IGNIS__PIECES(gemv_hopper_cu), ignis__includes_gemv_hopper_cu, 24};
 
 static const ignis__source *const ignis__includes_gemv_hopper_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10739,7 +11132,7 @@ static const ignis__source *const ignis__includes_gemv_hopper_blocks_cu[] = {
     &ignis__source_weights_f8_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_hopper_blocks_cu = {
-    "gemv_hopper_blocks.cu", 0x4458e61efd833517ULL, IGNIS__PIECES(gemv_hopper_blocks_cu), ignis__includes_gemv_hopper_blocks_cu, 24};
+    "gemv_hopper_blocks.cu", 0x4458e61efd833517ULL, IGNIS__PIECES(gemv_hopper_blocks_cu), ignis__includes_gemv_hopper_blocks_cu, 25};
 
 static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10757,7 +11150,7 @@ static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_mma_cu = {
-    "gemv_mma.cu", 0x19a928be88a6f65fULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 25};
+    "gemv_mma.cu", 0x19a928be88a6f65fULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 26};
 
 static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10772,12 +11165,12 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0x12b341b3d4059b60ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 26};
+    "generate.cu", 0x12b341b3d4059b60ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 27};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_sampling_h = {
-    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 46};
+    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 47};
 
 static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10787,12 +11180,12 @@ static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_shared_models_sampling_h,
     NULL};
 static const ignis__source ignis__source_generate_draw_cu = {
-    "generate_draw.cu", 0x7b016c8ac8f93810ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 28};
+    "generate_draw.cu", 0x7b016c8ac8f93810ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 29};
 
 static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_fused_step_h = {
-    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 40};
+    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 41};
 
 static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -10810,7 +11203,7 @@ static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_generate_step_cuh = {
-    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 30};
+    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 31};
 
 static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -10832,7 +11225,7 @@ static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_blocks_cuh = {
-    "generate_step_blocks.cuh", 0x466e1c374174af38ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 31};
+    "generate_step_blocks.cuh", 0x466e1c374174af38ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 32};
 
 static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -10853,7 +11246,7 @@ static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_dense_cuh = {
-    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 32};
+    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 33};
 
 static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10886,12 +11279,12 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_cu = {
-    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 29};
+    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 30};
 
 static const ignis__source *const ignis__includes_shared_models_latent_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_latent_h = {
-    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 44};
+    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 45};
 
 static const ignis__source *const ignis__includes_latent_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10903,12 +11296,12 @@ static const ignis__source *const ignis__includes_latent_cu[] = {
     &ignis__source_shared_models_latent_h,
     NULL};
 static const ignis__source ignis__source_latent_cu = {
-    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 33};
+    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 34};
 
 static const ignis__source *const ignis__includes_shared_models_lora_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_lora_h = {
-    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 45};
+    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 46};
 
 static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_ignis_cuh,
@@ -10918,7 +11311,7 @@ static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_shared_models_lora_h,
     NULL};
 static const ignis__source ignis__source_lora_cu = {
-    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 34};
+    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 35};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -10948,6 +11341,7 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_gemv_cluster_cu,
     &ignis__source_gemv_cluster_cuh,
     &ignis__source_gemv_cluster_blocks_cu,
+    &ignis__source_gemv_f8_cu,
     &ignis__source_gemv_hopper_cu,
     &ignis__source_gemv_hopper_blocks_cu,
     &ignis__source_gemv_mma_cu,
@@ -35116,7 +35510,7 @@ typedef struct ignis__gemv_mma {
     /* one row: chunks of weights in flight to shared memory; the offset of the results after them */
     int ring, found_at;
     int table;  /* IGNIS__GEMV_CACHE: see ignis__generate_row */
-    int across; /* gemv_hopper.cu: blocks that divide the rows of x */
+    int across; /* gemv_hopper.cu, gemv_f8.cu: blocks that divide the rows of x */
     int orders; /* gemv_hopper.cu: out is in the order of operands */
 } ignis__gemv_mma;
 IGNIS__ASSERT_SIZE(ignis__gemv_mma, 200);
@@ -35126,7 +35520,7 @@ typedef struct ignis__gemv_blocks {
     ignis__gemv_mma product;
     IGNIS__POINTER(const uint8_t) scales_of; /* of weights whose scales are outside of the records: see blocks.cuh */
     /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, high bytes, then low ones, eight elements
-       after eight */
+       after eight. For gemv_f8.cu: see ignis_gemv_f8_rows, as of scales */
     IGNIS__POINTER(uint8_t) x;
     /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */
     IGNIS__POINTER(float) scales;
@@ -38044,6 +38438,121 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dty
     return true;
 }
 
+/*  models/generate/gemv_f8.c - products of rows that are rounded to e4m3, with weights of F8
+
+    The rows of a step and those of a chunk take one kernel, which adds in the same order for any number of rows.
+    Weights say whether their rows are rounded; ignis_model_open sets it.
+    May use: gemv_cluster.c. Locks: the caller holds the engine's lock. */
+
+/*  Returns whether the rows of a product are rounded to e4m3. Only the weights decide, so that a row has the same bits
+    in any batch. */
+IGNIS__PRIVATE bool ignis__gemv_takes_f8(const ignis__gemv_desc *desc)
+{
+    const ignis__blocks *blocks = &desc->weights->blocks;
+    /* eight rows of a record stay together, in gate and in up */
+    return blocks->rounds_rows && blocks->count == 1 && blocks->part[0].type == IGNIS__GGUF_F8 &&
+           (!desc->gated || blocks->part[0].rows % 16 == 0);
+}
+
+/*  Returns the bytes of `rows` rounded rows, and of their scales. The kernel reads up to 128 scales after them. */
+IGNIS__PRIVATE int64_t ignis__gemv_f8_bytes(int64_t rows, int64_t columns)
+{
+    return ignis__ceil_div(rows, 8) * 8 * ignis__ceil_div(columns, 256) * (256 + 2 * 4) + 128 * 4;
+}
+
+static void ignis__gemv_f8_define(char *define, size_t size, int columns, int cluster)
+{
+    snprintf(define, size, "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d", columns, cluster);
+}
+
+/*  Records the kernels that other numbers of rows take. */
+IGNIS__COLD static void ignis__gemv_f8_record(const ignis__op *op, ignis_dtype dtype)
+{
+    char define[64];
+    int columns, cluster;
+    if (!op->ok || !ignis__requests.path[0])
+        return;
+    for (columns = 8; columns <= 128; columns *= 2)
+        for (cluster = 1; cluster <= 4; cluster *= 4) {
+            ignis__gemv_f8_define(define, sizeof define, columns, cluster);
+            ignis__record_builtin(IGNIS__BUILTIN(GEMV_F8), dtype, define, 90, 90);
+        }
+}
+
+/*  Launches the product of rounded rows. A cluster divides the slices of K of a tile if the device is at least a fifth
+    faster with it, counted in tiles that its SMs take one after the other. */
+static void ignis__gemv_f8_launch(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p)
+{
+    /* gemv_f8.cu has the same: slices of K; of a stage the bytes of the weights, and of all else for a row of x; bytes
+       of the sums of a column */
+    enum { SLICES_OF_K = 4, WEIGHTS = 128 * 272, EACH = 2 * (128 + 4), FOUND = 132 * 4 };
+    const ignis_device_info *info = &op->work.device->info;
+    ignis__gemv_mma *product = &p->product;
+    const int64_t dims[] = {ignis__ceil_div(product->k, 256) * 256, product->rows}, step = dims[0];
+    const int64_t processors = info->multiprocessors;
+    int columns = 8, cluster = 1;
+    int box[] = {128, 0};
+    const ignis__tensor_map_desc desc = {IGNIS_F8_E4M3, false, p->x, 2, dims, &step, box, NULL};
+    int64_t tiles;
+    size_t stage, found;
+    char define[64];
+    ignis__tensor_map x_map;
+    void *params[] = {p, &x_map};
+    while (columns < product->rows && columns < 128)
+        columns *= 2;
+    box[1] = columns;
+    product->across = (int)ignis__ceil_div(product->rows, columns);
+    tiles = ignis__ceil_div(product->n, product->gated ? 64 : 128) * product->across;
+    if (5 * ignis__ceil_div(tiles * SLICES_OF_K, processors) <= 4 * SLICES_OF_K * ignis__ceil_div(tiles, processors))
+        cluster = SLICES_OF_K;
+    stage = ((size_t)WEIGHTS + (size_t)EACH * (size_t)columns + 1023) / 1024 * 1024;
+    found = (size_t)FOUND * (size_t)columns;
+    product->ring = (int)(((size_t)info->shared_per_block - found - 8) / (stage + 16));
+    product->found_at = (int)stage * product->ring;
+    ignis__gemv_f8_define(define, sizeof define, columns, cluster);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, &x_map, &desc);
+    ignis__op_launch(op, IGNIS__BUILTIN(GEMV_F8), dtype, define,
+                     ignis__launch_row(cluster > 1 ? tiles * cluster : ignis__clamp(tiles, 1, processors), 384,
+                                       (size_t)product->found_at + found + 8 + 16 * (size_t)product->ring),
+                     params);
+}
+
+/*  Rounds rows of x, after their norm if there is one, and multiplies them with weights. desc->dequantised has
+    ignis__gemv_f8_bytes. result_row: elements from a row of results to the next. */
+IGNIS__PRIVATE void ignis__gemv_run_f8(ignis__op *op, const ignis__gemv_desc *desc, int64_t result_row)
+{
+    const ignis__blocks *blocks = &desc->weights->blocks;
+    const ignis_dtype dtype = desc->x->dtype;
+    ignis__gemv_blocks p;
+    ignis__gemv_mma *product = &p.product;
+    void *params[] = {&p};
+    memset(&p, 0, sizeof p);
+    if (desc->cache)
+        *product = *desc->cache;
+    product->weights = ignis__quantised_part(blocks, 0, ignis__op_read(op, desc->weights)).records;
+    product->bias = desc->bias ? ignis__op_read(op, desc->bias) : 0;
+    product->k = blocks->columns;
+    product->n = ignis__blocks_rows(blocks) / (desc->gated ? 2 : 1);
+    product->rows = desc->count;
+    product->kind = (int)desc->kind;
+    product->gated = desc->gated;
+    if (desc->norm)
+        ignis__pre_norm_fuse(op, product, desc->norm);
+    else
+        product->x = ignis__op_read(op, desc->x);
+    p.x = ignis__op_write(op, desc->dequantised);
+    p.scales = p.x + (ignis__address)(desc->count * ignis__ceil_div(product->k, 256) * 256);
+    product->out = product->sum = product->logits = ignis__op_write(op, desc->out);
+    product->delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
+    product->result_row = result_row;
+    ignis__gemv_f8_record(op, dtype);
+    ignis__cost(-1, 2.0 * (double)desc->count * (double)(ignis__blocks_rows(blocks) * product->k),
+                (int)IGNIS_F8_E4M3);
+    ignis__op_launch(op, IGNIS__BUILTIN(GEMV_F8_ROWS), dtype, NULL,
+                     ignis__launch_row(desc->count, 256, desc->norm ? 2 * (size_t)product->k : 0), params);
+    ignis__gemv_f8_launch(op, dtype, &p);
+}
+
 /*  models/generate/gemv.c - products of the rows of a step with weights, and of the rows of a chunk
 
     GEMV is bound by memory: weights are read once. f16 and bf16 on sm_80 and up take tensor cores, all else takes
@@ -38244,6 +38753,10 @@ static void ignis__gemv_launch_quantised(ignis__op *op, const ignis__gemv_desc *
 IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_desc *desc)
 {
     int first;
+    if (ignis__gemv_takes_f8(desc)) {
+        ignis__gemv_run_f8(op, desc, desc->out->shape.dim[1]);
+        return;
+    }
     for (first = 0; op->ok && first < desc->count; first += IGNIS__GEMV_ROWS)
         ignis__gemv_launch_quantised(
             op, desc, first, desc->count - first < IGNIS__GEMV_ROWS ? desc->count - first : (int)IGNIS__GEMV_ROWS);
@@ -38341,6 +38854,13 @@ IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, const ignis__gemv_desc *des
     const bool is_gelu = desc->kind == IGNIS__GEMV_GELU;
     ignis__array *weights = desc->weights;
     bool gated = desc->gated;
+    if (ignis__gemv_takes_f8(desc)) {
+        ignis__gemv_desc own = *desc; /* its rows are normalised, and are not added to the sum here */
+        own.norm = NULL;
+        own.kind = is_gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT;
+        ignis__gemv_run_f8(op, &own, ignis__weight_rows(weights) / (gated ? 2 : 1));
+        return;
+    }
     memset(&product, 0, sizeof product);
     memset(&epilogue, 0, sizeof epilogue);
     product.m = desc->count;

@@ -158,6 +158,7 @@ extern "C" {
 #include "models/lora/merge.c"
 #include "models/generate/kernel_params.c"
 #include "models/generate/gemv_cluster.c"
+#include "models/generate/gemv_f8.c"
 #include "models/generate/gemv.c"
 #include "models/generate/paged_attention.c"
 #include "models/generate/engine.c"

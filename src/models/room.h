@@ -46,6 +46,8 @@
     X(GEMV_HOPPER, gemv_hopper_cu, "ignis_gemv_hopper", WAITS)                         \
     X(GEMV_CLUSTER_BLOCKS, gemv_cluster_blocks_cu, "ignis_gemv_cluster_blocks", WAITS) \
     X(GEMV_HOPPER_BLOCKS, gemv_hopper_blocks_cu, "ignis_gemv_hopper_blocks", WAITS)    \
+    X(GEMV_F8_ROWS, gemv_f8_cu, "ignis_gemv_f8_rows", WAITS)                           \
+    X(GEMV_F8, gemv_f8_cu, "ignis_gemv_f8", WAITS)                                     \
     X(GEMV_BLOCKS_ROWS, gemv_blocks_cu, "ignis_gemv_blocks_rows", WAITS)               \
     X(GEMV_BLOCKS_1, gemv_blocks_cu, "ignis_gemv_blocks_1", WAITS)                     \
     X(GEMV_BLOCKS_8, gemv_blocks_cu, "ignis_gemv_blocks_8", WAITS)                     \

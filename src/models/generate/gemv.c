@@ -200,6 +200,10 @@ static void ignis__gemv_launch_quantised(ignis__op *op, const ignis__gemv_desc *
 IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, const ignis__gemv_desc *desc)
 {
     int first;
+    if (ignis__gemv_takes_f8(desc)) {
+        ignis__gemv_run_f8(op, desc, desc->out->shape.dim[1]);
+        return;
+    }
     for (first = 0; op->ok && first < desc->count; first += IGNIS__GEMV_ROWS)
         ignis__gemv_launch_quantised(
             op, desc, first, desc->count - first < IGNIS__GEMV_ROWS ? desc->count - first : (int)IGNIS__GEMV_ROWS);
@@ -297,6 +301,13 @@ IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, const ignis__gemv_desc *des
     const bool is_gelu = desc->kind == IGNIS__GEMV_GELU;
     ignis__array *weights = desc->weights;
     bool gated = desc->gated;
+    if (ignis__gemv_takes_f8(desc)) {
+        ignis__gemv_desc own = *desc; /* its rows are normalised, and are not added to the sum here */
+        own.norm = NULL;
+        own.kind = is_gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT;
+        ignis__gemv_run_f8(op, &own, ignis__weight_rows(weights) / (gated ? 2 : 1));
+        return;
+    }
     memset(&product, 0, sizeof product);
     memset(&epilogue, 0, sizeof epilogue);
     product.m = desc->count;

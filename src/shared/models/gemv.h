@@ -50,7 +50,7 @@ typedef struct ignis__gemv_mma {
     /* one row: chunks of weights in flight to shared memory; the offset of the results after them */
     int ring, found_at;
     int table;  /* IGNIS__GEMV_CACHE: see ignis__generate_row */
-    int across; /* gemv_hopper.cu: blocks that divide the rows of x */
+    int across; /* gemv_hopper.cu, gemv_f8.cu: blocks that divide the rows of x */
     int orders; /* gemv_hopper.cu: out is in the order of operands */
 } ignis__gemv_mma;
 IGNIS__ASSERT_SIZE(ignis__gemv_mma, 200);
@@ -60,7 +60,7 @@ typedef struct ignis__gemv_blocks {
     ignis__gemv_mma product;
     IGNIS__POINTER(const uint8_t) scales_of; /* of weights whose scales are outside of the records: see blocks.cuh */
     /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, high bytes, then low ones, eight elements
-       after eight */
+       after eight. For gemv_f8.cu: see ignis_gemv_f8_rows, as of scales */
     IGNIS__POINTER(uint8_t) x;
     /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */
     IGNIS__POINTER(float) scales;
