@@ -1658,7 +1658,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xe2717ce5c69e1739ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x041a101c5f66b72dULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -6176,7 +6176,7 @@ static const char ignis__text_gemv_f8_cu_0[] =
     "const auto two = [&](int first, int second) {\n"
     "return ignis_e4m3_two(float(x[first]) * inverse, float(x[second]) * inverse);\n"
     "};\n\n"
-    "*(uint32_t *)(to + unit * of_unit + lane / 8 * 32 + lane % 2 * 16 + lane % 8 / 2 * 4) =\n"
+    "*(uint32_t *)(to + unit * of_unit + lane / 8 * 32 + lane % 8 * 4) =\n"
     "all_finite ? two(0, 2) | two(1, 3) << 16 : 0;\n"
     "if (lane == 0)\n"
     "all.scales[(long long)unit * stride + blockIdx.x] = all_finite ? scale : __int_as_float(0x7fc00000);\n"
@@ -6241,9 +6241,9 @@ static const char ignis__text_gemv_f8_cu_0[] =
     "{\n"
     "const ignis__gemv_mma &p = all.product;\n"
     "const int lane = threadIdx.x % 32, behind = (int)(p.gated ? 2 * p.n : p.n);\n"
-    "int low, high;\n";
+    "int low, high;\n"
+    "if (lane == 0)\n";
 static const char ignis__text_gemv_f8_cu_1[] =
-    "if (lane == 0)\n"
     "ignis_ptx_mbarrier_arrive_expect(full + 8 * stage, ALL_BYTES);\n"
     "__syncwarp();\n"
     "if (lane >= 2 * TILES)\n"
@@ -11093,7 +11093,7 @@ static const ignis__source *const ignis__includes_gemv_f8_cu[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_gemv_f8_cu = {
-    "gemv_f8.cu", 0x107d57ac1e66e158ULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 23};
+    "gemv_f8.cu", 0xc5bd2266891789bcULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 23};
 
 static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
     &ignis__source_ignis_cuh,
