@@ -549,6 +549,10 @@ typedef struct ignis_model_desc {
     void *user_data;                      /* for progress_fn */
     ignis_model_parallel parallel;        /* the ranks that share the model, and this rank (none) */
     ignis_cache_type cache_type;          /* how keys and values are stored (as numbers of cache_dtype) */
+    /* Whether sequences multiply 8-bit activations with the weights of layers that are F8 (false). Each 128 elements of
+       an activation are rounded to e4m3 with an f32 scale of their own, as they come (W8A8). For devices of compute
+       capability 9.0. */
+    bool f8_activations;
 } ignis_model_desc;
 
 typedef struct ignis_model_info {
@@ -591,7 +595,8 @@ typedef struct ignis_model_info {
     message names what is missing or has another shape), UNSUPPORTED (another family, a tensor that it does
     not use, a GGUF file that is a part of several, or an entry of the description or a type of weights that
     Ignis does not have: the message names it and its value; sizes that cannot be divided equally among the
-    ranks of desc->parallel; parallel with requires_grad), MEMORY.
+    ranks of desc->parallel; parallel with requires_grad; f8_activations without F8 weights of layers, or with a dtype
+    other than f16 and bf16), MEMORY.
     Ownership: info is the caller's.
     Threads: any. */
 IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_model_info *info);
@@ -608,12 +613,17 @@ IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_m
     types. IGNIS_WEIGHTS_Q8_0, _Q4_0 and _Q4_K quantise every matrix, whatever its type in the file,
     except those whose rows are not multiples of 32 elements. Q8_0 and Q4_0 give the blocks of ggml's reference.
     IGNIS_WEIGHTS_F8 quantises those that the file has not quantised, embedding and head among them: 128 elements of
-    a row have a scale, with which the greatest of them is 448. Activations stay in the dtype (W8A16).
+    a row have a scale, with which the greatest of them is 448. Activations stay in the dtype (W8A16), unless
+    desc->f8_activations is set. Then the products of layers with F8 weights, quantised here or in the file, take e4m3
+    tensor cores, for steps and prompts of sequences: 128 products are added by a tensor core, and their sum, times
+    both scales, in f32. Each row has the same bits alone and in any batch. Norms, attention, experts, the embedding,
+    the head, and weights of other types keep activations of the dtype, as do ignis_model_forward and
+    ignis_model_hidden.
     Several threads read and convert while the caller's thread copies and calls desc->progress_fn. With
     desc->parallel a rank reads its share only, in the dtype; only sequences work with a share.
     Returns: the model, or no handle.
     Errors: those of ignis_model_inspect; IO (desc->progress_fn has returned false), DEVICE, UNSUPPORTED (this
-    thread captures a graph), CUDA.
+    thread captures a graph; desc->f8_activations on a device that is not of compute capability 9.0), CUDA.
     Ownership: the caller's, until ignis_model_free; the weights are the model's, whatever scope is current.
     Threads: any. Streams: writes on the current stream, and waits for it. */
 IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc);
@@ -1658,7 +1668,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x041a101c5f66b72dULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xe2717ce5c69e1739ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -6176,7 +6186,7 @@ static const char ignis__text_gemv_f8_cu_0[] =
     "const auto two = [&](int first, int second) {\n"
     "return ignis_e4m3_two(float(x[first]) * inverse, float(x[second]) * inverse);\n"
     "};\n\n"
-    "*(uint32_t *)(to + unit * of_unit + lane / 8 * 32 + lane % 8 * 4) =\n"
+    "*(uint32_t *)(to + unit * of_unit + lane / 8 * 32 + lane % 2 * 16 + lane % 8 / 2 * 4) =\n"
     "all_finite ? two(0, 2) | two(1, 3) << 16 : 0;\n"
     "if (lane == 0)\n"
     "all.scales[(long long)unit * stride + blockIdx.x] = all_finite ? scale : __int_as_float(0x7fc00000);\n"
@@ -6241,9 +6251,9 @@ static const char ignis__text_gemv_f8_cu_0[] =
     "{\n"
     "const ignis__gemv_mma &p = all.product;\n"
     "const int lane = threadIdx.x % 32, behind = (int)(p.gated ? 2 * p.n : p.n);\n"
-    "int low, high;\n"
-    "if (lane == 0)\n";
+    "int low, high;\n";
 static const char ignis__text_gemv_f8_cu_1[] =
+    "if (lane == 0)\n"
     "ignis_ptx_mbarrier_arrive_expect(full + 8 * stage, ALL_BYTES);\n"
     "__syncwarp();\n"
     "if (lane >= 2 * TILES)\n"
@@ -11093,7 +11103,7 @@ static const ignis__source *const ignis__includes_gemv_f8_cu[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_gemv_f8_cu = {
-    "gemv_f8.cu", 0xc5bd2266891789bcULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 23};
+    "gemv_f8.cu", 0x107d57ac1e66e158ULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 23};
 
 static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -28037,6 +28047,7 @@ typedef struct ignis__model {
     ignis_dtype dtype, cache_dtype;
     ignis_cache_type cache_type;
     ignis_weights weights;
+    bool f8_activations;
     int max_tokens, sequences; /* of the KV cache: tokens of a sequence, number of sequences */
     int32_t bos;               /* -1 if there is none */
     int32_t stops[IGNIS__MODEL_STOPS];
@@ -34604,6 +34615,7 @@ static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__
         ok = made != NULL;
         if (ok) {
             made->blocks = blocks;
+            made->blocks.rounds_rows = model->f8_activations && parts[i].row->in_layer;
             ignis__array_drop(call, made);
         }
     }
@@ -34712,6 +34724,41 @@ static bool ignis__model_check_ranks(const char *call, const ignis__model *model
                              family->model_type, model->parallel.size);
 }
 
+/*  Checks that 8-bit activations have weights to be multiplied with. False, and reported, if not. */
+static bool ignis__model_check_activations(const char *call, const ignis__model *model, const ignis__model_part *parts,
+                                           int count)
+{
+    bool some = false;
+    int i;
+    for (i = 0; i < count; i++)
+        some |= parts[i].row->in_layer && parts[i].blocks == IGNIS__GGUF_F8;
+    if (!model->f8_activations)
+        return true;
+    if (!some || model->encoder)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "desc->f8_activations is set, and %s; weights of layers that are F8 are expected, as "
+                                 "IGNIS_WEIGHTS_F8 makes them, in a model that generates texts",
+                                 some ? "the model is an encoder" : "no layer has F8 weights");
+    if (model->dtype != IGNIS_F16 && model->dtype != IGNIS_BF16)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "desc->f8_activations is set, and the model's dtype is %s; f16 or bf16 is expected",
+                                 ignis__dtypes[model->dtype].name);
+    return true;
+}
+
+/*  Checks that the device has the products of 8-bit activations. False, and reported, if not. */
+static bool ignis__model_check_device(const char *call, const ignis__model *model)
+{
+    const ignis_device_info *info = &model->device->info;
+    if (!model->f8_activations || info->compute_major == 9)
+        return true;
+    return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                             "desc->f8_activations is set, and device %d (%s) is of compute capability %d.%d; 9.0 is "
+                             "needed",
+                             (int)(model->device - ignis__devices), info->name, info->compute_major,
+                             info->compute_minor);
+}
+
 /*  Opens the files, reads the description, and finds every weight. On failure all is closed. */
 IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const ignis_model_desc *desc,
                                                         ignis__model_files *files, ignis__model *model, int *count)
@@ -34724,6 +34771,7 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     model->dtype = desc->dtype;
     model->cache_dtype = desc->cache_dtype;
     model->cache_type = desc->cache_type;
+    model->f8_activations = desc->f8_activations;
     model->parallel = desc->parallel;
     model->max_tokens = desc->context;
     model->parallel.size += model->parallel.size == 0;
@@ -34740,7 +34788,8 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
         else if (ignis__model_read_layers(files, model))
             parts = ignis__model_parts_make(call, files, model, count);
     }
-    if (parts && !ignis__model_match_tensors(files, model, parts, *count)) {
+    if (parts && (!ignis__model_match_tensors(files, model, parts, *count) ||
+                  !ignis__model_check_activations(call, model, parts, *count))) {
         ignis__free(parts);
         parts = NULL;
     }
@@ -34800,6 +34849,13 @@ IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
     return IGNIS__GEMV_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
+/*  Returns the bytes of rows that are rounded to e4m3, and of their scales: see kernels/models/gemv_f8.cu, which reads up
+    to 128 scales after the last one. */
+IGNIS__PRIVATE int64_t ignis__f8_rows_bytes(int64_t rows, int64_t columns)
+{
+    return ignis__ceil_div(rows, 8) * 8 * ignis__ceil_div(columns, 256) * (256 + 2 * 4) + 128 * 4;
+}
+
 /*  Returns the elements of all heads of values of a recurrent layer. */
 IGNIS__PRIVATE int64_t ignis__delta_width(const ignis__model *model)
 {
@@ -34852,10 +34908,13 @@ IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
             k = heads > model->hidden ? heads : model->hidden;
     const int64_t delta = ignis__delta_rows(model), v = ignis__delta_width(model),
                   of_k = model->q_rank > k ? model->q_rank : k, widest = v > of_k ? v : of_k;
+    const int64_t f8 = ignis__f8_rows_bytes(IGNIS__STEP_ROWS, inner > widest ? inner : widest) / 2;
     int64_t scratch = ignis__blocks_scratch_elements(inner > widest ? inner : widest),
             experts =
                 model->experts ? (int64_t)ignis__model_experts_at_once(model) * model->hidden * model->expert_inner : 0;
     scratch = scratch > experts ? scratch : experts;
+    if (model->f8_activations && scratch < f8)
+        scratch = f8;
     rows = delta > rows ? delta : rows;
     return !model->quantised ? 0 : rows * widest > scratch ? rows * widest : scratch;
 }
@@ -34975,7 +35034,8 @@ IGNIS__COLD IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc)
     if (first) {
         model.device = first->storage->device;
         ignis__array_drop(call, first);
-        ok = ignis__model_load(&files, &model, parts, count, desc) && ignis__model_publish(call, &model, &handle);
+        ok = ignis__model_check_device(call, &model) && ignis__model_load(&files, &model, parts, count, desc) &&
+             ignis__model_publish(call, &model, &handle);
     } else {
         ok = false;
     }
@@ -38454,12 +38514,6 @@ IGNIS__PRIVATE bool ignis__gemv_takes_f8(const ignis__gemv_desc *desc)
            (!desc->gated || blocks->part[0].rows % 16 == 0);
 }
 
-/*  Returns the bytes of `rows` rounded rows, and of their scales. The kernel reads up to 128 scales after them. */
-IGNIS__PRIVATE int64_t ignis__gemv_f8_bytes(int64_t rows, int64_t columns)
-{
-    return ignis__ceil_div(rows, 8) * 8 * ignis__ceil_div(columns, 256) * (256 + 2 * 4) + 128 * 4;
-}
-
 static void ignis__gemv_f8_define(char *define, size_t size, int columns, int cluster)
 {
     snprintf(define, size, "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d", columns, cluster);
@@ -38503,7 +38557,8 @@ static void ignis__gemv_f8_launch(ignis__op *op, ignis_dtype dtype, ignis__gemv_
     box[1] = columns;
     product->across = (int)ignis__ceil_div(product->rows, columns);
     tiles = ignis__ceil_div(product->n, product->gated ? 64 : 128) * product->across;
-    if (5 * ignis__ceil_div(tiles * SLICES_OF_K, processors) <= 4 * SLICES_OF_K * ignis__ceil_div(tiles, processors))
+    if (op->work.device->clusters &&
+        5 * ignis__ceil_div(tiles * SLICES_OF_K, processors) <= 4 * SLICES_OF_K * ignis__ceil_div(tiles, processors))
         cluster = SLICES_OF_K;
     stage = ((size_t)WEIGHTS + (size_t)EACH * (size_t)columns + 1023) / 1024 * 1024;
     found = (size_t)FOUND * (size_t)columns;
@@ -38518,7 +38573,7 @@ static void ignis__gemv_f8_launch(ignis__op *op, ignis_dtype dtype, ignis__gemv_
 }
 
 /*  Rounds rows of x, after their norm if there is one, and multiplies them with weights. desc->dequantised has
-    ignis__gemv_f8_bytes. result_row: elements from a row of results to the next. */
+    ignis__f8_rows_bytes. result_row: elements from a row of results to the next. */
 IGNIS__PRIVATE void ignis__gemv_run_f8(ignis__op *op, const ignis__gemv_desc *desc, int64_t result_row)
 {
     const ignis__blocks *blocks = &desc->weights->blocks;
@@ -43288,6 +43343,7 @@ static uint64_t ignis__identity_add(ignis__op *op, uint64_t hash, ignis__array *
     numbers[0] = array->dtype;
     for (i = 0; i < array->blocks.count; i++)
         numbers[1] = numbers[1] * 64 + array->blocks.part[i].type + 1;
+    numbers[1] += array->blocks.rounds_rows ? (int64_t)1 << 32 : 0;
     for (i = 0; i < array->shape.ndim; i++)
         numbers[2 + i] = array->shape.dim[i];
     op->ok = op->ok && ignis__copy_to_host(&op->work, bytes, ignis__op_read(op, array), size);

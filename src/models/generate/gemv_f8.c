@@ -16,12 +16,6 @@ IGNIS__PRIVATE bool ignis__gemv_takes_f8(const ignis__gemv_desc *desc)
            (!desc->gated || blocks->part[0].rows % 16 == 0);
 }
 
-/*  Returns the bytes of `rows` rounded rows, and of their scales. The kernel reads up to 128 scales after them. */
-IGNIS__PRIVATE int64_t ignis__gemv_f8_bytes(int64_t rows, int64_t columns)
-{
-    return ignis__ceil_div(rows, 8) * 8 * ignis__ceil_div(columns, 256) * (256 + 2 * 4) + 128 * 4;
-}
-
 static void ignis__gemv_f8_define(char *define, size_t size, int columns, int cluster)
 {
     snprintf(define, size, "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d", columns, cluster);
@@ -65,7 +59,8 @@ static void ignis__gemv_f8_launch(ignis__op *op, ignis_dtype dtype, ignis__gemv_
     box[1] = columns;
     product->across = (int)ignis__ceil_div(product->rows, columns);
     tiles = ignis__ceil_div(product->n, product->gated ? 64 : 128) * product->across;
-    if (5 * ignis__ceil_div(tiles * SLICES_OF_K, processors) <= 4 * SLICES_OF_K * ignis__ceil_div(tiles, processors))
+    if (op->work.device->clusters &&
+        5 * ignis__ceil_div(tiles * SLICES_OF_K, processors) <= 4 * SLICES_OF_K * ignis__ceil_div(tiles, processors))
         cluster = SLICES_OF_K;
     stage = ((size_t)WEIGHTS + (size_t)EACH * (size_t)columns + 1023) / 1024 * 1024;
     found = (size_t)FOUND * (size_t)columns;
@@ -80,7 +75,7 @@ static void ignis__gemv_f8_launch(ignis__op *op, ignis_dtype dtype, ignis__gemv_
 }
 
 /*  Rounds rows of x, after their norm if there is one, and multiplies them with weights. desc->dequantised has
-    ignis__gemv_f8_bytes. result_row: elements from a row of results to the next. */
+    ignis__f8_rows_bytes. result_row: elements from a row of results to the next. */
 IGNIS__PRIVATE void ignis__gemv_run_f8(ignis__op *op, const ignis__gemv_desc *desc, int64_t result_row)
 {
     const ignis__blocks *blocks = &desc->weights->blocks;

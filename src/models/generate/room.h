@@ -350,7 +350,6 @@ IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dty
 
 /* gemv_f8.c */
 IGNIS__PRIVATE bool ignis__gemv_takes_f8(const ignis__gemv_desc *desc);
-IGNIS__PRIVATE int64_t ignis__gemv_f8_bytes(int64_t rows, int64_t columns);
 IGNIS__PRIVATE void ignis__gemv_run_f8(ignis__op *op, const ignis__gemv_desc *desc, int64_t result_row);
 
 /* gemv.c */

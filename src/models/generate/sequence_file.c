@@ -137,6 +137,7 @@ static uint64_t ignis__identity_add(ignis__op *op, uint64_t hash, ignis__array *
     numbers[0] = array->dtype;
     for (i = 0; i < array->blocks.count; i++)
         numbers[1] = numbers[1] * 64 + array->blocks.part[i].type + 1;
+    numbers[1] += array->blocks.rounds_rows ? (int64_t)1 << 32 : 0;
     for (i = 0; i < array->shape.ndim; i++)
         numbers[2 + i] = array->shape.dim[i];
     op->ok = op->ok && ignis__copy_to_host(&op->work, bytes, ignis__op_read(op, array), size);

@@ -105,6 +105,10 @@ typedef struct ignis_model_desc {
     void *user_data;                      /* for progress_fn */
     ignis_model_parallel parallel;        /* the ranks that share the model, and this rank (none) */
     ignis_cache_type cache_type;          /* how keys and values are stored (as numbers of cache_dtype) */
+    /* Whether sequences multiply 8-bit activations with the weights of layers that are F8 (false). Each 128 elements of
+       an activation are rounded to e4m3 with an f32 scale of their own, as they come (W8A8). For devices of compute
+       capability 9.0. */
+    bool f8_activations;
 } ignis_model_desc;
 
 typedef struct ignis_model_info {
@@ -147,7 +151,8 @@ typedef struct ignis_model_info {
     message names what is missing or has another shape), UNSUPPORTED (another family, a tensor that it does
     not use, a GGUF file that is a part of several, or an entry of the description or a type of weights that
     Ignis does not have: the message names it and its value; sizes that cannot be divided equally among the
-    ranks of desc->parallel; parallel with requires_grad), MEMORY.
+    ranks of desc->parallel; parallel with requires_grad; f8_activations without F8 weights of layers, or with a dtype
+    other than f16 and bf16), MEMORY.
     Ownership: info is the caller's.
     Threads: any. */
 IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_model_info *info);
@@ -164,12 +169,17 @@ IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_m
     types. IGNIS_WEIGHTS_Q8_0, _Q4_0 and _Q4_K quantise every matrix, whatever its type in the file,
     except those whose rows are not multiples of 32 elements. Q8_0 and Q4_0 give the blocks of ggml's reference.
     IGNIS_WEIGHTS_F8 quantises those that the file has not quantised, embedding and head among them: 128 elements of
-    a row have a scale, with which the greatest of them is 448. Activations stay in the dtype (W8A16).
+    a row have a scale, with which the greatest of them is 448. Activations stay in the dtype (W8A16), unless
+    desc->f8_activations is set. Then the products of layers with F8 weights, quantised here or in the file, take e4m3
+    tensor cores, for steps and prompts of sequences: 128 products are added by a tensor core, and their sum, times
+    both scales, in f32. Each row has the same bits alone and in any batch. Norms, attention, experts, the embedding,
+    the head, and weights of other types keep activations of the dtype, as do ignis_model_forward and
+    ignis_model_hidden.
     Several threads read and convert while the caller's thread copies and calls desc->progress_fn. With
     desc->parallel a rank reads its share only, in the dtype; only sequences work with a share.
     Returns: the model, or no handle.
     Errors: those of ignis_model_inspect; IO (desc->progress_fn has returned false), DEVICE, UNSUPPORTED (this
-    thread captures a graph), CUDA.
+    thread captures a graph; desc->f8_activations on a device that is not of compute capability 9.0), CUDA.
     Ownership: the caller's, until ignis_model_free; the weights are the model's, whatever scope is current.
     Threads: any. Streams: writes on the current stream, and waits for it. */
 IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc);

@@ -96,6 +96,7 @@ static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__
         ok = made != NULL;
         if (ok) {
             made->blocks = blocks;
+            made->blocks.rounds_rows = model->f8_activations && parts[i].row->in_layer;
             ignis__array_drop(call, made);
         }
     }
@@ -204,6 +205,41 @@ static bool ignis__model_check_ranks(const char *call, const ignis__model *model
                              family->model_type, model->parallel.size);
 }
 
+/*  Checks that 8-bit activations have weights to be multiplied with. False, and reported, if not. */
+static bool ignis__model_check_activations(const char *call, const ignis__model *model, const ignis__model_part *parts,
+                                           int count)
+{
+    bool some = false;
+    int i;
+    for (i = 0; i < count; i++)
+        some |= parts[i].row->in_layer && parts[i].blocks == IGNIS__GGUF_F8;
+    if (!model->f8_activations)
+        return true;
+    if (!some || model->encoder)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "desc->f8_activations is set, and %s; weights of layers that are F8 are expected, as "
+                                 "IGNIS_WEIGHTS_F8 makes them, in a model that generates texts",
+                                 some ? "the model is an encoder" : "no layer has F8 weights");
+    if (model->dtype != IGNIS_F16 && model->dtype != IGNIS_BF16)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "desc->f8_activations is set, and the model's dtype is %s; f16 or bf16 is expected",
+                                 ignis__dtypes[model->dtype].name);
+    return true;
+}
+
+/*  Checks that the device has the products of 8-bit activations. False, and reported, if not. */
+static bool ignis__model_check_device(const char *call, const ignis__model *model)
+{
+    const ignis_device_info *info = &model->device->info;
+    if (!model->f8_activations || info->compute_major == 9)
+        return true;
+    return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                             "desc->f8_activations is set, and device %d (%s) is of compute capability %d.%d; 9.0 is "
+                             "needed",
+                             (int)(model->device - ignis__devices), info->name, info->compute_major,
+                             info->compute_minor);
+}
+
 /*  Opens the files, reads the description, and finds every weight. On failure all is closed. */
 IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const ignis_model_desc *desc,
                                                         ignis__model_files *files, ignis__model *model, int *count)
@@ -216,6 +252,7 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     model->dtype = desc->dtype;
     model->cache_dtype = desc->cache_dtype;
     model->cache_type = desc->cache_type;
+    model->f8_activations = desc->f8_activations;
     model->parallel = desc->parallel;
     model->max_tokens = desc->context;
     model->parallel.size += model->parallel.size == 0;
@@ -232,7 +269,8 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
         else if (ignis__model_read_layers(files, model))
             parts = ignis__model_parts_make(call, files, model, count);
     }
-    if (parts && !ignis__model_match_tensors(files, model, parts, *count)) {
+    if (parts && (!ignis__model_match_tensors(files, model, parts, *count) ||
+                  !ignis__model_check_activations(call, model, parts, *count))) {
         ignis__free(parts);
         parts = NULL;
     }
@@ -292,6 +330,13 @@ IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
     return IGNIS__GEMV_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
+/*  Returns the bytes of rows that are rounded to e4m3, and of their scales: see kernels/models/gemv_f8.cu, which reads up
+    to 128 scales after the last one. */
+IGNIS__PRIVATE int64_t ignis__f8_rows_bytes(int64_t rows, int64_t columns)
+{
+    return ignis__ceil_div(rows, 8) * 8 * ignis__ceil_div(columns, 256) * (256 + 2 * 4) + 128 * 4;
+}
+
 /*  Returns the elements of all heads of values of a recurrent layer. */
 IGNIS__PRIVATE int64_t ignis__delta_width(const ignis__model *model)
 {
@@ -344,10 +389,13 @@ IGNIS__PRIVATE int64_t ignis__model_scratch_elements(const ignis__model *model)
             k = heads > model->hidden ? heads : model->hidden;
     const int64_t delta = ignis__delta_rows(model), v = ignis__delta_width(model),
                   of_k = model->q_rank > k ? model->q_rank : k, widest = v > of_k ? v : of_k;
+    const int64_t f8 = ignis__f8_rows_bytes(IGNIS__STEP_ROWS, inner > widest ? inner : widest) / 2;
     int64_t scratch = ignis__blocks_scratch_elements(inner > widest ? inner : widest),
             experts =
                 model->experts ? (int64_t)ignis__model_experts_at_once(model) * model->hidden * model->expert_inner : 0;
     scratch = scratch > experts ? scratch : experts;
+    if (model->f8_activations && scratch < f8)
+        scratch = f8;
     rows = delta > rows ? delta : rows;
     return !model->quantised ? 0 : rows * widest > scratch ? rows * widest : scratch;
 }
@@ -467,7 +515,8 @@ IGNIS__COLD IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc)
     if (first) {
         model.device = first->storage->device;
         ignis__array_drop(call, first);
-        ok = ignis__model_load(&files, &model, parts, count, desc) && ignis__model_publish(call, &model, &handle);
+        ok = ignis__model_check_device(call, &model) && ignis__model_load(&files, &model, parts, count, desc) &&
+             ignis__model_publish(call, &model, &handle);
     } else {
         ok = false;
     }

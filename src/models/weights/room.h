@@ -105,6 +105,7 @@ typedef struct ignis__model {
     ignis_dtype dtype, cache_dtype;
     ignis_cache_type cache_type;
     ignis_weights weights;
+    bool f8_activations;
     int max_tokens, sequences; /* of the KV cache: tokens of a sequence, number of sequences */
     int32_t bos;               /* -1 if there is none */
     int32_t stops[IGNIS__MODEL_STOPS];
@@ -629,6 +630,7 @@ IGNIS__PRIVATE int64_t ignis__model_window_tokens(const ignis__model *model, int
 IGNIS__PRIVATE int64_t ignis__model_cache_elements(const ignis__model *model);
 IGNIS__PRIVATE int64_t ignis__model_cache_bytes(const ignis__model *model);
 IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns);
+IGNIS__PRIVATE int64_t ignis__f8_rows_bytes(int64_t rows, int64_t columns);
 IGNIS__PRIVATE int64_t ignis__delta_width(const ignis__model *model);
 IGNIS__PRIVATE int64_t ignis__delta_channels(const ignis__model *model);
 IGNIS__PRIVATE int64_t ignis__delta_rows(const ignis__model *model);

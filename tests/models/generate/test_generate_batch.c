@@ -210,6 +210,53 @@ TEST(batches_with_weights_of_f8)
     test_model_end(&t);
 }
 
+/*  Makes sequences round the activations of a model's layers to e4m3, as ignis_model_open does. */
+static void round_activations(const test_model *t)
+{
+    int i, j;
+    t->model->f8_activations = true;
+    for (i = 0; i < t->shape.layers; i++) {
+        const ignis_tensor weights[] = {t->model->layer[i].qkv, t->model->layer[i].o, t->model->layer[i].up,
+                                        t->model->layer[i].down};
+        for (j = 0; j < COUNT_OF(weights); j++) {
+            ignis__array *array = ignis__borrow_array("test", weights[j]);
+            ignis__blocks *blocks = &array->blocks;
+            if (blocks->count == 2 && blocks->part[0].rows % 8 == 0) { /* both are F8: one part, as opened models have */
+                blocks->part[0].rows += blocks->part[1].rows;
+                blocks->count = 1;
+            }
+            CHECK_INT(blocks->count, 1);
+            blocks->rounds_rows = true;
+            ignis__array_drop("test", array);
+        }
+    }
+}
+
+/*  F8 with activations of e4m3: norms before products, gates, and keys and values from the product itself, or by a
+    kernel of their own. */
+TEST(batches_with_activations_of_e4m3)
+{
+    static const test_shape cases[] = {{1, 2, 1, 64, 256, 128, 70, false, true, false, IGNIS_BF16},
+                                       {1, 2, 2, 64, 128, 384, 70, false, false, true, IGNIS_F16}};
+    static const int counts[] = {3, 17, 130, 65};
+    ignis_device_info info;
+    test_model t;
+    int i, k;
+    SETUP(NULL);
+    CHECK_OK(ignis_device_query(0, &info));
+    if (info.compute_major != 9)
+        SKIP("the products need sm_90a");
+    for (k = 0; k < COUNT_OF(cases); k++) {
+        weights_type = other_type = IGNIS__GGUF_F8;
+        test_model_begin(&t, &cases[k], CONTEXT, 130);
+        weights_type = other_type = 0;
+        round_activations(&t);
+        for (i = 2 * k; i < 2 * k + 2; i++)
+            check_rows(&t, counts[i]);
+        test_model_end(&t);
+    }
+}
+
 /*  Layers that are wide enough for wgmma, whose inner elements go from product to product in the order of operands. */
 TEST(batches_of_wide_layers)
 {

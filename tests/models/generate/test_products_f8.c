@@ -58,7 +58,7 @@ static void product_begin(product *t, const product_case *c, double factor)
     t->start = room_noise(IGNIS_SHAPE(c->rows, t->width), t->out_dtype, 4, 1, &t->start_numbers);
     t->delta = c->adapted ? room_noise(IGNIS_SHAPE(c->rows, t->parts * t->width), IGNIS_F32, 5, 1, &t->delta_numbers)
                           : NULL;
-    t->scratch = room(IGNIS_SHAPE(ignis__gemv_f8_bytes(c->rows, c->k)), IGNIS_U8);
+    t->scratch = room(IGNIS_SHAPE(ignis__f8_rows_bytes(c->rows, c->k)), IGNIS_U8);
 }
 
 static void product_end(product *t)
