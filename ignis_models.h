@@ -66,7 +66,15 @@
 
         F8 and Q8_0 take the same memory. A weight is off by 0.5 % in the mean square with Q8_0, and by 2.6 % with F8,
         which takes fewer instructions and keeps matrices that the file has quantised. Activations are in the model's
-        dtype with all of them.
+        dtype with all of them, unless F8 is asked to round them, too. Products of the layers then take the tensor
+        cores of 8 bits, which devices of compute capability 9.0 have, in steps and in prompts:
+
+            ignis_model_desc from = {.path = "model", .weights = IGNIS_WEIGHTS_F8, .f8_activations = true};
+
+        Each 128 elements of an activation get a scale of their own, with which the greatest of them is 448. It is for
+        many sequences and long prompts, which wait for tensor cores. A rounded activation is off by as much as a
+        weight of F8, so a product is off by the square root of two times as much. Norms, attention, experts, the
+        embedding and the head stay as they are. Folders of FP8 need no .weights: their own are F8.
 
         Keys and values of sequences can be quantised, too: desc.cache_type = IGNIS_CACHE_F8 takes half of the
         memory and bandwidth, IGNIS_CACHE_Q4_0 a quarter. Each head of each token is quantised by itself, when it is
@@ -1668,7 +1676,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xe2717ce5c69e1739ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x60dd62fada39b229ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -6451,7 +6459,7 @@ static const char ignis__text_gemv_f8_cu_2[] =
     "ignis_grid_dependency_wait();\n"
     "record_order of((int)p.k, tiles);\n"
     "int stage = 0;\n"
-    "uint32_t phase = 0;\n"
+    "uint32_t phase = 0;\n\n"
     "const int pair = 2 * (8 * warp + lane / 4), own = lane % 4 * 2;\n"
     "for (int tile = blockIdx.x / CLUSTER; tile < tiles; tile += of.stride) {\n"
     "const int group = tile / p.across, column = tile % p.across * COLUMNS;\n"
@@ -11103,7 +11111,7 @@ static const ignis__source *const ignis__includes_gemv_f8_cu[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_gemv_f8_cu = {
-    "gemv_f8.cu", 0x107d57ac1e66e158ULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 23};
+    "gemv_f8.cu", 0xc9175f347c0399a8ULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 23};
 
 static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -34849,7 +34857,7 @@ IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
     return IGNIS__GEMV_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
-/*  Returns the bytes of rows that are rounded to e4m3, and of their scales: see kernels/models/gemv_f8.cu, which reads up
+/*  Returns the bytes of rows that are rounded to e4m3, and of their scales: see kernels/models/gemv_f8.cu. It reads up
     to 128 scales after the last one. */
 IGNIS__PRIVATE int64_t ignis__f8_rows_bytes(int64_t rows, int64_t columns)
 {
@@ -38601,8 +38609,7 @@ IGNIS__PRIVATE void ignis__gemv_run_f8(ignis__op *op, const ignis__gemv_desc *de
     product->delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
     product->result_row = result_row;
     ignis__gemv_f8_record(op, dtype);
-    ignis__cost(-1, 2.0 * (double)desc->count * (double)(ignis__blocks_rows(blocks) * product->k),
-                (int)IGNIS_F8_E4M3);
+    ignis__cost(-1, 2.0 * (double)desc->count * (double)(ignis__blocks_rows(blocks) * product->k), (int)IGNIS_F8_E4M3);
     ignis__op_launch(op, IGNIS__BUILTIN(GEMV_F8_ROWS), dtype, NULL,
                      ignis__launch_row(desc->count, 256, desc->norm ? 2 * (size_t)product->k : 0), params);
     ignis__gemv_f8_launch(op, dtype, &p);

@@ -15,6 +15,7 @@
     - dtype=f32: another type of the weights.
     - weights=q4_0,q8_0,q4_k,q6_k,q5_0,iq4_xs,mxfp4: those of a GGUF file whose matrices are random blocks. weights=f8:
       the model's, quantised as it is opened; also mixtures of experts.
+    - activations: with weights=f8, sequences multiply activations of e4m3.
     - cache=f8,q8_0,q4_0: keys and values of these types, after those of numbers, with the error of logits beside.
     - before=8064: tokens before the steps, instead of 512.
     - adapters=8 rank=16: sequences have adapters (LoRA) of all products, one of 8 sets after the other.
@@ -56,6 +57,7 @@ enum { PROMPT = 512, LONG_PROMPT = 8192, STEPS = 48, ROUNDS = 5, MOST = 512, BLO
 static int adapter_count, adapter_rank = 16, long_prompt, before, offline;
 static const char *const cache_names[] = {"numbers", "f8", "q8_0", "q4_0"};
 static int cache_type; /* a number of ignis_cache_type */
+static bool rounds_activations;
 static ignis_lora adapters[MOST];
 
 typedef struct shape {
@@ -883,6 +885,7 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
     if (comm.id)
         desc.parallel = ignis_comm_parallel(comm);
     desc.weights = type && !is_gguf ? IGNIS_WEIGHTS_F8 : IGNIS_WEIGHTS_DEFAULT;
+    desc.f8_activations = rounds_activations && type && !is_gguf;
     desc.cache_type = (ignis_cache_type)cache_type;
     desc.context = tiny            ? 64
                    : offline       ? 2048
@@ -899,7 +902,8 @@ static bool run(const shape *s, const blocks *type, const char *folder, const ch
         return false;
     token = (double)info.cache_bytes_of_token * (prompt + steps / 2) + (double)info.state_bytes;
     if (type)
-        printf("%s: %s, %.2f GB of weights on the device\n", s->name, type->name, (double)info.weight_bytes / 1e9);
+        printf("%s: %s%s, %.2f GB of weights on the device\n", s->name, type->name,
+               desc.f8_activations ? " with activations of e4m3" : "", (double)info.weight_bytes / 1e9);
     fprintf(stderr, "%s: opened in %.1f s\n", s->name, now() - seconds);
     for (i = 0; i < LONG_PROMPT; i++)
         ids[i] = (i * 7919 + 13) % s->vocab;
@@ -1150,6 +1154,8 @@ int main(int argc, char **argv)
             ignis__cuda.cuLaunchKernelEx = NULL;
         else if (strcmp(argv[i], "drawn") == 0)
             with_draws = true;
+        else if (strcmp(argv[i], "activations") == 0)
+            rounds_activations = true;
         else if (strcmp(argv[i], "start") == 0)
             timed_program = argv[0];
         else

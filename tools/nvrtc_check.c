@@ -181,10 +181,18 @@ static const char *const gemv_cluster[] = {IN_CLUSTERS(2, 16, 8),
                                            NULL};
 static const char *const gemv_hopper[] = {IN_CLUSTERS(2, 64, 1), IN_CLUSTERS(1, 64, 2), IN_CLUSTERS(2, 64, 4),
                                           IN_CLUSTERS(2, 64, 8), NULL};
-static const char *const gemv_f8[] = {IN_CLUSTERS(2, 8, 1),   IN_CLUSTERS(2, 8, 4),   IN_CLUSTERS(2, 16, 1),
-                                      IN_CLUSTERS(1, 16, 4),  IN_CLUSTERS(2, 32, 1),  IN_CLUSTERS(2, 32, 4),
-                                      IN_CLUSTERS(2, 64, 1),  IN_CLUSTERS(1, 64, 1),  IN_CLUSTERS(2, 64, 4),
-                                      IN_CLUSTERS(2, 128, 1), IN_CLUSTERS(1, 128, 4), IN_CLUSTERS(2, 128, 4),
+static const char *const gemv_f8[] = {IN_CLUSTERS(2, 8, 1),
+                                      IN_CLUSTERS(2, 8, 4),
+                                      IN_CLUSTERS(2, 16, 1),
+                                      IN_CLUSTERS(1, 16, 4),
+                                      IN_CLUSTERS(2, 32, 1),
+                                      IN_CLUSTERS(2, 32, 4),
+                                      IN_CLUSTERS(2, 64, 1),
+                                      IN_CLUSTERS(1, 64, 1),
+                                      IN_CLUSTERS(2, 64, 4),
+                                      IN_CLUSTERS(2, 128, 1),
+                                      IN_CLUSTERS(1, 128, 4),
+                                      IN_CLUSTERS(2, 128, 4),
                                       NULL};
 #define IN_CLUSTERS_BLOCKS(type, columns, blocks) IN_CLUSTERS(2, columns, blocks) " -DIGNIS_BLOCKS=" #type
 static const char *const gemv_cluster_blocks[] = {
@@ -952,10 +960,10 @@ static int waits_late(int source)
     return source == IGNIS__SOURCE_GEMV_MMA_CU || source == IGNIS__SOURCE_GEMV_CLUSTER_CU ||
            source == IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU || source == IGNIS__SOURCE_GEMV_HOPPER_CU ||
            source == IGNIS__SOURCE_GEMV_HOPPER_BLOCKS_CU || source == IGNIS__SOURCE_GEMV_BLOCKS_CU ||
-           source == IGNIS__SOURCE_GEMV_F8_CU ||
-           source == IGNIS__SOURCE_ATTENTION_PAGED_CU || source == IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU ||
-           source == IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU || source == IGNIS__SOURCE_GENERATE_STEP_CU ||
-           source == IGNIS__SOURCE_GENERATE_CU || source == IGNIS__SOURCE_RANDOM_CU;
+           source == IGNIS__SOURCE_GEMV_F8_CU || source == IGNIS__SOURCE_ATTENTION_PAGED_CU ||
+           source == IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU || source == IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU ||
+           source == IGNIS__SOURCE_GENERATE_STEP_CU || source == IGNIS__SOURCE_GENERATE_CU ||
+           source == IGNIS__SOURCE_RANDOM_CU;
 }
 
 /*  Kernels that may begin before what is ahead of them has ended (ignis_grid_dependency_wait) must wait before they

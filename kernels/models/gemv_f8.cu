@@ -305,8 +305,8 @@ template <bool more> __device__ inline void shift_registers()
 #endif
 }
 
-/*  Params: a TMA map of x, whose tiles are COLUMNS rows of 128 bytes. grid = any number of blocks, at most one per tile;
-    or one cluster per tile. Shared memory for product.ring stages, FOUND_BYTES from found_at on, and barriers. */
+/*  Params: a TMA map of x, whose tiles are COLUMNS rows of 128 bytes. grid = any number of blocks, at most one per
+    tile; or one cluster per tile. Shared memory for product.ring stages, FOUND_BYTES from found_at on, and barriers. */
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(ALL_THREADS, 1)
     ignis_gemv_f8(const __grid_constant__ ignis__gemv_blocks all, const __grid_constant__ ignis__tensor_map of_x)
 {
@@ -366,7 +366,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(ALL
     record_order of((int)p.k, tiles);
     int stage = 0;
     uint32_t phase = 0;
-    const int pair = 2 * (8 * warp + lane / 4), own = lane % 4 * 2; /* this lane's part of found: its row, and columns */
+    /* this lane's part of found: a pair of rows, and columns */
+    const int pair = 2 * (8 * warp + lane / 4), own = lane % 4 * 2;
     for (int tile = blockIdx.x / CLUSTER; tile < tiles; tile += of.stride) {
         const int group = tile / p.across, column = tile % p.across * COLUMNS;
         float sum[N][4];

@@ -103,8 +103,7 @@ IGNIS__PRIVATE void ignis__gemv_run_f8(ignis__op *op, const ignis__gemv_desc *de
     product->delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
     product->result_row = result_row;
     ignis__gemv_f8_record(op, dtype);
-    ignis__cost(-1, 2.0 * (double)desc->count * (double)(ignis__blocks_rows(blocks) * product->k),
-                (int)IGNIS_F8_E4M3);
+    ignis__cost(-1, 2.0 * (double)desc->count * (double)(ignis__blocks_rows(blocks) * product->k), (int)IGNIS_F8_E4M3);
     ignis__op_launch(op, IGNIS__BUILTIN(GEMV_F8_ROWS), dtype, NULL,
                      ignis__launch_row(desc->count, 256, desc->norm ? 2 * (size_t)product->k : 0), params);
     ignis__gemv_f8_launch(op, dtype, &p);

@@ -330,7 +330,7 @@ IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
     return IGNIS__GEMV_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
-/*  Returns the bytes of rows that are rounded to e4m3, and of their scales: see kernels/models/gemv_f8.cu, which reads up
+/*  Returns the bytes of rows that are rounded to e4m3, and of their scales: see kernels/models/gemv_f8.cu. It reads up
     to 128 scales after the last one. */
 IGNIS__PRIVATE int64_t ignis__f8_rows_bytes(int64_t rows, int64_t columns)
 {

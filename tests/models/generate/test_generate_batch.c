@@ -221,7 +221,8 @@ static void round_activations(const test_model *t)
         for (j = 0; j < COUNT_OF(weights); j++) {
             ignis__array *array = ignis__borrow_array("test", weights[j]);
             ignis__blocks *blocks = &array->blocks;
-            if (blocks->count == 2 && blocks->part[0].rows % 8 == 0) { /* both are F8: one part, as opened models have */
+            if (blocks->count == 2 &&
+                blocks->part[0].rows % 8 == 0) { /* both are F8: one part, as opened models have */
                 blocks->part[0].rows += blocks->part[1].rows;
                 blocks->count = 1;
             }

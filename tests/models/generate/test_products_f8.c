@@ -35,8 +35,7 @@ typedef struct product {
 static ignis__array *f8_weights(int rows, int k, uint64_t seed, double factor, double **numbers)
 {
     ignis__blocks blocks;
-    unsigned char *bytes =
-        blocks_bytes(rows, k, IGNIS__GGUF_F8, rows, IGNIS__GGUF_F8, seed, factor, &blocks, numbers);
+    unsigned char *bytes = blocks_bytes(rows, k, IGNIS__GGUF_F8, rows, IGNIS__GGUF_F8, seed, factor, &blocks, numbers);
     ignis__array *array = room(IGNIS_SHAPE(ignis__blocks_bytes(&blocks, blocks.count)), IGNIS_U8);
     CHECK_OK(ignis_array_from_host(handle_of(array), bytes, IGNIS_U8, array->numel));
     blocks.rounds_rows = true;
@@ -56,8 +55,8 @@ static void product_begin(product *t, const product_case *c, double factor)
     t->weights = f8_weights(t->parts * c->n, c->k, 2, 1, &t->w_numbers);
     t->bias = c->biased ? room_noise(IGNIS_SHAPE(t->parts * c->n), c->dtype, 3, 1, &t->b_numbers) : NULL;
     t->start = room_noise(IGNIS_SHAPE(c->rows, t->width), t->out_dtype, 4, 1, &t->start_numbers);
-    t->delta = c->adapted ? room_noise(IGNIS_SHAPE(c->rows, t->parts * t->width), IGNIS_F32, 5, 1, &t->delta_numbers)
-                          : NULL;
+    t->delta =
+        c->adapted ? room_noise(IGNIS_SHAPE(c->rows, t->parts * t->width), IGNIS_F32, 5, 1, &t->delta_numbers) : NULL;
     t->scratch = room(IGNIS_SHAPE(ignis__f8_rows_bytes(c->rows, c->k)), IGNIS_U8);
 }
 
@@ -183,8 +182,8 @@ OPTIMIZED static void check_numbers(const product *t, const double *got)
     for (r = 0; r < c->rows && !wrong; r++)
         for (column = 0; column < c->n && !wrong; column++) {
             double size, y = expected(t, rounded, r, column, &size), allowed;
-            allowed = size / 2048 * (c->gated ? 4 + fabs(y) : 1.1) + 1e-5 +
-                      (t->out_dtype == c->dtype ? step * fabs(y) : 0);
+            allowed =
+                size / 2048 * (c->gated ? 4 + fabs(y) : 1.1) + 1e-5 + (t->out_dtype == c->dtype ? step * fabs(y) : 0);
             if (!(fabs(got[(int64_t)r * t->width + column] - y) <= allowed)) {
                 char text[256];
                 snprintf(text, sizeof text, "%d rows, %d by %d, kind %d, gated %d: [%d, %d] is %.9g, expected %.9g",
@@ -264,6 +263,51 @@ TEST(products_of_every_kind)
     NEEDS_WGMMA();
     for (i = 0; i < COUNT_OF(cases); i++)
         check_product(&cases[i]);
+}
+
+/*  Rows of zeros and of the greatest and the least numbers are as in double precision; NaN and infinities make all
+    results of their rows NaN, and change no other row. */
+TEST(rows_of_special_numbers)
+{
+    enum { ROWS = 7, K = 384 };
+    static const product_case c = {IGNIS_BF16, ROWS, 40, K, IGNIS__GEMV_OUT, false, false, false};
+    const int before = room_count;
+    const double largest = 3.3895313892515355e38;
+    product t;
+    double *got, *alone;
+    int r, i;
+    SETUP(NULL);
+    NEEDS_WGMMA();
+    product_begin(&t, &c, 1);
+    for (i = 0; i < K; i++) {
+        t.x_numbers[1 * K + i] = 0;
+        t.x_numbers[2 * K + i] = i == 200 ? largest : 0;
+        t.x_numbers[3 * K + i] = i % 128 == 5 ? -largest / 1024 : 1;
+        t.x_numbers[4 * K + i] = i % 2 ? 1.1754943508222875e-38 : -2.938735877055719e-39;
+    }
+    t.x_numbers[5 * K + 300] = NAN;
+    t.x_numbers[6 * K + 7] = -INFINITY;
+    CHECK_OK(ignis_array_from_host(handle_of(t.x), t.x_numbers, IGNIS_F64, ROWS * K));
+    got = product_of_rows(&t, 0, ROWS);
+    for (r = 5; r < ROWS; r++)
+        for (i = 0; i < c.n; i++)
+            CHECK(got[r * c.n + i] != got[r * c.n + i]);
+    for (i = 0; i < c.n; i++)
+        CHECK(got[c.n + i] == 0);
+    for (r = 0; r < 5; r++) {
+        alone = product_of_rows(&t, r, 1);
+        CHECK(memcmp(got + r * c.n, alone + r * c.n, sizeof *got * (size_t)c.n) == 0);
+        free(alone);
+    }
+    {
+        product_case finite = c;
+        finite.rows = 5;
+        t.of = &finite;
+        check_numbers(&t, got);
+    }
+    free(got);
+    product_end(&t);
+    rooms_end(before);
 }
 
 int main(int argc, char **argv) { return test_run(argc, argv); }
