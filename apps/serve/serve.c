@@ -232,6 +232,16 @@ static int open_listener(char *at, size_t capacity)
     return fd;
 }
 
+/*  Bounds the memory that glibc keeps for later: else there are eight arenas for each processor, and an arena keeps
+    blocks up to the size of the largest one that was ever freed. */
+static void limit_arenas(void)
+{
+#ifdef __GLIBC__
+    mallopt(M_ARENA_MAX, 8);
+    mallopt(M_MMAP_THRESHOLD, 128 << 10); /* the first value, which then does not rise */
+#endif
+}
+
 int main(int argc, char **argv)
 {
     struct sigaction action = {.sa_flags = 0};

@@ -18,16 +18,6 @@ static void *resize(void *memory, size_t size)
 
 static void *allocate(size_t count, size_t size) { return memset(resize(NULL, count * size), 0, count * size); }
 
-/*  Bounds the memory that glibc keeps for later: else there are eight arenas for each processor, and an arena keeps
-    blocks up to the size of the largest one that was ever freed. */
-static void limit_arenas(void)
-{
-#ifdef __GLIBC__
-    mallopt(M_ARENA_MAX, 8);
-    mallopt(M_MMAP_THRESHOLD, 128 << 10); /* the first value, which then does not rise */
-#endif
-}
-
 static double seconds(void)
 {
     struct timespec now;
