@@ -872,6 +872,75 @@ static void parser_begin(parser *p, int open)
     text_add(&p->held, "", 0);
 }
 
+/* --- what templates write around calls ---------------------------------------------------------------------------- */
+
+/*  White space ahead of the marker that ends reasoning, and between it and what follows. */
+typedef struct gaps {
+    char before[16], behind[16];
+} gaps;
+static const gaps usual_gaps = {"", "\n\n"};
+
+/*  Finds them in a message that a template has rendered with the reasoning "the_thought". next: what follows; NULL:
+    anything. Returns false, and changes nothing, if the message does not have them. */
+static bool find_gaps(const char *rendered, const char *next, gaps *to)
+{
+    const char *at = rendered;
+    while (at && (at = strstr(at, "the_thought")) != NULL) {
+        size_t size, before, behind, i;
+        at += strlen("the_thought");
+        size = strlen(at);
+        before = skip_blank(at, size, 0);
+        for (i = 0; i < COUNT(thoughts); i++) {
+            size_t length = strlen(thoughts[i].end);
+            if (strncmp(at + before, thoughts[i].end, length) != 0)
+                continue;
+            behind = skip_blank(at, size, before + length);
+            if (before >= sizeof to->before || behind - before - length >= sizeof to->behind ||
+                (next && strncmp(at + behind, next, strlen(next)) != 0))
+                continue;
+            snprintf(to->before, sizeof to->before, "%.*s", (int)before, at);
+            snprintf(to->behind, sizeof to->behind, "%.*s", (int)(behind - before - length), at + before + length);
+            return true;
+        }
+    }
+    return false;
+}
+
+/*  Returns the bytes ahead of a call that a template begins an answer with: white space and markers of reasoning; 0 if
+    something else is there. */
+static size_t lead_length(const char *s, const call_form *f)
+{
+    size_t size = strlen(s), at = 0, i;
+    int length = NONE;
+    while (at < size) {
+        at = skip_blank(s, size, at);
+        if (at_marker(s + at, size - at, f->open) > 0)
+            return at;
+        for (i = 0, length = NONE; i < COUNT(thoughts) && length <= 0; i++) {
+            length = at_marker(s + at, size - at, thoughts[i].begin);
+            length = length > 0 ? length : at_marker(s + at, size - at, thoughts[i].end);
+        }
+        if (length <= 0)
+            break;
+        at += (size_t)length;
+    }
+    return 0;
+}
+
+/*  Returns the white space behind the end of reasoning that a prompt ends with; NULL if it ends with something else. */
+static const char *closed_thought(const char *prompt, size_t size)
+{
+    size_t end = size, i;
+    while (end && strchr(" \t\r\n", prompt[end - 1]) && prompt[end - 1])
+        end--;
+    for (i = 0; i < COUNT(thoughts); i++) {
+        size_t length = strlen(thoughts[i].end);
+        if (end >= length && memcmp(prompt + end - length, thoughts[i].end, length) == 0)
+            return prompt + end;
+    }
+    return NULL;
+}
+
 /*  Which of `thoughts` a prompt has opened at its end, from 1 on; 0: none. */
 static int open_thought(const char *prompt, size_t size)
 {

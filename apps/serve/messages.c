@@ -327,40 +327,55 @@ static void append_text(int32_t **ids, int *count, const char *words, size_t siz
     *count += more;
 }
 
-/*  What a prompt ends with: reasoning that is open. Where a grammar holds the answer, it is closed, and a forced call
-    begins. */
+/*  Adds what the template writes between a prompt and a call, or text, that the server begins: the end of reasoning
+    that is open, and white space. tail: the prompt's last bytes. */
+static void print_gap(text *t, const request *ask, const char *tail, size_t size, bool call)
+{
+    const gaps *g = call ? &engine.call_gaps : &engine.text_gaps;
+    const text *asked = &engine.asked;
+    const char *blank = closed_thought(tail, size);
+    size_t there = blank ? (size_t)(tail + size - blank) : 0;
+    if (ask->thought)
+        text_print(t, "%s%s%s", g->before, thoughts[ask->thought - 1].end, g->behind);
+    else if (call && asked->size && size >= asked->size &&
+             memcmp(tail + size - asked->size, asked->data, asked->size) == 0)
+        text_add(t, engine.lead.data, engine.lead.size);
+    else if (blank && strncmp(g->behind, blank, there) == 0)
+        text_print(t, "%s", g->behind + there);
+}
+
+/*  Ends a prompt. Where a grammar holds the answer, reasoning that is open is closed, and a forced call begins. */
 static void end_prompt(request *ask)
 {
     static const char final[] = "<|channel|>final<|message|>";
     int32_t **ids = &ask->prompts[0];
-    int *count = &ask->counts[0], last = *count < 16 ? *count : 16;
+    int *count = &ask->counts[0], last = *count < 32 ? *count : 32;
     const char *forced = engine.form->forced, *percent = strchr(forced, '%');
     const json *name = member(ask->forced_tool, "name");
+    const bool call = ask->forced || ask->head.size;
     ignis_decode_desc control = {.control = true};
-    char tail[1024];
+    char tail[2048];
+    text words = {0};
     int64_t size = ignis_tokenizer_decode(engine.tokenizer, *ids + *count - last, last, &control, tail, sizeof tail);
-    ask->thought = size > 0 && size <= (int64_t)sizeof tail ? open_thought(tail, (size_t)size) : 0;
+    size = size > 0 && size <= (int64_t)sizeof tail ? size : 0;
+    ask->thought = open_thought(tail, (size_t)size);
     ask->plain = ask->grammar.size > 0 && !ask->head.size;
-    if (!ask->plain && !ask->forced && !ask->head.size)
+    if (!ask->plain && !call)
         return;
-    if (ask->thought) {
-        const char *end = thoughts[ask->thought - 1].end;
-        append_text(ids, count, end, strlen(end));
-        append_text(ids, count, "\n\n", 2);
-        ask->thought = 0;
-    }
+    print_gap(&words, ask, tail, (size_t)size, call);
+    ask->thought = 0;
     if (ask->head.size) {
-        append_text(ids, count, ask->head.data, ask->head.size);
+        text_add(&words, ask->head.data, ask->head.size);
     } else if (ask->forced) {
-        append_text(ids, count, forced, (size_t)(percent - forced));
         append_text(&ask->middle, &ask->middle_count, percent + 1, strlen(percent + 1));
-        if (name) {
-            append_text(ids, count, name->string, name->size);
-            append_text(ids, count, percent + 1, strlen(percent + 1));
-        }
+        text_add(&words, forced, (size_t)(percent - forced));
+        if (name)
+            text_print(&words, "%s%s", name->string, percent + 1);
     } else if (!engine.form->open) {
-        append_text(ids, count, final, strlen(final));
+        text_print(&words, "%s", final);
     }
+    append_text(ids, count, words.data ? words.data : "", words.size); /* at once: as tokens of one text */
+    text_free(&words);
 }
 
 /*  Variables of the template. Those whose text would be the template's own are refused. */

@@ -8,14 +8,16 @@ static struct engine {
     bool is_encoder;  /* its texts have vectors, and no next token */
     int32_t ends[17]; /* tokens that end an answer */
     int end_count;
-    bool talks;            /* there is a chat template, */
-    bool has_results;      /* which writes results of calls, */
-    bool has_calls;        /* which writes calls, */
-    bool has_tools;        /* which writes the tools that it is given, */
-    bool wants_text;       /* and takes the arguments of calls as text */
-    const call_form *form; /* of calls */
-    text name;             /* of the model, as inside of a JSON string */
-    float *logits;         /* of one token */
+    bool talks;                /* there is a chat template, */
+    bool has_results;          /* which writes results of calls, */
+    bool has_calls;            /* which writes calls, */
+    bool has_tools;            /* which writes the tools that it is given, */
+    bool wants_text;           /* and takes the arguments of calls as text */
+    const call_form *form;     /* of calls */
+    gaps call_gaps, text_gaps; /* around the end of reasoning, if a call follows it, and if text does */
+    text asked, lead;          /* behind a question without reasoning; between that and a call */
+    text name;                 /* of the model, as inside of a JSON string */
+    float *logits;             /* of one token */
     struct {
         char *name;
         ignis_lora lora;
@@ -51,11 +53,20 @@ static bool show_progress(int done, int total, void *user_data)
     return true;
 }
 
-/*  A talk with a tool and a call of it, as the template writes it; NULL if it fails. The caller frees it. */
-static char *render_probe(const char *arguments)
+/*  Members of an answer in a probe: a call of a tool. */
+#define PROBE_CALL(arguments)                                                                                    \
+    "\"content\":\"\",\"tool_calls\":[{\"id\":\"abcdefgh1\",\"type\":\"function\",\"function\":{\"name\":\"the_" \
+    "name\","                                                                                                    \
+    "\"arguments\":" arguments "}}]"
+#define PROBE_OBJECT "{\"the_key\":\"v1\"}"
+#define PROBE_TEXT "\"{\\\"the_key\\\": \\\"v1\\\"}\""
+#define PROBE_THOUGHT "\"reasoning_content\":\"the_thought\","
+
+/*  Renders a talk with a tool and an answer, and a result of the tool if the answer calls it; NULL if it fails. answer:
+    its members; NULL: the talk ends with the question. The caller frees it. */
+static char *render_probe(const char *answer)
 {
-    static const char *const roles[] = {"user", "assistant", "tool"};
-    ignis_message messages[3] = {{roles[0], "U"}, {roles[1], ""}, {roles[2], "the_result"}};
+    static const ignis_message none = {"user", ""};
     ignis_chat_desc desc = {.add_generation_prompt = true};
     text variables = {0};
     char *out = NULL;
@@ -63,32 +74,45 @@ static char *render_probe(const char *arguments)
     text_print(&variables,
                "{\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"the_name\",\"description\":\"d\","
                "\"parameters\":{\"type\":\"object\",\"properties\":{\"the_key\":{\"type\":\"string\"}}}}}],"
-               "\"messages\":[{\"role\":\"user\",\"content\":\"U\"}");
-    if (arguments)
-        text_print(&variables,
-                   ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"abcdefgh1\",\"type\":"
-                   "\"function\",\"function\":{\"name\":\"the_name\",\"arguments\":%s}}]},{\"role\":\"tool\",\"name\":"
-                   "\"the_name\",\"tool_call_id\":\"abcdefgh1\",\"content\":\"the_result\"}",
-                   arguments);
+               "\"messages\":[{\"role\":\"user\",\"content\":\"the_question\"}");
+    if (answer)
+        text_print(&variables, ",{\"role\":\"assistant\",%s}", answer);
+    if (answer && strstr(answer, "tool_calls"))
+        text_print(&variables, ",{\"role\":\"tool\",\"name\":\"the_name\",\"tool_call_id\":\"abcdefgh1\",\"content\":"
+                               "\"the_result\"}");
     text_print(&variables, "]}");
     desc.json = variables.data;
-    size = ignis_chat_render(engine.tokenizer, messages, arguments ? 3 : 1, &desc, NULL, 0);
+    size = ignis_chat_render(engine.tokenizer, &none, 1, &desc, NULL, 0);
     if (size >= 0) {
         out = (char *)allocate((size_t)size + 1, 1);
-        ignis_chat_render(engine.tokenizer, messages, arguments ? 3 : 1, &desc, out, size);
+        ignis_chat_render(engine.tokenizer, &none, 1, &desc, out, size);
     }
     ignis_status_clear();
     text_free(&variables);
     return out;
 }
 
-/*  Finds out what the chat template does with tools, and in which form the model writes calls. */
+/*  Finds out what the template has between a question and a call without reasoning. */
+static void probe_lead(const char *question, const char *calls)
+{
+    const char *end = question ? strstr(question, "the_question") : NULL;
+    size_t size = question ? strlen(question) : 0;
+    if (!end || !calls || !engine.form->open || *engine.form->open == '|' || strncmp(calls, question, size) != 0)
+        return;
+    text_add(&engine.lead, calls + size, lead_length(calls + size, engine.form));
+    text_print(&engine.asked, "%s", end + strlen("the_question"));
+}
+
+/*  Finds out what the chat template does with tools and reasoning, and in which form the model writes calls. */
 static void probe_template(void)
 {
-    char *tools = render_probe(NULL), *calls = render_probe("{\"the_key\":\"v1\"}");
+    static const char *const thoughtful[] = {PROBE_THOUGHT PROBE_CALL(PROBE_OBJECT),
+                                             PROBE_THOUGHT PROBE_CALL(PROBE_TEXT)};
+    char *tools = render_probe(NULL), *calls = render_probe(PROBE_CALL(PROBE_OBJECT)), *thought, *words;
+    const char *closed;
     if (!calls || !strstr(calls, "v1")) {
         free(calls);
-        calls = render_probe("\"{\\\"the_key\\\": \\\"v1\\\"}\"");
+        calls = render_probe(PROBE_CALL(PROBE_TEXT));
         engine.wants_text = calls && strstr(calls, "v1");
     }
     engine.has_tools = tools && strstr(tools, "the_name");
@@ -100,7 +124,16 @@ static void probe_template(void)
                                                                     : form_named("hermes");
     if (!engine.form)
         give_up("no such form of calls: ", settings.form);
-    free(tools), free(calls);
+    thought = render_probe(thoughtful[engine.wants_text]);
+    words = render_probe(PROBE_THOUGHT "\"content\":\"the_words\"");
+    find_gaps(words, "the_words", &engine.text_gaps);
+    engine.call_gaps = engine.text_gaps;
+    probe_lead(tools, calls);
+    closed = engine.asked.size ? closed_thought(engine.asked.data, engine.asked.size) : NULL;
+    if (!find_gaps(thought, NULL, &engine.call_gaps) && closed && calls) /* a template that leaves reasoning out */
+        snprintf(engine.call_gaps.behind, sizeof engine.call_gaps.behind, "%s%.*s", closed, (int)engine.lead.size,
+                 engine.lead.size ? engine.lead.data : "");
+    free(tools), free(calls), free(thought), free(words);
 }
 
 /*  Opens the adapters of "name=folder,name=folder". */
@@ -166,6 +199,7 @@ static void open_engine(void)
         engine.ends[engine.end_count++] = about.eos;
     engine.talks = about.has_template;
     engine.form = form_named("hermes");
+    engine.call_gaps = engine.text_gaps = usual_gaps;
     if (engine.talks)
         probe_template();
     engine.logits = (float *)allocate((size_t)info.vocab, sizeof *engine.logits);

@@ -279,7 +279,7 @@ int main(int argc, char **argv)
         free(engine.adapters[engine.adapter_count].name);
     }
     ignis_model_free(engine.model);
-    text_free(&engine.name);
+    text_free(&engine.name), text_free(&engine.asked), text_free(&engine.lead);
     free(engine.logits);
     puts("serve: ended");
     return ignis_shutdown() != IGNIS_OK;

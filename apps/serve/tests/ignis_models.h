@@ -268,12 +268,18 @@ static int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *
     return size;
 }
 
-/*  SERVE_PROBE: what the template makes of a talk with tools. */
+/*  SERVE_PROBE: what the template makes of a talk with tools; SERVE_PROBE_QUESTION: if it ends with the question;
+    SERVE_PROBE_WORDS, SERVE_PROBE_THOUGHT: if the model says words, or thinks. */
 static int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
                                  const ignis_chat_desc *desc, char *out, int64_t capacity)
 {
-    const char *probe = getenv("SERVE_PROBE");
-    (void)tokenizer, (void)messages, (void)count, (void)desc;
+    const bool answers = strstr(desc->json, "the_words") != NULL, asks = !strstr(desc->json, "assistant");
+    const char *probe = getenv(answers                             ? "SERVE_PROBE_WORDS"
+                               : strstr(desc->json, "the_thought") ? "SERVE_PROBE_THOUGHT"
+                               : asks                              ? "SERVE_PROBE_QUESTION"
+                                                                   : "SERVE_PROBE");
+    (void)tokenizer, (void)messages, (void)count;
+    probe = probe ? probe : getenv("SERVE_PROBE");
     probe = probe ? probe : "the_name <tool_call> v1 the_result";
     memcpy(out ? out : (char *)&fake_last, probe, out ? (size_t)capacity : 0);
     return (int64_t)strlen(probe);
@@ -448,11 +454,17 @@ static void fake_keep(const fake_sequence *s, const int32_t *ids, int count)
 static ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count)
 {
     fake_sequence *s = fake_of(sequence);
+    FILE *file = getenv("SERVE_FED") ? fopen(getenv("SERVE_FED"), "ab") : NULL; /* gets texts that are fed */
+    int i;
     if (s->length + count > fake_context)
         fprintf(stderr, "fake: the context is full\n"), abort();
     fake_keep(s, ids, count);
     memcpy(s->ids + s->length, ids, sizeof *ids * (size_t)count);
     s->prompt = s->length += count;
+    for (i = 0; file && i < count; i++)
+        fputc(ids[i] < 256 ? ids[i] : 0, file);
+    if (file)
+        fclose(file);
     return fake_says(s, "!prompt") ? fake_last = IGNIS_ERROR_ARGUMENT : IGNIS_OK;
 }
 

@@ -746,6 +746,42 @@ def test_reasoning():
         assert message == {"role": "assistant", "content": '{"type":"object"}'}, message
 
 
+# Messages as published templates render them, and what the server writes of a forced call behind a prompt.
+GAPS = [  # a message with reasoning and a call; one with reasoning and words; the question with the prompt's end; a message with a call; the content of a question; what follows it
+    ("<think>\nthe_thought\n</think>\n\n<tool_call>", "<think>\nthe_thought\n</think>\n\nthe_words", "", "", "q<think>\n", "\n</think>\n\n<tool_call>"),  # Qwen3
+    ("<think>the_thought</think>\n<tool_call>", "<think>the_thought</think>\nthe_words", "the_question<|a|>", "the_question<|a|>\n<think></think>\n<tool_call>", "q<think>", "</think>\n<tool_call>"),  # GLM
+    ("<think>the_thought</think>\n<tool_call>", "<think>the_thought</think>\nthe_words", "the_question<|a|>", "the_question<|a|>\n<think></think>\n<tool_call>", "q<|a|>", "\n<think></think>\n<tool_call>"),
+    ("<think>the_thought</think>\n<tool_call>", "<think>the_thought</think>\nthe_words", "the_question<|a|>", "the_question<|a|>\n<think></think>\n<tool_call>", "q</think>", "\n<tool_call>"),
+    ("<think>\nthe_thought\n</think>\n\n\n<tool_call>", "<think>\nthe_thought\n</think>\n\nthe_words", "", "", "q<think>\n", "\n</think>\n\n\n<tool_call>"),  # MiniMax-M2
+    ("<seed:think>the_thought</seed:think>\n<tool_call>", "<seed:think>the_thought</seed:think>\nthe_words", "", "", "q<seed:think>", "</seed:think>\n<tool_call>"),  # Seed
+    ("<tool_call>", "the_words", "the_question<|a|></think>", "the_question<|a|></think><tool_call>", "q<think>", "</think><tool_call>"),  # DeepSeek 3.1 leaves reasoning out
+    ("<tool_call>", "the_words", "the_question<|a|>", "the_question<|a|><tool_call>", "q<think>", "</think>\n\n<tool_call>"),
+    ("<tool_call>", "the_words", "the_question<|a|>", "the_question<|a|>sure<tool_call>", "q<|a|>", "<tool_call>"),
+]
+
+
+def test_gaps():
+    """What stands between a prompt and a forced call, or an answer that a grammar holds, is what the family's template has there."""
+    for thought, words, question, call, content, expected in GAPS:
+        with tempfile.TemporaryDirectory() as folder:
+            env = {"SERVE_PROBE": call or thought, "SERVE_PROBE_THOUGHT": thought, "SERVE_PROBE_WORDS": words, "SERVE_PROBE_QUESTION": question or "x", "SERVE_FED": folder + "/fed"}
+            env = {name: text.replace("<tool_call>", "<tool_call>the_name v1") if name != "SERVE_FED" else text for name, text in env.items()}
+            with Server("--context", 2000, env=env) as s:
+                s.chat(content, tools=TOOLS[1:], tool_choice="required")
+                with open(folder + "/fed") as file:
+                    fed = file.read().replace("\0", "")
+                assert fed.endswith(content + expected + "\n{\"name\": \"g\", \"arguments\": "), (content, expected, fed)
+                os.remove(folder + "/fed")
+                s.chat(content, response_format={"type": "json_object"})
+                behind = "\n\n" if "think" not in words else words[words.index("</") + words[words.index("</"):].index(">") + 1:words.index("the_words")]
+                with open(folder + "/fed") as file:
+                    fed = file.read().replace("\0", "")
+                if content.endswith(("<think>", "<think>\n", "<seed:think>")):
+                    assert fed.endswith(">" + behind), (content, fed)
+                else:
+                    assert fed.endswith(content + (behind if content.endswith("</think>") else "")), (content, fed)
+
+
 def test_native():
     """llama.cpp's routes."""
     with Server() as s:
