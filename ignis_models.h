@@ -423,6 +423,7 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
     [a-z] and [^a-z], the point for any character, names, groups, alternatives, * + ? {n} {n,} {n,m}, comments
     from # on, the escapes \n \r \t \\ \" \[ \] \xFF \uFFFF \UFFFFFFFF. A rule must not begin with itself.
     Rules may nest 500 deep in a text: sampling does not go deeper.
+    <[7]> is the control token with the id 7, as of llama.cpp; nothing else matches a control token.
     Two items are Ignis' own: %json {schema} is a value of a schema, and %text "marker" {schema} a string of a schema
     as plain text, without quotes and escapes, in which the marker does not occur; other values than strings have no
     such text. So "<a>" %text "</a>" {"maxLength": 9} "</a>" is a string between two markers. A long maxLength beside
@@ -23810,6 +23811,8 @@ enum {
     IGNIS__GRAMMAR_STATES = 4096,       /* kept from one mask to the next, */
     IGNIS__GRAMMAR_MASKS = 256,         /* as are masks */
     IGNIS__GRAMMAR_BUCKETS = 4096,
+    IGNIS__GRAMMAR_CONTROL = 0xFF, /* the first byte of a control token's text in a grammar; not in UTF-8 */
+    IGNIS__GRAMMAR_CONTROL_SIZE = 5,
     IGNIS__GRAMMAR_BYTE = -1, /* a part that is a range of bytes */
     IGNIS__GRAMMAR_END = -2
 };
@@ -24405,6 +24408,32 @@ static int32_t ignis__grammar_find_rule(ignis__grammar_reader *reader)
     return *bucket = i;
 }
 
+/*  Writes the text that a control token has in a grammar: a byte that no UTF-8 has, and 28 bits of its id. */
+IGNIS__PRIVATE void ignis__grammar_control_text(int32_t id, unsigned char text[IGNIS__GRAMMAR_CONTROL_SIZE])
+{
+    int i;
+    text[0] = IGNIS__GRAMMAR_CONTROL;
+    for (i = 1; i < IGNIS__GRAMMAR_CONTROL_SIZE; i++, id >>= 7)
+        text[i] = (unsigned char)(0x80 | (id & 0x7F));
+}
+
+/*  Reads the id of a control token after "<", as in <[151658]>, and pushes its text. */
+static void ignis__grammar_read_control(ignis__grammar_reader *reader)
+{
+    unsigned char text[IGNIS__GRAMMAR_CONTROL_SIZE];
+    int i, id;
+    if (!ignis__grammar_accept(reader, '[')) {
+        ignis__grammar_fail_here(reader, "[ with the id of a control token is missing after <");
+        return;
+    }
+    id = ignis__grammar_read_number(reader);
+    if (!reader->grammar->diagnostic && !(ignis__grammar_accept(reader, ']') && ignis__grammar_accept(reader, '>')))
+        ignis__grammar_fail_here(reader, "]> is missing after the id of a control token");
+    ignis__grammar_control_text(id, text);
+    for (i = 0; i < IGNIS__GRAMMAR_CONTROL_SIZE; i++)
+        ignis__grammar_push_part(reader, IGNIS__GRAMMAR_BYTE, text[i], text[i]);
+}
+
 /* they use each other: the rules of a schema are read as text */
 static int32_t ignis__grammar_read_rules(ignis__grammar_reader *reader);
 IGNIS__PRIVATE char *ignis__schema_translate(ignis__grammar *grammar, const char *text, const char *marker, bool whole);
@@ -24544,6 +24573,8 @@ static void ignis__grammar_read_alternatives(ignis__grammar_reader *reader, int3
                 ignis__grammar_read_class(reader, false);
             } else if (ignis__grammar_accept(reader, '.')) {
                 ignis__grammar_read_class(reader, true);
+            } else if (ignis__grammar_accept(reader, '<')) {
+                ignis__grammar_read_control(reader);
             } else if (ignis__grammar_accept(reader, '(')) {
                 if ((group = ignis__grammar_make_rule(reader->grammar)) >= 0)
                     ignis__grammar_read_alternatives(reader, group, nested + 1);
@@ -24924,7 +24955,8 @@ static int ignis__vocabulary_order(const void *a, const void *b)
     return order ? order : one->size != other->size ? (one->size < other->size ? -1 : 1) : one->id < other->id ? -1 : 1;
 }
 
-/*  Collects the texts of a model's tokens, except those that end a text. NULL without memory. */
+/*  Collects the texts of a model's tokens, except those that end a text. A control token has one that only its id in a
+    grammar matches. NULL without memory. */
 IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis__tokenizer *tokenizer, int count,
                                                                      const int32_t *ends, int end_count)
 {
@@ -24932,6 +24964,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis
     ignis__vocabulary_token *token = NULL;
     ignis__vocabulary_node *node;
     int32_t open, i, k;
+    unsigned char control[IGNIS__GRAMMAR_CONTROL_SIZE];
     size_t longest = 0;
     bool ok = vocabulary != NULL;
     if (!ok)
@@ -24949,10 +24982,17 @@ IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis
         size_t begin = vocabulary->text.size;
         for (k = 0; k < vocabulary->end_count && vocabulary->ends[k] != i;)
             k++;
-        if (k < vocabulary->end_count ||
-            (tokenizer->flags[i] & (IGNIS__TOKEN_THERE | IGNIS__TOKEN_CONTROL)) != IGNIS__TOKEN_THERE)
+        if (k < vocabulary->end_count || !(tokenizer->flags[i] & IGNIS__TOKEN_THERE))
             continue;
-        ok = ignis__token_add(tokenizer, i, false, &vocabulary->text);
+        if (tokenizer->flags[i] & IGNIS__TOKEN_CONTROL) {
+            ignis__grammar_control_text(i, control);
+            ok = ignis__bytes_add(&vocabulary->text, (const char *)control, sizeof control);
+        } else {
+            ok = ignis__token_add(tokenizer, i, false, &vocabulary->text);
+            if (ok && vocabulary->text.size > begin &&
+                memchr(vocabulary->text.data + begin, IGNIS__GRAMMAR_CONTROL, vocabulary->text.size - begin))
+                vocabulary->text.size = begin; /* no text has this byte */
+        }
         token = ok && vocabulary->text.size > begin ? (ignis__vocabulary_token *)ignis__list_add(&vocabulary->tokens)
                                                     : NULL;
         ok = ok && (token || vocabulary->text.size == begin);

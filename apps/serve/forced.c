@@ -4,7 +4,8 @@
     A grammar holds the model to the text that its family's template writes of a call, so that the parser of calls.c
     reads it as any other. Properties come in the schema's order. Strings are plain text up to the marker behind them,
     other values JSON. Where a schema allows strings beside other kinds, and the form does not say which one a value is,
-    a string is written as JSON, too: the parser cannot tell "12" from 12 otherwise. */
+    a string is written as JSON, too: the parser cannot tell "12" from 12 otherwise. A marker that the checkpoint has as
+    a control token is that token, as in texts that the model was trained on. */
 
 enum { MAX_GRAMMAR = 4 << 20 }; /* bytes: each property with references has the whole schema beside it */
 
@@ -21,10 +22,38 @@ static void print_letters(text *t, const char *s, size_t size)
             text_add(t, s + i, 1);
 }
 
+/*  Markers that the model has as control tokens, which a grammar has by their ids. */
+enum { MAX_CONTROLS = 64 };
+static struct {
+    char text[64];
+    int32_t id;
+} controls[MAX_CONTROLS];
+static int control_count;
+
+/*  Adds a text of the form to a literal of GBNF: control tokens stand between literals. */
+static void print_marks(text *t, const char *s, size_t size)
+{
+    while (size) {
+        size_t length = 0, one;
+        int32_t id = 0;
+        int i;
+        for (i = 0; i < control_count; i++) { /* the longest one, as a tokenizer finds them */
+            one = strlen(controls[i].text);
+            if (one > length && one <= size && memcmp(s, controls[i].text, one) == 0)
+                length = one, id = controls[i].id;
+        }
+        if (length)
+            text_print(t, "\" <[%d]> \"", (int)id);
+        else
+            print_letters(t, s, length = 1);
+        s += length, size -= length;
+    }
+}
+
 static void print_literal(text *t, const char *s, size_t size)
 {
     text_print(t, "\"");
-    print_letters(t, s, size);
+    print_marks(t, s, size);
     text_print(t, "\" ");
 }
 
@@ -33,29 +62,33 @@ static void print_head(text *t, const char *pattern, const char *name)
 {
     const char *percent = strchr(pattern, '%');
     text_print(t, "\"");
-    print_letters(t, pattern, (size_t)(percent - pattern));
+    print_marks(t, pattern, (size_t)(percent - pattern));
     print_letters(t, name, strlen(name));
-    print_letters(t, percent + 1, strlen(percent + 1));
+    print_marks(t, percent + 1, strlen(percent + 1));
     text_print(t, "\" ");
 }
 
-/*  A key with its value. key: NULL, for any letters. mark: what stands for `?`. value: GBNF. */
+/*  A key with its value. key: NULL, for any letters. mark: the text in place of `?`. value: GBNF. */
 static void print_pair(text *t, const call_form *f, const json *key, const char *mark, const char *value)
 {
     const char *at = f->pair;
     int percents = 0;
     text_print(t, "\"");
-    for (; *at; at++)
+    for (; *at; at++) {
+        size_t size = strcspn(at, "%?");
+        print_marks(t, at, size);
+        at += size;
+        if (!*at)
+            break;
         if (*at == '?')
             text_print(t, "%s", mark);
-        else if (*at != '%')
-            print_letters(t, at, 1);
         else if (percents++)
             text_print(t, "\" %s \"", value);
         else if (key)
             print_letters(t, key->key ? key->key : key->string, key->key ? strlen(key->key) : key->size);
         else
             text_print(t, "\" [A-Za-z0-9_-]{1,64} \"");
+    }
     text_print(t, "\" ");
 }
 
@@ -115,8 +148,9 @@ static void print_property(text *t, const call_form *f, const json *key, const j
     schema = schema ? schema : &any;
     text_print(t, "(");
     if (plain) {
-        text_print(&value, "%%text ");
-        print_literal(&value, f->value_end, strlen(f->value_end));
+        text_print(&value, "%%text \"");
+        print_letters(&value, f->value_end, strlen(f->value_end));
+        text_print(&value, "\" ");
         print_part(&value, schema, root, NULL);
         print_pair(t, f, key, "true", value.data);
     }

@@ -136,6 +136,25 @@ static void probe_template(void)
     free(tools), free(calls), free(thought), free(words);
 }
 
+/*  Finds the markers of calls that are control tokens. */
+static void find_controls(void)
+{
+    ignis_decode_desc plain = {.control = false};
+    char piece[sizeof controls->text];
+    int32_t id;
+    for (id = 0; id < engine.tokens && engine.form->pair && control_count < MAX_CONTROLS; id++) {
+        int size = ignis_tokenizer_piece(engine.tokenizer, id, piece, (int)sizeof piece - 1);
+        if (size < 2 || size >= (int)sizeof piece)
+            continue;
+        piece[size] = 0;
+        if (!is_marker(engine.form, piece) || ignis_tokenizer_decode(engine.tokenizer, &id, 1, &plain, NULL, 0) != 0)
+            continue;
+        memcpy(controls[control_count].text, piece, sizeof piece);
+        controls[control_count++].id = id;
+    }
+    ignis_status_clear();
+}
+
 /*  Opens the adapters of "name=folder,name=folder". */
 static void open_adapters(void)
 {
@@ -201,7 +220,7 @@ static void open_engine(void)
     engine.form = form_named("hermes");
     engine.call_gaps = engine.text_gaps = usual_gaps;
     if (engine.talks)
-        probe_template();
+        probe_template(), find_controls();
     engine.logits = (float *)allocate((size_t)info.vocab, sizeof *engine.logits);
     engine.started = time(NULL);
     text_escape(&engine.name, settings.name, strlen(settings.name));

@@ -28,13 +28,13 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Server:
-    def __init__(self, *options, step=0, env=None, warns=False):
+    def __init__(self, *options, step=0, env=None, warns=False, model=None):
         self.warns = warns  # it has something to say
         environment = dict(os.environ, **(env or {}))
         environment.pop("SERVE_API_KEY", None)
         if step:
             environment["SERVE_STEP_MS"] = str(step)
-        self.process = subprocess.Popen([PROGRAM, MODEL or "/models/tiny/", "--port", "0", *map(str, options)], stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([PROGRAM, model or MODEL or "/models/tiny/", "--port", "0", *map(str, options)], stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE, text=True, env=environment)
         line = self.process.stdout.readline()
         if "http://" not in line:
@@ -1389,8 +1389,8 @@ def test_nothing_is_left():
         print("     %d requests: %d descriptors, %+d KiB" % (count, s.descriptors(), grown))
 
 
-def make_model(folder):
-    """A Llama with random weights, and a tokenizer of single bytes; the model's vocabulary is filled up, as those of many models are."""
+def make_model(folder, controls=()):
+    """A Llama with random weights, and a tokenizer of single bytes and control tokens; the model's vocabulary is filled up, as those of many models are."""
     if os.path.exists(folder + "/config.json"):
         return
     os.makedirs(folder, exist_ok=True)
@@ -1419,10 +1419,10 @@ def make_model(folder):
     letters = {byte: chr(byte) for byte in own}
     letters.update({byte: chr(256 + i) for i, byte in enumerate(b for b in range(256) if b not in own)})
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    special = {"id": 256, "content": "<end>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    tokenizer = {"version": "1.0", "added_tokens": [special], "normalizer": None, "pre_tokenizer": byte_level, "post_processor": None, "decoder": byte_level,
+    special = [{"id": 256 + i, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True} for i, name in enumerate(("<end>", *controls))]
+    tokenizer = {"version": "1.0", "added_tokens": special, "normalizer": None, "pre_tokenizer": byte_level, "post_processor": None, "decoder": byte_level,
                  "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
-                           "fuse_unk": False, "byte_fallback": False, "vocab": dict({letters[b]: b for b in range(256)}, **{"<end>": 256}), "merges": []}}
+                           "fuse_unk": False, "byte_fallback": False, "vocab": dict({letters[b]: b for b in range(256)}, **{t["content"]: t["id"] for t in special}), "merges": []}}
     template = ("{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}"
                 "<tool_call>{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}</tool_call>{% endfor %}<end>{% endfor %}"
                 "{% if add_generation_prompt %}H{% endif %}")
@@ -1546,13 +1546,17 @@ def test_model_forced_pairs():
         ("f", {"s": {"type": "string", "minLength": 2, "maxLength": 5}, "n": {"type": "integer", "minimum": -9, "maximum": 99}, "o": {"type": "boolean"}}, ["s", "n"]),
         ("g", {"e": {"enum": ["<a>\n", "\"b\""]}, "l": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "null"}}, "required": ["x"]}, "maxItems": 2}}, ["e", "l"]))]
     quiet = {"9": -90, "10": -90, "13": -90, "32": -90, "60": 3, "34": 3}  # no white space, but where it has to be; more of < and "
-    with Server("--sequences", 2, "--context", 512, "--calls", "coder") as s:
-        for tool in tools:
-            for choice, stream in (("required", False), ({"type": "function", "function": {"name": tool["function"]["name"]}}, True)):
-                status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "tools": [tool], "tool_choice": choice, "stream": stream,
-                                        "seed": 3, "logit_bias": quiet, "parallel_tool_calls": False})
+    controls = ["<function=", "<parameter=", "</parameter>", "</function>", "</tool_call>", "<tool_call>"]
+    make_model(MODEL + "_controls", controls)
+    for folder, cases in ((MODEL, [(tool, forced) for tool in tools for forced in (False, True)]), (MODEL + "_controls", [(tools[0], False)])):
+        with Server("--sequences", 2, "--context", 512, "--calls", "coder", model=folder) as s:
+            for tool, forced in cases:  # a function is forced, in a stream, or any
+                choice = {"type": "function", "function": {"name": tool["function"]["name"]}} if forced else "required"
+                status, _, body = s.ask("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "tools": [tool], "tool_choice": choice, "stream": forced,
+                                        "seed": 3, "logit_bias": quiet, "parallel_tool_calls": False, "logprobs": not forced})
                 assert status == 200, body
-                message, why = merged(events(body)) if stream else (json.loads(body)["choices"][0]["message"], json.loads(body)["choices"][0]["finish_reason"])
+                choice = None if forced else json.loads(body)["choices"][0]
+                message, why = merged(events(body)) if forced else (choice["message"], choice["finish_reason"])
                 assert why == "tool_calls" and len(message["tool_calls"]) == 1 and not message["content"], (why, message)
                 value = json.loads(message["tool_calls"][0]["function"]["arguments"])
                 if tool == tools[0]:
@@ -1560,6 +1564,10 @@ def test_model_forced_pairs():
                     assert type(value.get("o", True)) is bool, value
                 else:
                     assert set(value) == {"e", "l"} and value["e"] in ("<a>\n", "\"b\"") and len(value["l"]) <= 2 and all(x == {"x": None} for x in value["l"]), value
+                if not forced:  # markers that are control tokens are these, and are spelled out otherwise
+                    said = [t["token"] for t in choice["logprobs"]["content"]]
+                    names = [t for t in said if len(t) > 1]
+                    assert len(said) > 20 and names == ([] if folder == MODEL else ["<parameter=", "</parameter>"] * len(value) + ["</function>", "</tool_call>"]), said
 
 
 def test_model_memory():

@@ -291,6 +291,32 @@ static int32_t ignis__grammar_find_rule(ignis__grammar_reader *reader)
     return *bucket = i;
 }
 
+/*  Writes the text that a control token has in a grammar: a byte that no UTF-8 has, and 28 bits of its id. */
+IGNIS__PRIVATE void ignis__grammar_control_text(int32_t id, unsigned char text[IGNIS__GRAMMAR_CONTROL_SIZE])
+{
+    int i;
+    text[0] = IGNIS__GRAMMAR_CONTROL;
+    for (i = 1; i < IGNIS__GRAMMAR_CONTROL_SIZE; i++, id >>= 7)
+        text[i] = (unsigned char)(0x80 | (id & 0x7F));
+}
+
+/*  Reads the id of a control token after "<", as in <[151658]>, and pushes its text. */
+static void ignis__grammar_read_control(ignis__grammar_reader *reader)
+{
+    unsigned char text[IGNIS__GRAMMAR_CONTROL_SIZE];
+    int i, id;
+    if (!ignis__grammar_accept(reader, '[')) {
+        ignis__grammar_fail_here(reader, "[ with the id of a control token is missing after <");
+        return;
+    }
+    id = ignis__grammar_read_number(reader);
+    if (!reader->grammar->diagnostic && !(ignis__grammar_accept(reader, ']') && ignis__grammar_accept(reader, '>')))
+        ignis__grammar_fail_here(reader, "]> is missing after the id of a control token");
+    ignis__grammar_control_text(id, text);
+    for (i = 0; i < IGNIS__GRAMMAR_CONTROL_SIZE; i++)
+        ignis__grammar_push_part(reader, IGNIS__GRAMMAR_BYTE, text[i], text[i]);
+}
+
 /* they use each other: the rules of a schema are read as text */
 static int32_t ignis__grammar_read_rules(ignis__grammar_reader *reader);
 IGNIS__PRIVATE char *ignis__schema_translate(ignis__grammar *grammar, const char *text, const char *marker, bool whole);
@@ -430,6 +456,8 @@ static void ignis__grammar_read_alternatives(ignis__grammar_reader *reader, int3
                 ignis__grammar_read_class(reader, false);
             } else if (ignis__grammar_accept(reader, '.')) {
                 ignis__grammar_read_class(reader, true);
+            } else if (ignis__grammar_accept(reader, '<')) {
+                ignis__grammar_read_control(reader);
             } else if (ignis__grammar_accept(reader, '(')) {
                 if ((group = ignis__grammar_make_rule(reader->grammar)) >= 0)
                     ignis__grammar_read_alternatives(reader, group, nested + 1);

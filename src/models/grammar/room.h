@@ -22,6 +22,8 @@ enum {
     IGNIS__GRAMMAR_STATES = 4096,       /* kept from one mask to the next, */
     IGNIS__GRAMMAR_MASKS = 256,         /* as are masks */
     IGNIS__GRAMMAR_BUCKETS = 4096,
+    IGNIS__GRAMMAR_CONTROL = 0xFF, /* the first byte of a control token's text in a grammar; not in UTF-8 */
+    IGNIS__GRAMMAR_CONTROL_SIZE = 5,
     IGNIS__GRAMMAR_BYTE = -1, /* a part that is a range of bytes */
     IGNIS__GRAMMAR_END = -2
 };
@@ -295,6 +297,7 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__grammar_fail(ignis__grammar *grammar, ign
 IGNIS__COLD IGNIS__PRIVATE void *ignis__grammar_add(ignis__grammar *grammar, ignis__list *list);
 
 /* gbnf.c */
+IGNIS__PRIVATE void ignis__grammar_control_text(int32_t id, unsigned char text[IGNIS__GRAMMAR_CONTROL_SIZE]);
 IGNIS__PRIVATE bool ignis__grammar_read_gbnf(ignis__grammar *grammar);
 
 /* automaton.c */

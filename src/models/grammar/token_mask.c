@@ -28,7 +28,8 @@ static int ignis__vocabulary_order(const void *a, const void *b)
     return order ? order : one->size != other->size ? (one->size < other->size ? -1 : 1) : one->id < other->id ? -1 : 1;
 }
 
-/*  Collects the texts of a model's tokens, except those that end a text. NULL without memory. */
+/*  Collects the texts of a model's tokens, except those that end a text. A control token has one that only its id in a
+    grammar matches. NULL without memory. */
 IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis__tokenizer *tokenizer, int count,
                                                                      const int32_t *ends, int end_count)
 {
@@ -36,6 +37,7 @@ IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis
     ignis__vocabulary_token *token = NULL;
     ignis__vocabulary_node *node;
     int32_t open, i, k;
+    unsigned char control[IGNIS__GRAMMAR_CONTROL_SIZE];
     size_t longest = 0;
     bool ok = vocabulary != NULL;
     if (!ok)
@@ -53,10 +55,17 @@ IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis
         size_t begin = vocabulary->text.size;
         for (k = 0; k < vocabulary->end_count && vocabulary->ends[k] != i;)
             k++;
-        if (k < vocabulary->end_count ||
-            (tokenizer->flags[i] & (IGNIS__TOKEN_THERE | IGNIS__TOKEN_CONTROL)) != IGNIS__TOKEN_THERE)
+        if (k < vocabulary->end_count || !(tokenizer->flags[i] & IGNIS__TOKEN_THERE))
             continue;
-        ok = ignis__token_add(tokenizer, i, false, &vocabulary->text);
+        if (tokenizer->flags[i] & IGNIS__TOKEN_CONTROL) {
+            ignis__grammar_control_text(i, control);
+            ok = ignis__bytes_add(&vocabulary->text, (const char *)control, sizeof control);
+        } else {
+            ok = ignis__token_add(tokenizer, i, false, &vocabulary->text);
+            if (ok && vocabulary->text.size > begin &&
+                memchr(vocabulary->text.data + begin, IGNIS__GRAMMAR_CONTROL, vocabulary->text.size - begin))
+                vocabulary->text.size = begin; /* no text has this byte */
+        }
         token = ok && vocabulary->text.size > begin ? (ignis__vocabulary_token *)ignis__list_add(&vocabulary->tokens)
                                                     : NULL;
         ok = ok && (token || vocabulary->text.size == begin);

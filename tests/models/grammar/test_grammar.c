@@ -15,8 +15,8 @@ static ignis__vocabulary *vocabulary_of(const char *letters)
 {
     static ignis__tokenizer tokenizer;
     static char bytes[3 * TOKENS];
-    static uint32_t begin[TOKENS + 2];
-    static unsigned char flags[TOKENS + 1];
+    static uint32_t begin[TOKENS + 3];
+    static unsigned char flags[TOKENS + 2];
     int id = 0, size, i, k;
     uint32_t at = 0;
     memset(&tokenizer, 0, sizeof tokenizer);
@@ -27,13 +27,13 @@ static ignis__vocabulary *vocabulary_of(const char *letters)
             for (k = 0; k < size; k++)
                 bytes[at++] = letters[(k == 0 ? i : k == 1 ? i / LETTERS : i / LETTERS / LETTERS) % LETTERS];
         }
-    begin[id] = begin[id + 1] = at;
-    flags[id] = IGNIS__TOKEN_THERE | IGNIS__TOKEN_CONTROL;
+    begin[id] = begin[id + 1] = begin[id + 2] = at;
+    flags[id] = flags[id + 1] = IGNIS__TOKEN_THERE | IGNIS__TOKEN_CONTROL; /* the end; another one */
     tokenizer.bytes = bytes;
     tokenizer.begin = begin;
     tokenizer.flags = flags;
     tokenizer.byte_level = true;
-    tokenizer.info.tokens = TOKENS + 1;
+    tokenizer.info.tokens = TOKENS + 2;
     tokenizer.info.eos = TOKENS;
     return ignis__vocabulary_make(&tokenizer, TOKENS + 3, NULL, 0);
 }
@@ -180,6 +180,48 @@ static bool fits(const char *grammar, const char *text)
 }
 
 /*  Classes of characters are those characters, in UTF-8, whatever their length. */
+/*  A control token is matched by its id alone, whatever bytes other tokens have. */
+TEST(control_tokens)
+{
+    static const struct {
+        const char *grammar;
+        int32_t before[3]; /* tokens ahead of it, up to -1 */
+        bool allowed, others;
+    } cases[] = {
+        {"root ::= <[85]>", {-1, 0, 0}, true, false},
+        {"root ::= \"a\" <[85]> \"b\"", {-1, 0, 0}, false, true},
+        {"root ::= \"a\" <[85]> \"b\"", {0, -1, 0}, true, false},
+        {"root ::= \"a\" <[85]> \"b\"", {0, 85, -1}, false, true},
+        {"root ::= (<[85]> | \"a\"){2}", {85, -1, 0}, true, true},
+        {"root ::= <[84]>", {-1, 0, 0}, false, false}, /* the end of a text is none of its tokens */
+        {"root ::= <[7]> | \"a\"", {-1, 0, 0}, false, true},
+        {"root ::= [^a]* | .+ | [\\x80-\\U0010FFFF]", {-1, 0, 0}, false, true},
+    };
+    int i, k, id, others;
+    SETUP(NULL);
+    CHECK_INT(TOKENS, 84);
+    for (i = 0; i < COUNT_OF(cases); i++) {
+        ignis__vocabulary *v = vocabulary_of("ab\x85\xFF");
+        ignis__grammar *g = ignis__grammar_make("test", cases[i].grammar);
+        const uint32_t *mask;
+        int32_t state = g ? g->start : 0;
+        for (k = 0; g && cases[i].before[k] >= 0; k++)
+            state = ignis__grammar_step_token(g, v, state, cases[i].before[k]);
+        CHECK(g && v && state > 0);
+        if (!g || !v || state <= 0)
+            continue;
+        mask = ignis__grammar_compute_mask(g, v, state);
+        for (id = others = 0; id < TOKENS; id++)
+            others += (int)(mask[id / 32] >> id % 32 & 1);
+        CHECK_INT(mask[85 / 32] >> 85 % 32 & 1, cases[i].allowed);
+        CHECK_INT(mask[84 / 32] >> 84 % 32 & 1, 0);
+        CHECK_INT(others > 0, cases[i].others);
+        CHECK_INT(mask[3 / 32] >> 3 & 1, 0); /* the byte FF */
+        ignis__grammar_free(g);
+        ignis__vocabulary_free(v);
+    }
+}
+
 TEST(classes_of_characters)
 {
     static const uint32_t ranges[][2] = {{0x41, 0x7E2},     {0x7FF, 0x800},     {0x900, 0xD7FF},     {0xD000, 0xE001},
@@ -236,7 +278,12 @@ TEST(grammars_that_are_none)
     check_wrong("root ::= [b-a]", IGNIS_ERROR_ARGUMENT, "a range ends before it begins");
     check_wrong("root ::= (\"a\"", IGNIS_ERROR_ARGUMENT, "a ) is missing");
     check_wrong("root ::= \"a\")", IGNIS_ERROR_ARGUMENT, "column 13: this begins nothing");
-    check_wrong("root ::= <think>", IGNIS_ERROR_ARGUMENT, "column 10: this begins nothing");
+    check_wrong("root ::= <think>", IGNIS_ERROR_ARGUMENT,
+                "column 11: [ with the id of a control token is missing after <");
+    check_wrong("root ::= <[think]>", IGNIS_ERROR_ARGUMENT, "column 12: a number is missing");
+    check_wrong("root ::= <[7>", IGNIS_ERROR_ARGUMENT, "column 13: ]> is missing after the id of a control token");
+    check_wrong("root ::= <[7]", IGNIS_ERROR_ARGUMENT, "column 14: ]> is missing after the id of a control token");
+    check_wrong("root ::= (<[7]> <[99999999999999]>)+ \"a\"", IGNIS_OK, NULL);
     check_wrong("root ::= * \"a\"", IGNIS_ERROR_ARGUMENT, "there is nothing to repeat");
     check_wrong("root ::= \"a\"{3,2}", IGNIS_ERROR_ARGUMENT, "the second number is below the first");
     check_wrong("root ::= \"a\"{,2}", IGNIS_ERROR_ARGUMENT, "a number is missing");
