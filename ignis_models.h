@@ -422,7 +422,8 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
     Any other text is GBNF as of llama.cpp: rules "name ::= ...", of which root is the text; literals, classes
     [a-z] and [^a-z], the point for any character, names, groups, alternatives, * + ? {n} {n,} {n,m}, comments
     from # on, the escapes \n \r \t \\ \" \[ \] \xFF \uFFFF \UFFFFFFFF. A rule must not begin with itself.
-    Rules may nest 500 deep in a text: sampling does not go deeper.
+    Rules may nest 500 deep in a text: sampling does not go deeper. States of a text that take more than 16 MB are
+    refused while it is sampled.
     <[7]> is the control token with the id 7, as of llama.cpp; nothing else matches a control token.
     Two items are Ignis' own: %json {schema} is a value of a schema, and %text "marker" {schema} a string of a schema
     as plain text, without quotes and escapes, in which the marker does not occur; other values than strings have no
@@ -23810,6 +23811,8 @@ enum {
     IGNIS__GRAMMAR_STEPS = 1 << 24,     /* positions that one mask visits */
     IGNIS__GRAMMAR_STATES = 4096,       /* kept from one mask to the next, */
     IGNIS__GRAMMAR_MASKS = 256,         /* as are masks */
+    IGNIS__GRAMMAR_BYTES = 1 << 24,     /* of states, as well */
+    IGNIS__GRAMMAR_UNUSED = 1 << 22,    /* bytes of the states of a grammar that no sequence has */
     IGNIS__GRAMMAR_BUCKETS = 4096,
     IGNIS__GRAMMAR_CONTROL = 0xFF, /* the first byte of a control token's text in a grammar; not in UTF-8 */
     IGNIS__GRAMMAR_CONTROL_SIZE = 5,
@@ -24870,12 +24873,27 @@ static int32_t ignis__grammar_find_state(ignis__grammar *grammar)
     return *bucket = (int32_t)grammar->states.count - 1;
 }
 
-/*  Discards all states, except the first one and number 0, which allows no byte. */
+/*  Returns the bytes of all states, without masks. */
+IGNIS__PRIVATE int64_t ignis__grammar_state_bytes(const ignis__grammar *grammar)
+{
+    return grammar->states.count * (int64_t)grammar->states.size + grammar->rows.count * (int64_t)grammar->rows.size +
+           grammar->places.count * (int64_t)grammar->places.size +
+           grammar->stacks.count * (int64_t)grammar->stacks.size;
+}
+
+/*  Discards all states, except the first one and number 0, which allows no byte. Frees lists that are large. */
 IGNIS__PRIVATE bool ignis__grammar_reset_states(ignis__grammar *grammar)
 {
+    ignis__list *const lists[] = {&grammar->states, &grammar->rows, &grammar->places, &grammar->stacks};
     int32_t i;
     for (i = 0; i < grammar->states.count; i++)
         ignis__free(IGNIS__GRAMMAR_AT(grammar, state, states, i)->mask);
+    for (i = 0; i < IGNIS__COUNT(lists); i++)
+        if (lists[i]->capacity * (int64_t)lists[i]->size > IGNIS__GRAMMAR_UNUSED) {
+            ignis__free(lists[i]->items);
+            lists[i]->items = NULL;
+            lists[i]->capacity = 0;
+        }
     grammar->states.count = grammar->rows.count = grammar->places.count = grammar->stacks.count = grammar->steps =
         grammar->masks = 0;
     memset(grammar->state_of, 0xFF, sizeof grammar->state_of);
@@ -41285,6 +41303,17 @@ IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine,
     used last. A sequence feeds its new tokens to the grammar only when the next token is sampled.
     May use: >>grammar. Locks: the caller holds the engine's lock, which also guards the grammars. */
 
+/*  Puts the sequence's grammar state before its first token, if the grammar's states were discarded since. */
+static void ignis__sequence_restart_grammar(ignis__sequence *sequence)
+{
+    const ignis__grammar *grammar = sequence->grammar;
+    if (sequence->epoch == grammar->epoch)
+        return;
+    sequence->epoch = grammar->epoch;
+    sequence->matched = sequence->constrained;
+    sequence->state = grammar->start;
+}
+
 /*  Moves the sequence's grammar state past its tokens. NULL, and reported, if the tokens violate the grammar. */
 IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const char *call, ignis__sequence *sequence)
 {
@@ -41292,14 +41321,13 @@ IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const c
     const ignis__vocabulary *vocabulary = sequence->engine->vocabulary;
     int32_t id, next;
     int i;
-    bool ok = grammar->start >= 0;
-    if (!ok || grammar->states.count > IGNIS__GRAMMAR_STATES || grammar->masks > IGNIS__GRAMMAR_MASKS)
+    bool ok = grammar->start >= 0, resets = !ok || grammar->states.count > IGNIS__GRAMMAR_STATES ||
+                                            grammar->masks > IGNIS__GRAMMAR_MASKS ||
+                                            ignis__grammar_state_bytes(grammar) > IGNIS__GRAMMAR_BYTES;
+    if (resets)
         ok = ignis__grammar_reset_states(grammar);
-    if (ok && sequence->epoch != grammar->epoch) {
-        sequence->epoch = grammar->epoch;
-        sequence->matched = sequence->constrained;
-        sequence->state = grammar->start;
-    }
+    if (ok)
+        ignis__sequence_restart_grammar(sequence);
     for (; ok && sequence->matched < sequence->length; sequence->matched++, sequence->state = next) {
         id = sequence->ids[sequence->matched];
         next = ignis__grammar_step_token(grammar, vocabulary, sequence->state, id);
@@ -41313,6 +41341,22 @@ IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const c
                                 (int)id);
         if (!ok)
             break;
+        if (ignis__grammar_state_bytes(grammar) <= IGNIS__GRAMMAR_BYTES)
+            continue;
+        if (resets) { /* all states are of this text */
+            ignis__grammar_fail(grammar, IGNIS_DIAG_UNSUPPORTED, NULL,
+                                "the grammar is too ambiguous: after %d tokens of the text its states take %lld bytes, "
+                                "and may take %d",
+                                sequence->matched + 1 - sequence->constrained,
+                                (long long)ignis__grammar_state_bytes(grammar), (int)IGNIS__GRAMMAR_BYTES);
+            ok = false;
+            break;
+        }
+        resets = true;
+        ok = ignis__grammar_reset_states(grammar);
+        if (ok)
+            ignis__sequence_restart_grammar(sequence);
+        sequence->matched--, next = sequence->state; /* the loop goes on with the first token */
     }
     ok = ok && ignis__grammar_compute_mask(grammar, vocabulary, sequence->state);
     if (!ok)
@@ -43816,7 +43860,7 @@ static ignis__grammar *ignis__engine_find_grammar(const char *call, ignis__engin
         }
     }
     for (link = &engine->grammars; (g = *link) != NULL && strcmp(g->source, text) != 0; number++)
-        if (number >= KEPT && g->uses == 0) {
+        if (g->uses == 0 && (number >= KEPT || ignis__grammar_state_bytes(g) > IGNIS__GRAMMAR_UNUSED)) {
             *link = g->next;
             ignis__grammar_free(g);
         } else {

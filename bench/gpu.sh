@@ -7,7 +7,7 @@
 #   tests       make test. SIDE_BY_SIDE=4 in the environment: so many programs at once
 #   memcheck    tests under the memory checker
 #   examples    make run, and training that goes on after an interruption
-#   frame       the loop of an engine: median and worst frame. IGNIS_FRAMES=600
+#   frame       the loop of an engine: median and worst frame; and of a Llama of 1B that writes beside 4 and 10 ms of rendering. IGNIS_FRAMES=600 MODELS=llama-8b
 #   graphics    make check-graphics, with an engine in libraries
 #   families    logits and texts of each family of language models beside transformers. FAMILIES='gemma2 olmo3'
 #   torch       every operation beside PyTorch
@@ -58,7 +58,8 @@ room_for_models() {
 limit() {
     case $1 in
     tests | memcheck | bench) echo 1200 ;;
-    frame | graphics) echo 120 ;;
+    graphics) echo 120 ;;
+    frame) echo 200 ;;
     mixtures) echo 1200 ;;
     families) echo 300 ;;
     generate | batches | training | comm | collective | parallel | shards) echo 500 ;;
@@ -88,7 +89,13 @@ part() {
     tests) make -j"$(nproc)" test ;;
     memcheck) make -j"$(nproc)" test-memcheck ;;
     examples) make run && make check-resume ;;
-    frame) build frame_loop && IGNIS_FRAMES=${IGNIS_FRAMES:-600} $out/frame_loop ;;
+    frame)
+        model=${MODELS:-llama-1b}
+        export IGNIS_FRAMES=${IGNIS_FRAMES:-600}
+        room_for_models
+        build frame_loop character bench_generate && $out/frame_loop &&
+            $out/bench_generate "folder=$folder" batch=1 drawn "$model" &&
+            for load in 4 10; do IGNIS_LOAD_MS=$load $out/character "$folder"/ignis-* "static " || exit 1; done ;;
     graphics) make -j"$(nproc)" check-graphics && { grep -h 'median' $out/gpu_*.log || true; } ;;
     families) $python tests/models/generate/transformers_compare.py ${FAMILIES:-} ;;
     torch) $python tests/ops/torch_compare.py ;;

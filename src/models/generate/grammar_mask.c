@@ -6,6 +6,17 @@
 
 #include "room.h"
 
+/*  Puts the sequence's grammar state before its first token, if the grammar's states were discarded since. */
+static void ignis__sequence_restart_grammar(ignis__sequence *sequence)
+{
+    const ignis__grammar *grammar = sequence->grammar;
+    if (sequence->epoch == grammar->epoch)
+        return;
+    sequence->epoch = grammar->epoch;
+    sequence->matched = sequence->constrained;
+    sequence->state = grammar->start;
+}
+
 /*  Moves the sequence's grammar state past its tokens. NULL, and reported, if the tokens violate the grammar. */
 IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const char *call, ignis__sequence *sequence)
 {
@@ -13,14 +24,13 @@ IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const c
     const ignis__vocabulary *vocabulary = sequence->engine->vocabulary;
     int32_t id, next;
     int i;
-    bool ok = grammar->start >= 0;
-    if (!ok || grammar->states.count > IGNIS__GRAMMAR_STATES || grammar->masks > IGNIS__GRAMMAR_MASKS)
+    bool ok = grammar->start >= 0, resets = !ok || grammar->states.count > IGNIS__GRAMMAR_STATES ||
+                                            grammar->masks > IGNIS__GRAMMAR_MASKS ||
+                                            ignis__grammar_state_bytes(grammar) > IGNIS__GRAMMAR_BYTES;
+    if (resets)
         ok = ignis__grammar_reset_states(grammar);
-    if (ok && sequence->epoch != grammar->epoch) {
-        sequence->epoch = grammar->epoch;
-        sequence->matched = sequence->constrained;
-        sequence->state = grammar->start;
-    }
+    if (ok)
+        ignis__sequence_restart_grammar(sequence);
     for (; ok && sequence->matched < sequence->length; sequence->matched++, sequence->state = next) {
         id = sequence->ids[sequence->matched];
         next = ignis__grammar_step_token(grammar, vocabulary, sequence->state, id);
@@ -34,6 +44,22 @@ IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const c
                                 (int)id);
         if (!ok)
             break;
+        if (ignis__grammar_state_bytes(grammar) <= IGNIS__GRAMMAR_BYTES)
+            continue;
+        if (resets) { /* all states are of this text */
+            ignis__grammar_fail(grammar, IGNIS_DIAG_UNSUPPORTED, NULL,
+                                "the grammar is too ambiguous: after %d tokens of the text its states take %lld bytes, "
+                                "and may take %d",
+                                sequence->matched + 1 - sequence->constrained,
+                                (long long)ignis__grammar_state_bytes(grammar), (int)IGNIS__GRAMMAR_BYTES);
+            ok = false;
+            break;
+        }
+        resets = true;
+        ok = ignis__grammar_reset_states(grammar);
+        if (ok)
+            ignis__sequence_restart_grammar(sequence);
+        sequence->matched--, next = sequence->state; /* the loop goes on with the first token */
     }
     ok = ok && ignis__grammar_compute_mask(grammar, vocabulary, sequence->state);
     if (!ok)

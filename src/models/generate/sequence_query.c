@@ -156,7 +156,7 @@ static ignis__grammar *ignis__engine_find_grammar(const char *call, ignis__engin
         }
     }
     for (link = &engine->grammars; (g = *link) != NULL && strcmp(g->source, text) != 0; number++)
-        if (number >= KEPT && g->uses == 0) {
+        if (g->uses == 0 && (number >= KEPT || ignis__grammar_state_bytes(g) > IGNIS__GRAMMAR_UNUSED)) {
             *link = g->next;
             ignis__grammar_free(g);
         } else {

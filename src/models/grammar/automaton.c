@@ -124,12 +124,27 @@ static int32_t ignis__grammar_find_state(ignis__grammar *grammar)
     return *bucket = (int32_t)grammar->states.count - 1;
 }
 
-/*  Discards all states, except the first one and number 0, which allows no byte. */
+/*  Returns the bytes of all states, without masks. */
+IGNIS__PRIVATE int64_t ignis__grammar_state_bytes(const ignis__grammar *grammar)
+{
+    return grammar->states.count * (int64_t)grammar->states.size + grammar->rows.count * (int64_t)grammar->rows.size +
+           grammar->places.count * (int64_t)grammar->places.size +
+           grammar->stacks.count * (int64_t)grammar->stacks.size;
+}
+
+/*  Discards all states, except the first one and number 0, which allows no byte. Frees lists that are large. */
 IGNIS__PRIVATE bool ignis__grammar_reset_states(ignis__grammar *grammar)
 {
+    ignis__list *const lists[] = {&grammar->states, &grammar->rows, &grammar->places, &grammar->stacks};
     int32_t i;
     for (i = 0; i < grammar->states.count; i++)
         ignis__free(IGNIS__GRAMMAR_AT(grammar, state, states, i)->mask);
+    for (i = 0; i < IGNIS__COUNT(lists); i++)
+        if (lists[i]->capacity * (int64_t)lists[i]->size > IGNIS__GRAMMAR_UNUSED) {
+            ignis__free(lists[i]->items);
+            lists[i]->items = NULL;
+            lists[i]->capacity = 0;
+        }
     grammar->states.count = grammar->rows.count = grammar->places.count = grammar->stacks.count = grammar->steps =
         grammar->masks = 0;
     memset(grammar->state_of, 0xFF, sizeof grammar->state_of);

@@ -19,7 +19,8 @@
     Any other text is GBNF as of llama.cpp: rules "name ::= ...", of which root is the text; literals, classes
     [a-z] and [^a-z], the point for any character, names, groups, alternatives, * + ? {n} {n,} {n,m}, comments
     from # on, the escapes \n \r \t \\ \" \[ \] \xFF \uFFFF \UFFFFFFFF. A rule must not begin with itself.
-    Rules may nest 500 deep in a text: sampling does not go deeper.
+    Rules may nest 500 deep in a text: sampling does not go deeper. States of a text that take more than 16 MB are
+    refused while it is sampled.
     <[7]> is the control token with the id 7, as of llama.cpp; nothing else matches a control token.
     Two items are Ignis' own: %json {schema} is a value of a schema, and %text "marker" {schema} a string of a schema
     as plain text, without quotes and escapes, in which the marker does not occur; other values than strings have no

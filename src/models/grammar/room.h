@@ -21,6 +21,8 @@ enum {
     IGNIS__GRAMMAR_STEPS = 1 << 24,     /* positions that one mask visits */
     IGNIS__GRAMMAR_STATES = 4096,       /* kept from one mask to the next, */
     IGNIS__GRAMMAR_MASKS = 256,         /* as are masks */
+    IGNIS__GRAMMAR_BYTES = 1 << 24,     /* of states, as well */
+    IGNIS__GRAMMAR_UNUSED = 1 << 22,    /* bytes of the states of a grammar that no sequence has */
     IGNIS__GRAMMAR_BUCKETS = 4096,
     IGNIS__GRAMMAR_CONTROL = 0xFF, /* the first byte of a control token's text in a grammar; not in UTF-8 */
     IGNIS__GRAMMAR_CONTROL_SIZE = 5,
@@ -302,6 +304,7 @@ IGNIS__PRIVATE bool ignis__grammar_read_gbnf(ignis__grammar *grammar);
 
 /* automaton.c */
 IGNIS__PRIVATE bool ignis__grammar_reset_states(ignis__grammar *grammar);
+IGNIS__PRIVATE int64_t ignis__grammar_state_bytes(const ignis__grammar *grammar);
 IGNIS__PRIVATE int32_t ignis__grammar_step(ignis__grammar *grammar, int32_t from, unsigned char byte);
 IGNIS__COLD IGNIS__PRIVATE void ignis__grammar_free(ignis__grammar *grammar);
 

@@ -222,6 +222,52 @@ TEST(control_tokens)
     }
 }
 
+/*  Wide states make room for those of another text, and are refused where one text has too many. */
+TEST(states_have_a_limit)
+{
+    enum { OPTIONAL = 3000, FITS = 500, MOST = 900 }; /* a state has a place for each letter that may follow */
+    static int32_t ids[MOST];
+    ignis__engine *engine = (ignis__engine *)calloc(1, sizeof *engine);
+    ignis__sequence *s = (ignis__sequence *)calloc(1, sizeof *s);
+    char *text = (char *)malloc(8 * OPTIONAL + 64), *at = text;
+    ignis__grammar *g;
+    int64_t bytes;
+    int i, resets = 0;
+    SETUP(NULL);
+    CHECK(engine && s && text);
+    if (!engine || !s || !text)
+        return;
+    at += sprintf(at, "root ::= ");
+    for (i = 0; i < OPTIONAL; i++)
+        at += sprintf(at, "\"a\"? ");
+    sprintf(at, "\"b\"");
+    g = ignis__grammar_make("test", text);
+    engine->vocabulary = vocabulary_of("abcd");
+    s->engine = engine;
+    s->grammar = g;
+    s->ids = ids; /* all of them the letter a */
+    CHECK(g && engine->vocabulary);
+    for (i = 0; g && i < 4; i++) {
+        const int32_t epoch = g->epoch;
+        s->constrained = 0;
+        s->length = i == 2 ? MOST : FITS;
+        s->matched = 0;
+        s->epoch = 0;
+        if (i == 1) /* states of others are there */
+            for (bytes = 0; ignis__grammar_state_bytes(g) < IGNIS__GRAMMAR_BYTES - (1 << 20); bytes++)
+                (void)ignis__list_add(&g->places);
+        CHECK((ignis__sequence_match_grammar("ignis_sequence_next", s) != NULL) == (i != 2));
+        CHECK_INT(ignis_status_last(), i == 2 ? IGNIS_ERROR_UNSUPPORTED : IGNIS_OK);
+        ignis_status_clear();
+        resets += g->epoch != epoch;
+        CHECK(ignis__grammar_state_bytes(g) < IGNIS__GRAMMAR_BYTES + (1 << 20));
+    }
+    CHECK(resets >= 2);
+    ignis__grammar_free(g);
+    ignis__vocabulary_free(engine->vocabulary);
+    free(engine), free(s), free(text);
+}
+
 TEST(classes_of_characters)
 {
     static const uint32_t ranges[][2] = {{0x41, 0x7E2},     {0x7FF, 0x800},     {0x900, 0xD7FF},     {0xD000, 0xE001},
