@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*  answer.c - answers: texts and chats, whole or as a stream of events */
 
-/*  Takes what the model's thread has made since. */
+/*  Takes the news that the model's thread has made since the last call. */
 static growth take_news(job *j)
 {
     growth news = j->news;
@@ -9,7 +9,7 @@ static growth take_news(job *j)
     return news;
 }
 
-/*  An event of a stream, which is a chunk. name: of the event, or NULL. */
+/*  Sends an event of a stream as a chunk. name: of the event, or NULL. */
 static void put_event(connection *c, const char *name, const char *data)
 {
     size_t size = strlen(data) + 8 + (name ? strlen(name) + 8 : 0);
@@ -23,7 +23,7 @@ static void put_event(connection *c, const char *name, const char *data)
     text_print(&c->out, c->old ? "data: %s\n\n" : "data: %s\n\n\r\n", data);
 }
 
-/*  All text of a kind, as inside of a JSON string. Whether there is any. */
+/*  Prints all text of a kind, as inside of a JSON string. Returns whether there is any. */
 static bool print_pieces(text *t, const growth *g, piece_kind kind)
 {
     bool some = false;
@@ -36,7 +36,7 @@ static bool print_pieces(text *t, const growth *g, piece_kind kind)
     return some;
 }
 
-/*  The calls of a message; numbered: as in a stream, in which arguments may go on that have begun before. */
+/*  Prints the calls of a message; numbered: as in a stream, in which arguments may go on that have begun before. */
 static void print_new_calls(text *t, const job *j, const growth *g, bool numbered)
 {
     int i, number = j->calls_said - 1, count = 0;
@@ -79,7 +79,7 @@ static bool has_kind(const growth *g, piece_kind kind)
     return i < g->count;
 }
 
-/*  The members of a message, or of what it has grown by. */
+/*  Prints the members of a message, or of its growth. */
 static void print_message(text *t, const job *j, const growth *g, bool whole)
 {
     if (whole || (!j->opened && !j->ended))
@@ -118,7 +118,7 @@ static void print_log_probs(text *t, const job *j, const growth *g)
         text_print(t, g->tops.size ? "[%s]}" : "null}", g->tops.data);
 }
 
-/*  A choice. whole: all of it; else what it has grown by. ends: it has ended. */
+/*  Prints a choice. whole: all of it, else its growth; ends: it has ended. */
 static void print_choice(text *t, const job *j, const growth *g, bool whole, bool ends)
 {
     text_print(t, "{\"index\":%d,", j->index);
@@ -152,7 +152,7 @@ static void print_usage(text *t, const request *ask, const char *input, const ch
     text_print(t, "}");
 }
 
-/*  The head of an answer, up to its choices. */
+/*  Prints the head of an answer, up to its choices. */
 static text *begin_answer(connection *c, bool whole)
 {
     bool chat = c->ask->kind == CHAT;
@@ -164,7 +164,7 @@ static text *begin_answer(connection *c, bool whole)
     return t;
 }
 
-/*  Events: what a choice has grown by; its end. */
+/*  Sends events: the growth of a choice, and its end. */
 static void put_choice(connection *c, job *j, growth *g, bool ends)
 {
     text *t = begin_answer(c, false);
@@ -212,7 +212,7 @@ static void print_whole(connection *c)
     text_print(t, "}");
 }
 
-/*  llama.cpp's form. */
+/*  Prints an answer in llama.cpp's form. */
 static void print_native(connection *c, const job *j, const growth *g, bool ends)
 {
     text *t = &c->part;

@@ -128,7 +128,7 @@ static const char dropped[] = "<|START_RESPONSE|>|||<|END_RESPONSE|>";
 static const char harmony_marks[] =
     "<|start|>|||<|channel|>|||<|message|>|||<|constrain|>|||<|end|>|||<|call|>|||<|return|>";
 
-/*  The first form whose sign a rendered chat has; hermes, if none has. */
+/*  Returns the first form whose sign a rendered chat has; hermes, if none has. */
 static const call_form *find_form(const char *rendered)
 {
     const call_form *f = forms;
@@ -146,7 +146,7 @@ static const call_form *form_named(const char *name)
     return NULL;
 }
 
-/*  Whether a control token is a part of what a parser reads, and so has to reach it. */
+/*  Returns whether a control token is a part of a marker, so that the parser has to get it. */
 static bool is_marker(const call_form *f, const char *token)
 {
     size_t i;
@@ -166,7 +166,7 @@ static bool is_marker(const call_form *f, const char *token)
 
 enum { MORE = -1, NONE = 0 }; /* or the number of bytes */
 
-/*  Whether a text begins with a marker of a list: its bytes; MORE: it may, if more comes. */
+/*  Returns the bytes of the marker of a list that a text begins with; MORE: it may begin with one, if more comes. */
 static int at_marker(const char *s, size_t size, const char *list)
 {
     int found = NONE;
@@ -237,7 +237,7 @@ static const json *find_place(const json *root, const char *at)
     return *at ? NULL : root;
 }
 
-/*  The object of parameters that a schema is, behind references. */
+/*  Returns the object of parameters that a schema is, behind references. */
 static const json *find_parameters(const json *schema)
 {
     const json *root = schema, *ref;
@@ -247,7 +247,7 @@ static const json *find_parameters(const json *schema)
     return schema;
 }
 
-/*  The schema of a property of parameters; NULL: any value. */
+/*  Returns the schema of a property of parameters; NULL: any value. */
 static const json *find_property(const json *parameters, const char *key, size_t size)
 {
     const json *object = find_parameters(parameters), *properties = member(object, "properties"),
@@ -257,7 +257,7 @@ static const json *find_property(const json *parameters, const char *key, size_t
     return one ? one : member(object, "additionalProperties");
 }
 
-/*  As kinds_of, of which the schemas that are looked at are limited: references may lead to each other. */
+/*  As kinds_of, with at most *left schemas: references may lead to each other. */
 static unsigned limited_kinds_of(const json *schema, const json *root, int *left)
 {
     static const struct {
@@ -296,14 +296,14 @@ static unsigned limited_kinds_of(const json *schema, const json *root, int *left
     return kinds;
 }
 
-/*  The kinds of values that a schema allows, or more. root: the schema that it is a part of. */
+/*  Returns the kinds of values that a schema allows, or more. root: the schema that it is a part of. */
 static unsigned kinds_of(const json *schema, const json *root)
 {
     int left = 1000;
     return limited_kinds_of(schema, root, &left);
 }
 
-/*  Whether a value is a string, whatever its text is, or null. */
+/*  Returns whether a value is a string, whatever its text is, or null. */
 static bool is_plain(unsigned kinds) { return kinds & KIND_STRING && !(kinds & (KIND_ANY ^ KIND_STRING ^ KIND_NULL)); }
 
 /* --- the parser -------------------------------------------------------------------------------------------------- */
@@ -345,7 +345,7 @@ static void parser_put(parser *p, piece_kind kind, const char *data, size_t size
         p->put(p->to, kind, data, size);
 }
 
-/*  Passes on the first bytes of what is held. White space at the beginning of a part is left out if parts came before
+/*  Passes on the first bytes of the held text. White space at the beginning of a part is left out if parts came before
     it, or reasoning is open. */
 static void parser_release(parser *p, size_t size)
 {
@@ -499,7 +499,7 @@ static int read_named_head(const call_form *f, const char *s, size_t size, bool 
     return length > 0 ? 1 : last ? NONE : MORE;
 }
 
-/*  Whether a call begins what is held, behind markers. */
+/*  Returns 1 if a call begins the held text, behind markers; MORE: it may, if more comes; NONE: it does not. */
 static int read_call(const parser *p, bool last, call_head *h)
 {
     const call_form *f = p->form;
@@ -540,7 +540,7 @@ static int read_call(const parser *p, bool last, call_head *h)
     return length;
 }
 
-/*  Begins a call, whose arguments begin at h->end of what is held. */
+/*  Begins a call, whose arguments begin at h->end of the held text. */
 static void begin_call(parser *p, const call_head *h)
 {
     p->parameters = member(find_tool(p->tools, h->name), "parameters");
@@ -587,7 +587,7 @@ static void end_arguments(parser *p)
     p->quoted = p->escaped = false;
 }
 
-/*  The first byte of arguments tells what they are: JSON, or a string that has it, or null. */
+/*  Finds out by their first byte what arguments are: JSON, or a string that has it, or null. */
 static bool parse_start(parser *p, bool last)
 {
     json_reader r;
@@ -617,8 +617,9 @@ static bool parse_start(parser *p, bool last)
     return true;
 }
 
-/*  A value as JSON. Templates write strings as they are, and other values as JSON: which one a text is follows from
-    the kinds of values that the tool's schema allows. is_string, of a form that says it: true or false; else MORE. */
+/*  Passes on a value as JSON. Templates write strings as they are, and other values as JSON: which one a text is
+    follows from the kinds of values that the tool's schema allows. is_string, of a form that says it: true or false;
+    else MORE. */
 static void put_value(parser *p, const char *key, size_t key_size, const char *value, size_t size, unsigned kinds,
                       int is_string)
 {
@@ -656,8 +657,8 @@ static void put_value(parser *p, const char *key, size_t key_size, const char *v
     text_free(&out), text_free(&copy);
 }
 
-/*  Where the marker behind a value is looked for: behind its JSON, whose strings may have one, if a marker follows it;
-    else from its begin. size + 1, if more has to come. */
+/*  Returns where the marker behind a value is looked for: behind its JSON, whose strings may have one, if a marker
+    follows it; else from its begin. size + 1, if more has to come. */
 static size_t find_json_end(const call_form *f, const char *s, size_t size, size_t value, bool last)
 {
     size_t at = skip_blank(s, size, value);
@@ -673,7 +674,7 @@ static size_t find_json_end(const call_form *f, const char *s, size_t size, size
     return length == MORE && !last ? size + 1 : value;
 }
 
-/*  One more key with its value, or the end of them. */
+/*  Reads one more key with its value, or the end of them. */
 static bool parse_value(parser *p, bool last)
 {
     const call_form *f = p->form;
@@ -715,7 +716,7 @@ static bool parse_value(parser *p, bool last)
     return true;
 }
 
-/*  Harmony: a header, up to <|message|>, says who reads the message. */
+/*  Reads a header of harmony, up to <|message|>, which says who reads the message. */
 static bool parse_header(parser *p, bool last)
 {
     static const char mark[] = "<|message|>", call[] = "to=functions.";
@@ -756,7 +757,7 @@ static bool parse_body(parser *p, bool last)
     return length > 0;
 }
 
-/*  Text: up to the first marker of something else. */
+/*  Reads text up to the first marker of something else. */
 static bool parse_text(parser *p, bool last)
 {
     const char *open = p->tools ? p->form->open : NULL, *s = p->held.data;
@@ -860,7 +861,7 @@ static void parser_add(parser *p, const char *data, size_t size, bool last)
     }
 }
 
-/*  Begins. open: which of `thoughts` the prompt has opened, from 1 on; 0: none. */
+/*  Begins a parser. open: which of `thoughts` the prompt has opened, from 1 on; 0: none. */
 static void parser_begin(parser *p, int open)
 {
     p->state = p->form && !p->form->open ? IN_HEADER : IN_TEXT;
@@ -941,7 +942,7 @@ static const char *closed_thought(const char *prompt, size_t size)
     return NULL;
 }
 
-/*  Which of `thoughts` a prompt has opened at its end, from 1 on; 0: none. */
+/*  Returns which of `thoughts` a prompt has opened at its end, from 1 on; 0: none. */
 static int open_thought(const char *prompt, size_t size)
 {
     size_t i, length;

@@ -7,8 +7,8 @@ typedef struct connection {
     int fd;
     bool refused; /* it is one too many */
     bool gone;    /* the client has left, or does not take its answer */
-    text in;      /* what has come; */
-    size_t taken; /* so much of it was read */
+    text in;      /* bytes that have come */
+    size_t taken; /* bytes of `in` that were read */
     text head, body, out;
     bool idle;    /* nothing of a request has come */
     double until; /* when the request has to be there */
@@ -72,7 +72,7 @@ typedef struct route {
     void (*answer)(connection *c);
 } route;
 
-/*  Waits for the socket. False: it is too late, also for the server as a whole. */
+/*  Waits for the socket. False if it is too late, also for the server as a whole. */
 static bool wait_for(connection *c, short events, double until)
 {
     struct pollfd polled[2] = {{c->fd, events, 0}, {shared.signal_pipe[0], POLLIN, 0}};
@@ -90,7 +90,7 @@ static bool wait_for(connection *c, short events, double until)
     }
 }
 
-/*  Reads what has come, if anything has. False: the client has left. */
+/*  Reads the bytes that have come, if any. False if the client has left. */
 static bool fetch(connection *c)
 {
     char buffer[MAX_HEAD];
@@ -119,7 +119,7 @@ static void flush(connection *c)
     text_cut(&c->out, c->out.size);
 }
 
-/*  The head of an answer. size: of the body; -1: it comes in pieces. */
+/*  Adds the head of an answer. size: of the body; -1: it comes in pieces. */
 static void put_head(connection *c, int number, const char *type, int64_t size)
 {
     const struct status *s = status_of(number);
@@ -157,7 +157,7 @@ static void respond(connection *c, int number, const char *type, const char *bod
     flush(c);
 }
 
-/*  An error as OpenAI writes them. name: the parameter that is wrong, or null. */
+/*  Writes an error as OpenAI does. name: the parameter that is wrong, or null. */
 static const char *make_error(connection *c, int number, const char *name, const char *message)
 {
     text *t = &c->part;

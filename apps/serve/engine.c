@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*  engine.c - the model's thread, which advances all running jobs together */
 
-/*  Text of a model: goes through the parser, if it is a chat's. Under the request's lock. */
+/*  Passes on text of a model, through the parser if it is a chat's. Under the request's lock. */
 static void job_say(job *j, const char *data, size_t size, bool last)
 {
     const request *ask = j->ask;
@@ -15,7 +15,7 @@ static void job_say(job *j, const char *data, size_t size, bool last)
         parser_add(&j->parser, data, size, last);
 }
 
-/*  The tool of a forced call is known: its arguments follow, held to its schema. */
+/*  Begins the arguments of a forced call whose tool is known, held to its schema. */
 static bool job_choose(job *j, const json *function)
 {
     const json *schema = member(function, "parameters"), *name = member(function, "name");
@@ -31,7 +31,7 @@ static bool job_choose(job *j, const json *function)
     return ok;
 }
 
-/*  The name of a tool has ended: takes the token off that has ended it, and feeds what follows a name. */
+/*  Ends the name of a tool: takes off the token that has ended it, and feeds the text between name and arguments. */
 static bool job_name_end(job *j)
 {
     const json *function = find_tool(j->ask->tools, j->name.data ? j->name.data : "");
@@ -45,7 +45,7 @@ static bool job_name_end(job *j)
            job_choose(j, function);
 }
 
-/*  What begins when the prompt is through. */
+/*  Begins the answer, after the prompt. */
 static bool job_ready(job *j)
 {
     const request *ask = j->ask;
@@ -60,7 +60,7 @@ static bool job_ready(job *j)
     return !ask->grammar.size || ignis_sequence_grammar(j->sequence, ask->grammar.data) == IGNIS_OK;
 }
 
-/*  Vectors of texts, which are computed at once. */
+/*  Computes vectors of texts, all at once. */
 static bool job_embed(job *j)
 {
     request *ask = j->ask;
@@ -70,7 +70,7 @@ static bool job_embed(job *j)
     return job_end(j, ok ? "stop" : NULL);
 }
 
-/*  Computes a piece of the prompt, if no other job has in this step. Whether the job is ready for a token. */
+/*  Computes a piece of the prompt, if no other job has in this step. Returns whether the job is ready for a token. */
 static bool job_feed(job *j, bool *fed)
 {
     int piece = j->count - j->fed < PIECE ? j->count - j->fed : PIECE;
@@ -113,7 +113,8 @@ static bool job_feed(job *j, bool *fed)
     return j->fed == j->count;
 }
 
-/*  The bytes of what is held that can go out: up to a stop string, or to what may become one, if more text comes. */
+/*  Returns the bytes of the held text that can go out: up to a stop string, or to the beginning of one, if more text
+    comes. */
 static size_t find_stop(const job *j, bool last, bool *stopped)
 {
     const request *ask = j->ask;
@@ -133,8 +134,8 @@ static size_t find_stop(const job *j, bool last, bool *stopped)
     return end;
 }
 
-/*  Penalties are biases of the tokens that the answer has: presence once, frequency for each time. A request's own bias
-    of a token stays. Ignis takes MAX_BIASES of them: of more tokens, the first ones count. */
+/*  Adds penalties, which are biases of the tokens that the answer has: presence once, frequency for each time. A
+    request's own bias of a token stays. Ignis takes MAX_BIASES of them: of more tokens, the first ones count. */
 static void add_penalty(job *j, int32_t id)
 {
     const request *ask = j->ask;
@@ -156,7 +157,7 @@ static void add_penalty(job *j, int32_t id)
     j->biases[i].bias -= (float)(ask->frequency + (j->uses[i]++ ? 0 : ask->presence));
 }
 
-/*  One more token. */
+/*  Adds a token to the answer. */
 static void job_put(job *j, int32_t id)
 {
     char piece[4096];
@@ -207,7 +208,7 @@ static void job_put(job *j, int32_t id)
     }
 }
 
-/*  Steps: a piece of a prompt, then a token for each of the first jobs whose prompt is through. */
+/*  Runs steps: a piece of a prompt, then a token for each of the first jobs whose prompt is complete. */
 static void *run_model(void *unused)
 {
     static job *jobs[MAX_SEQUENCES], *j;

@@ -43,7 +43,7 @@ static bool enlist(connection *c)
            refuse(c, 429, NULL, "%d requests are running or waiting, which is as many as this server takes", (int)most);
 }
 
-/*  Sends what the jobs have grown by. Under the request's lock, which is released around the sending. */
+/*  Sends the growth of the jobs. Under the request's lock, which is released around the sending. */
 static bool put_all_news(connection *c, const struct answer_form *form)
 {
     request *ask = c->ask;
@@ -118,7 +118,7 @@ static const char *follow(connection *c, const struct answer_form *form)
     return late;
 }
 
-/*  An error of a job, or NULL. */
+/*  Returns the error of a job, or NULL. */
 static const char *failure_of(const request *ask)
 {
     int i;
@@ -152,7 +152,7 @@ static void answer_jobs(connection *c, const struct answer_form *form)
     }
 }
 
-/*  Makes jobs of the request, and answers with what becomes of them. */
+/*  Makes jobs of the request, and answers with their results. */
 static void answer_text(connection *c)
 {
     const struct answer_form *form = answer_forms;

@@ -68,7 +68,7 @@ static void print_head(text *t, const char *pattern, const char *name)
     text_print(t, "\" ");
 }
 
-/*  A key with its value. key: NULL, for any letters. mark: the text in place of `?`. value: GBNF. */
+/*  Adds a key with its value. key: NULL, for any letters; mark: the text in place of `?`; value: GBNF. */
 static void print_pair(text *t, const call_form *f, const json *key, const char *mark, const char *value)
 {
     const char *at = f->pair;
@@ -121,7 +121,7 @@ static void print_moved(text *t, const json *value, bool is_names)
     text_print(t, value->kind == JSON_ARRAY ? "]" : "}");
 }
 
-/*  A schema of which only some types are taken, as it is without the one around it. types: as JSON, or NULL. */
+/*  Prints a schema, limited to some types, and its root beside it if it has references. types: as JSON, or NULL. */
 static void print_part(text *t, const json *schema, const json *root, const char *types)
 {
     text part = {0};
@@ -138,7 +138,7 @@ static void print_part(text *t, const json *schema, const json *root, const char
     text_free(&part);
 }
 
-/*  A rule's part: a property with its value. key: NULL, for any. schema: NULL, for any value. */
+/*  Prints a rule's part: a property with its value. key: NULL, for any. schema: NULL, for any value. */
 static void print_property(text *t, const call_form *f, const json *key, const json *schema, const json *root)
 {
     static const json any = {.kind = JSON_TRUE};
@@ -176,7 +176,7 @@ static bool has_text(const json *array, const char *string)
     return one != NULL;
 }
 
-/*  Whether a parser reads a key as it was written. */
+/*  Returns whether a parser reads a key as it was written. */
 static bool is_clear_key(const call_form *f, const char *key, size_t size)
 {
     text written = {0};
@@ -189,8 +189,8 @@ static bool is_clear_key(const call_form *f, const char *key, size_t size)
     return ok;
 }
 
-/*  The pairs of a tool's arguments, as a rule's parts. False if the form cannot have them: *why is a text, which the
-    caller frees. */
+/*  Prints the pairs of a tool's arguments, as a rule's parts. False if the form cannot have them: *why is a text, which
+    the caller frees. */
 static bool print_pairs(text *t, const call_form *f, const json *function, text *why)
 {
     const char *name = member(function, "name")->string;
@@ -241,8 +241,8 @@ static bool print_pairs(text *t, const call_form *f, const json *function, text 
     return true;
 }
 
-/*  A grammar of calls. The text before it, which begins the first call, is *head. only: the tool that has to be called,
-    or NULL; several: further calls may follow. False if the form cannot have one: *why is a text. */
+/*  Prints a grammar of calls. The text before it, which begins the first call, is *head. only: the tool that has to be
+    called, or NULL; several: further calls may follow. False if the form cannot have one: *why is a text. */
 static bool print_forced(text *grammar, text *head, const call_form *f, const json *tools, const json *only,
                          bool several, text *why)
 {

@@ -18,7 +18,7 @@ static const route routes[] = {
     {"POST", "/detokenize", false, TOKENS, answer_tokens},
 };
 
-/*  Whether a path is that of a route. Of one that ends in a star, *rest is what the star is for. */
+/*  Returns whether a path is that of a route. Of one that ends in a star, *rest is what the star is for. */
 static bool is_at(const char *path, const char *pattern, const char **rest)
 {
     size_t size = strlen(pattern);
@@ -40,8 +40,8 @@ static bool receive(connection *c)
     return !c->gone;
 }
 
-/*  The next line, without its end; null, if the request is refused, or the client has left. *room: the bytes that lines
-    may have. */
+/*  Returns the next line, without its end; null, if the request is refused, or the client has left. *room: the bytes
+    that lines may have. */
 static char *read_line(connection *c, size_t *room, int number, const char *too_long)
 {
     size_t i;
@@ -79,14 +79,14 @@ static const char *const fields[FIELDS] = {"Host",         "Content-Length", "Tr
                                            "Connection",   "Expect",         "Authorization",
                                            "Content-Type", "Origin",         "Content-Encoding"};
 
-/*  Whether only this machine reaches the server. */
+/*  Returns whether only this machine reaches the server. */
 static bool is_local(void)
 {
     return strcmp(settings.host, "localhost") == 0 || strncmp(settings.host, "127.", 4) == 0 ||
            strcmp(settings.host, "::1") == 0;
 }
 
-/*  Whether a name is an address, as "192.168.1.5" or "[fe80::1]". */
+/*  Returns whether a name is an address, as "192.168.1.5" or "[fe80::1]". */
 static bool is_address(const char *name)
 {
     unsigned char address[16];
@@ -97,8 +97,8 @@ static bool is_address(const char *name)
     return inet_pton(AF_INET6, inside, address) == 1;
 }
 
-/*  The name in "name:port". A page whose name was made to lead to this machine (DNS rebinding) has another one than
-    this server, which is no address; and no key. */
+/*  Returns whether the name in "name:port" is this server's. A page whose name was made to lead to this machine (DNS
+    rebinding) has another one than this server, which is no address; and no key. */
 static bool is_own_name(const char *host)
 {
     char name[256];
@@ -112,7 +112,7 @@ static bool is_own_name(const char *host)
            strcasecmp(name, settings.host) == 0 || (!is_local() && (is_address(name) || settings.key));
 }
 
-/*  Which of the keys "a,b" was shown, from 1 on; 0: none. Takes as long for every key of the same length. */
+/*  Returns which of the keys "a,b" was shown, from 1 on; 0: none. Takes as long for every key of the same length. */
 static int find_key(const char *given)
 {
     const char *key = settings.key;
@@ -131,7 +131,7 @@ static int find_key(const char *given)
     return found;
 }
 
-/*  Header lines, with a 0 behind each and an empty one at the end, into values. */
+/*  Reads header lines, with a 0 behind each and an empty one at the end, into values. */
 static bool read_fields(connection *c, char *line, const char *values[FIELDS])
 {
     int i, count = 0;
@@ -159,7 +159,7 @@ static bool read_fields(connection *c, char *line, const char *values[FIELDS])
     return true;
 }
 
-/*  How long the body is, and the route, if it may be taken. */
+/*  Checks the head: finds the length of the body and the route, or refuses the request. */
 static bool check_head(connection *c, const char *method, const char *path, const char *values[FIELDS])
 {
     const char *host = values[HOST], *origin = values[ORIGIN], *site = origin ? strstr(origin, "://") : NULL;
@@ -215,7 +215,7 @@ static bool check_head(connection *c, const char *method, const char *path, cons
     return true;
 }
 
-/*  The request line and the headers. False: they are refused, or do not come. */
+/*  Reads the request line and the headers. False if they are refused, or do not come. */
 static bool read_head(connection *c)
 {
     const char *values[FIELDS] = {0}, *target_host = NULL;

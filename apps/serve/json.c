@@ -11,7 +11,7 @@ typedef enum json_kind {
     JSON_OBJECT
 } json_kind;
 
-/*  A value; its strings lie where the text was, decoded, with a 0 behind. */
+/*  A value. Its strings are in the place of the text, decoded, with a 0 behind. */
 typedef struct json {
     json_kind kind;
     struct json *first, *next; /* the first of those inside, the next one beside */
@@ -48,7 +48,7 @@ static bool json_take(json_reader *r, char c)
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/*  What stands behind "\u", four hexadecimal digits; -1 if it is something else. */
+/*  Reads "u" and four hexadecimal digits; -1 if there is something else. */
 static int json_unit(json_reader *r)
 {
     char digits[5] = "";
@@ -59,7 +59,7 @@ static int json_unit(json_reader *r)
     return (int)strtol(digits, NULL, 16);
 }
 
-/*  What stands behind a backslash, written to *to. A decoded character is never longer than its escape. */
+/*  Decodes the escape behind a backslash to *to. A decoded character is never longer than its escape. */
 static bool json_escape(json_reader *r, char **to)
 {
     static const char from[] = "\"\\/bfnrt", into[] = "\"\\/\b\f\n\r\t";
@@ -106,7 +106,7 @@ static bool json_string(json_reader *r, char **string, size_t *size)
     return true;
 }
 
-/*  A number for strtod may have more forms than one for JSON. */
+/*  Reads a number. strtod knows more forms of them than JSON. */
 static bool json_number(json_reader *r, json *value)
 {
     char *start = r->at, *digits = start + (*start == '-'), *dot;
@@ -213,7 +213,7 @@ static bool is_text(const json *value, const char *string)
     return value && value->kind == JSON_STRING && strcmp(value->string, string) == 0;
 }
 
-/*  The text of a value, without its key. */
+/*  Prints a value, without its key. */
 static void json_print(text *t, const json *value)
 {
     static const char *const words[] = {"null", "false", "true"};
@@ -238,7 +238,7 @@ static void json_print(text *t, const json *value)
     }
 }
 
-/*  The schema of a tool's arguments, which may be missing. */
+/*  Prints the schema of a tool's arguments, which may be missing. */
 static void print_schema(text *t, const json *schema)
 {
     if (schema && schema->kind == JSON_OBJECT && schema->count)

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*  lists.c - what the server says of itself: health, models, properties, metrics; tokens of a text and back */
 
-/*  The name of what answers a request, as inside of a JSON string. */
+/*  Returns the name of the model or the adapter that answers a request, as inside of a JSON string. */
 static const char *model_name(const request *ask)
 {
     return ask->adapter >= 0 ? engine.adapters[ask->adapter].name : engine.name.data;
 }
 
-/*  The id of a call, by its request: 9 letters and digits, which Mistral's templates ask for. */
+/*  Prints the id of a call, by its request: 9 letters and digits, which Mistral's templates ask for. */
 static void print_call_id(text *t, const char *format, const job *j, int number)
 {
     static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyz";
@@ -32,7 +32,7 @@ typedef struct histogram {
 static histogram first_times = {"serve_time_to_first_token_seconds", "from a request to its first token", {0}, 0, 0};
 static histogram all_times = {"serve_request_seconds", "from a request to the end of its answer", {0}, 0, 0};
 
-/*  Under the lock. */
+/*  Counts a time. Under the lock. */
 static void add_time(histogram *h, double time)
 {
     size_t i = 0;

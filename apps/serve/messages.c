@@ -44,7 +44,7 @@ static void print_member(text *t, const char *name, const char *string)
     text_print(t, "\"");
 }
 
-/*  The arguments of a call, which clients send as a text: as the template wants them. */
+/*  Prints the arguments of a call, which clients send as a text, as the template wants them. */
 static void print_arguments(text *t, const json *arguments)
 {
     json_reader r;
@@ -67,7 +67,7 @@ static void print_arguments(text *t, const json *arguments)
     text_free(&copy);
 }
 
-/*  The calls of a message, as templates know them; or as text, for a template that knows no tools. */
+/*  Prints the calls of a message, as templates know them; or as text, for a template that knows no tools. */
 static bool print_calls(connection *c, text *t, const json *calls, int at)
 {
     const json *one = calls->first;
@@ -107,7 +107,7 @@ static bool print_calls(connection *c, text *t, const json *calls, int at)
     return true;
 }
 
-/*  The form of a call of keys and values, with two of them. */
+/*  Describes the form of a call of keys and values, with two of them. */
 static void print_call_words(text *t, const call_form *f)
 {
     static const char *const values[] = {"<parameter-name>", "<value>"};
@@ -251,7 +251,7 @@ static bool check_tools(connection *c, const json *tools)
     return true;
 }
 
-/*  The grammar of a forced call in a form of keys and values. */
+/*  Makes the grammar of a forced call in a form of keys and values. */
 static bool force_pairs(connection *c, const json *tools, bool several)
 {
     request *ask = c->ask;
@@ -266,8 +266,8 @@ static bool force_pairs(connection *c, const json *tools, bool several)
     return ok;
 }
 
-/*  What tool_choice asks for. The grammar of a forced call is that of the names, if its arguments are JSON; of a single
-    one, of its arguments. */
+/*  Reads tool_choice. The grammar of a forced call is that of the names, if its arguments are JSON; of a single one, of
+    its arguments. */
 static bool read_choice(connection *c, const json *tools, const json *choice)
 {
     request *ask = c->ask;
@@ -378,7 +378,7 @@ static void end_prompt(request *ask)
     text_free(&words);
 }
 
-/*  Variables of the template. Those whose text would be the template's own are refused. */
+/*  Prints variables of the template. Those whose text would be the template's own are refused. */
 static bool print_variables(connection *c, const json *given, const json *effort)
 {
     text *t = &c->ask->variables;

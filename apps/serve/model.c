@@ -26,8 +26,8 @@ static struct engine {
     time_t started;
 } engine;
 
-/*  How many sequences there is memory for, where nobody has said it: of 64, 32, 16 and 8 the most that leave a tenth of
-    what is free. */
+/*  Chooses the number of sequences, where nobody has said it: of 64, 32, 16 and 8 the most that leave a tenth of what
+    is free. */
 static void choose_sequences(ignis_model_desc *desc)
 {
     ignis_model_info info;
@@ -42,7 +42,7 @@ static void choose_sequences(ignis_model_desc *desc)
     }
 }
 
-/*  Says how far it is, once a second. */
+/*  Prints the progress of the warm-up, once a second. */
 static bool show_progress(int done, int total, void *user_data)
 {
     double *last = (double *)user_data, now = seconds();
@@ -123,7 +123,7 @@ static void probe_template(void)
                   : engine.has_tools                                ? find_form(tools)
                                                                     : form_named("hermes");
     if (!engine.form)
-        give_up("no such form of calls: ", settings.form);
+        refuse_option("--calls", settings.form, "a form such as hermes, llama3 or glm");
     thought = render_probe(thoughtful[engine.wants_text]);
     words = render_probe(PROBE_THOUGHT "\"content\":\"the_words\"");
     find_gaps(words, "the_words", &engine.text_gaps);
@@ -164,10 +164,10 @@ static void open_adapters(void)
         char *both = (char *)allocate(size + 1, 1);
         memcpy(both, at, size);
         if (name == 0 || name == size || engine.adapter_count == MAX_ADAPTERS)
-            give_up("adapters are name=folder,name=folder, at most 64: ", both);
+            refuse_option("--adapters", settings.adapters, "name=folder,name=folder, at most %d", MAX_ADAPTERS);
         both[name] = 0;
         if (strpbrk(both, "\"\\"))
-            give_up("a name has no quotation marks: ", both);
+            refuse_option("--adapters", settings.adapters, "names without quotation marks and backslashes");
         engine.adapters[engine.adapter_count].lora = ignis_lora_open(engine.model, both + name + 1);
         engine.adapters[engine.adapter_count++].name = both;
         at += size + (at[size] == ',');
@@ -183,7 +183,7 @@ static ignis_cache_type cache_type(void)
         if (strcmp(names[i], settings.cache) == 0)
             return (ignis_cache_type)i;
     if (settings.cache)
-        give_up("no type of a cache (numbers, f8, q8_0, q4_0): ", settings.cache);
+        refuse_option("--cache", settings.cache, "numbers, f8, q8_0 or q4_0");
     return IGNIS_CACHE_DEFAULT;
 }
 
@@ -226,7 +226,7 @@ static void open_engine(void)
     text_escape(&engine.name, settings.name, strlen(settings.name));
 }
 
-/*  The end of a job. finish: NULL, if a call of Ignis has failed. False, for the caller to return. */
+/*  Ends a job. finish: NULL, if a call of Ignis has failed. Returns false, for the caller to return. */
 static bool job_end(job *j, const char *finish)
 {
     request *ask = j->ask;

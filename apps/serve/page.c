@@ -90,8 +90,8 @@ static const char page_send[] =
     "queue();\n"
     "</script>\n";
 
-/*  The page writes what a model says as text, never as HTML; if it had a way to, the policy would let no script in from
-    elsewhere. */
+/*  Sends the page. It writes the words of a model as text, never as HTML; if it had a way to, the policy would let no
+    script in from elsewhere. */
 static void answer_page(connection *c)
 {
     text_cut(&c->part, c->part.size);

@@ -10,7 +10,7 @@ typedef struct answer_piece {
     text text;
 } answer_piece;
 
-/*  What an answer has grown by: its pieces, and its tokens as items of JSON arrays. */
+/*  The growth of an answer: its pieces, and its tokens as items of JSON arrays. */
 typedef struct growth {
     answer_piece *pieces;
     int count, capacity;
@@ -153,7 +153,7 @@ static struct shared {
 
 static int signals;
 
-/*  How many signals have come to end the server. */
+/*  Returns the number of signals that have come to end the server. */
 static int interrupted(void) { return __atomic_load_n(&signals, __ATOMIC_SEQ_CST); }
 
 static void on_signal(int number)

@@ -10,7 +10,7 @@ typedef enum parameter_kind {
     REFUSED
 } parameter_kind;
 
-/*  All of them may be null, which is as if they were not there. */
+/*  The table of parameters. All may be null, which is as if they were missing. */
 static const struct parameter {
     const char *names;
     int where;
@@ -61,7 +61,7 @@ static const struct parameter {
     {"dimensions", EMBED, REFUSED, 0, 0, 0},
 };
 
-/*  Values of known parameters are within their limits. Others are ignored, which the answer's X-Ignored says. */
+/*  Reads known parameters, within their limits. Others are ignored, and the answer's X-Ignored names them. */
 static bool read_parameters(connection *c, const json *body)
 {
     request *ask = c->ask;
@@ -103,7 +103,7 @@ static bool read_parameters(connection *c, const json *body)
     return true;
 }
 
-/*  An integer of 64 bits, with or without a sign: a double has not all of them. */
+/*  Reads an integer of 64 bits, with or without a sign: a double does not have all of them. */
 static bool read_seed(connection *c, const json *seed)
 {
     uint64_t *to = &c->ask->sampling.seed;
@@ -199,7 +199,7 @@ static bool read_prompt(connection *c, const json *prompt, int at, bool many)
     return true;
 }
 
-/*  A prompt, or an array of them: each is a text, or an array of ids. */
+/*  Reads a prompt, or an array of them: each is a text, or an array of ids. */
 static bool read_prompts(connection *c, const json *prompt)
 {
     request *ask = c->ask;
@@ -221,7 +221,7 @@ static bool read_prompts(connection *c, const json *prompt)
     return true;
 }
 
-/*  A JSON schema, which the answer is held to. False: it is refused. */
+/*  Checks the grammar of the answer. False if it is refused. */
 static bool take_grammar(connection *c, const char *name)
 {
     if (ignis_grammar_check(c->ask->grammar.data) == IGNIS_OK)
@@ -231,7 +231,7 @@ static bool take_grammar(connection *c, const char *name)
     return false;
 }
 
-/*  What an answer looks like: {"type": "text"}, "json_object", or "json_schema" with {"schema": ...}. */
+/*  Reads the format of the answer: {"type": "text"}, "json_object", or "json_schema" with {"schema": ...}. */
 static bool read_format(connection *c, const json *format, const char *name)
 {
     const json *type = member(format, "type"), *schema = member(format, "json_schema");
@@ -249,7 +249,7 @@ static bool read_format(connection *c, const json *format, const char *name)
     return is_text(type, "json_object") || take_grammar(c, name);
 }
 
-/*  A grammar of llama.cpp, or a schema. */
+/*  Reads a grammar of llama.cpp, or a schema. */
 static bool read_grammar(connection *c, const json *body)
 {
     const json *grammar = member(body, "grammar"), *schema = member(body, "json_schema"),
@@ -275,7 +275,7 @@ static bool read_grammar(connection *c, const json *body)
     return take_grammar(c, name);
 }
 
-/*  The adapters that a model's name asks for: "model" is theirs, or "base:theirs". Any other name is the model's. */
+/*  Returns the number of the adapters that a model's name asks for; -1 for any other name, which is the model's. */
 static int find_adapter(const json *model)
 {
     int i;
@@ -285,7 +285,7 @@ static int find_adapter(const json *model)
     return -1;
 }
 
-/*  Texts of which vectors are asked for: one, or an array of them; ids of tokens become text again. */
+/*  Reads texts of which vectors are asked for: one, or an array of them; ids of tokens become text again. */
 static bool read_inputs(connection *c, const json *input)
 {
     request *ask = c->ask;
@@ -324,7 +324,7 @@ static bool read_inputs(connection *c, const json *input)
     return true;
 }
 
-/*  What the table leaves to code. */
+/*  Reads the parameters that the table leaves to code. */
 static bool read_rest(connection *c, const json *body)
 {
     request *ask = c->ask;
@@ -365,7 +365,7 @@ static bool read_rest(connection *c, const json *body)
                                     : read_prompts(c, member(body, "prompt"));
 }
 
-/*  Another number for each request. */
+/*  Returns another number for each request. */
 static uint64_t random_number(const connection *c)
 {
     struct timespec now;
@@ -375,7 +375,7 @@ static uint64_t random_number(const connection *c)
     return (x ^ x >> 29) >> 12;
 }
 
-/*  The jobs of a request: `choices` for each prompt. Their seeds differ, so that their texts do. */
+/*  Makes the jobs of a request: `choices` for each prompt. Their seeds differ, so that their texts do. */
 static bool make_jobs(connection *c)
 {
     request *ask = c->ask;
@@ -447,7 +447,7 @@ static bool read_json(connection *c)
     return true;
 }
 
-/*  Makes jobs of a request. */
+/*  Reads a request, and makes its jobs. */
 static bool read_request(connection *c)
 {
     request *ask = c->ask;

@@ -10,7 +10,7 @@ static void print_role(text *t, const char *role, const json *content)
     text_print(t, "}");
 }
 
-/*  A call of an earlier answer. Calls that follow each other are of one message. */
+/*  Prints a call of an earlier answer. Calls that follow each other are of one message. */
 static bool print_call_item(text *t, const json *item, bool follows)
 {
     const json *id = member(item, "call_id"), *name = member(item, "name"), *arguments = member(item, "arguments");
@@ -73,7 +73,7 @@ static bool print_items(connection *c, text *t, const json *input)
     return true;
 }
 
-/*  Tools of responses have their function's members beside the type. */
+/*  Prints tools as chats have them: those of responses have their function's members beside the type. */
 static void print_tools(text *t, const json *tools)
 {
     static const char *const keys[] = {"name", "description", "parameters"};
@@ -145,7 +145,7 @@ static bool read_responses(connection *c, const json *body)
 
 /* --- answers ----------------------------------------------------------------------------------------------------- */
 
-/*  The item that a piece begins: reasoning, a message, or a call, whose arguments are the next piece. */
+/*  Prints the item that a piece begins: reasoning, a message, or a call, whose arguments are the next piece. */
 static void print_item(text *t, const job *j, const growth *g, int at, bool whole)
 {
     const answer_piece *p = &g->pieces[at];
@@ -183,7 +183,7 @@ static const struct {
     const char *name, *usual;
 } repeated[] = {{"metadata", "{}"}, {"instructions", "null"}, {"tools", "[]"}, {"tool_choice", "\"auto\""}};
 
-/*  The response. g: its pieces, if it is complete. */
+/*  Prints the response. g: its pieces, if it is complete. */
 static void print_response(connection *c, text *t, const growth *g)
 {
     const request *ask = c->ask;
@@ -226,7 +226,7 @@ static void print_responses_whole(connection *c)
     print_response(c, &c->part, &c->ask->jobs[0].news);
 }
 
-/*  The head of an event about the item that is open. */
+/*  Begins an event about the item that is open. */
 static text *begin_event(connection *c, job *j, const char *type)
 {
     text *t = &c->part;

@@ -7,7 +7,7 @@ static int token_text(int32_t id, char *piece, int capacity)
     return size < 0 || size > capacity ? 0 : size;
 }
 
-/*  Writes the text of an array of token ids. False if the value is not such an array. */
+/*  Writes the text of an array of token ids. False if the value is no such array. */
 static bool decode_tokens(const json *tokens, text *out)
 {
     const json *one;
@@ -29,7 +29,7 @@ static bool decode_tokens(const json *tokens, text *out)
     return size >= 0;
 }
 
-/*  A token of a chat: {"token": ..., "logprob": ..., "bytes": [...], without its end. */
+/*  Prints a token of a chat: {"token": ..., "logprob": ..., "bytes": [...], without its end. */
 static void print_token(text *t, int32_t id, double log_prob)
 {
     char piece[4096];
@@ -42,7 +42,7 @@ static void print_token(text *t, int32_t id, double log_prob)
     text_print(t, "]");
 }
 
-/*  A token as chats list it, and as completions do. has_prob: the first token of a prompt has none. */
+/*  Adds a token as chats list it, and as completions do. has_prob: the first token of a prompt has none. */
 static void add_token(job *j, int32_t id, double log_prob, bool has_prob)
 {
     growth *g = &j->news;
@@ -79,7 +79,7 @@ static void add_token(job *j, int32_t id, double log_prob, bool has_prob)
     text_print(&g->tops, has_prob ? "}" : "");
 }
 
-/*  The token that was sampled last. Under the request's lock. */
+/*  Adds the token that was sampled last. Under the request's lock. */
 static void add_log_prob(job *j, int32_t id)
 {
     ignis_sequence_info info = {0};
@@ -87,7 +87,7 @@ static void add_log_prob(job *j, int32_t id)
     add_token(j, id, info.log_prob, true);
 }
 
-/*  The likeliest tokens of logits, by the model itself. */
+/*  Finds the likeliest tokens of logits, by the model itself. */
 static void find_tops(job *j, const float *logits)
 {
     double most = -INFINITY, sum = 0;
@@ -110,7 +110,8 @@ static void find_tops(job *j, const float *logits)
         j->tops[at].log_prob -= most + log(sum);
 }
 
-/*  Log probabilities of the tokens of a prompt behind the first one, all at once; and of the `tops` likeliest ones. */
+/*  Computes log probabilities of the tokens of a prompt behind the first one, all at once; and of the `tops` likeliest
+    ones. */
 static bool score_prompt(const job *j, float *log_probs, float *top_probs, int64_t *top_ids)
 {
     int count = j->count - 1, tops = (int)j->ask->top_logprobs;
@@ -170,7 +171,7 @@ static bool job_echo(job *j)
     return ok;
 }
 
-/*  What a token needs before it is sampled. False: the job has ended. */
+/*  Prepares a token before it is sampled: the echo of the prompt, the likeliest tokens. False if the job has ended. */
 static bool job_score(job *j)
 {
     const request *ask = j->ask;

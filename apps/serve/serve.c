@@ -43,7 +43,7 @@
 #define MAX_BIASES 512
 #define MAX_SEQUENCES 1024
 #define PIECE 256  /* tokens of a prompt that are computed between two steps */
-#define OVER 8     /* connections above the limit, which hear 503 */
+#define OVER 8     /* connections above the limit, which get 503 */
 #define LINGER 2.0 /* seconds in which a client may read the last answer */
 
 #define MAX_JOBS 128   /* texts of one request */
@@ -109,8 +109,8 @@ static void *serve(void *data)
     return NULL;
 }
 
-/*  The address of a client; of IPv6 its first 64 bits, as a client may choose the others. Returns whether it is the
-    loopback of this machine. */
+/*  Reads the address of a client; of IPv6 its first 64 bits, as a client may choose the others. Returns whether it is
+    the loopback of this machine. */
 static bool read_address(const struct sockaddr_storage *from, unsigned char address[16])
 {
     static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF}, own[16] = {[15] = 1};
@@ -129,7 +129,7 @@ static bool read_address(const struct sockaddr_storage *from, unsigned char addr
     return false;
 }
 
-/*  Answers a connection of an address that has as many as it may have, without a thread, and without waiting for it. */
+/*  Refuses a connection of an address that has as many as it may have, without a thread, and without waiting for it. */
 static void turn_away(connection *c)
 {
     const char *body = make_error(c, 503, NULL, "this address has as many connections as it may have");
@@ -141,7 +141,7 @@ static void turn_away(connection *c)
     text_free(&c->out), text_free(&c->part);
 }
 
-/*  Takes up a connection: a thread has it from here on. Under the lock. */
+/*  Starts a thread for a connection. Under the lock. */
 static void take_up(int fd, const struct sockaddr_storage *from)
 {
     connection *c = (connection *)allocate(1, sizeof *c), *other;
@@ -168,8 +168,8 @@ static void take_up(int fd, const struct sockaddr_storage *from)
     shared.connections = c;
 }
 
-/*  Answers, until a signal comes; then until all that runs is answered, or the time for that is over, or a second
-    signal comes. */
+/*  Accepts connections until a signal comes; then until all that runs is answered, or the time for that is over, or a
+    second signal comes. */
 static void run(int listener)
 {
     struct pollfd polled[2] = {{listener, POLLIN, 0}, {shared.signal_pipe[0], POLLIN, 0}};
@@ -199,7 +199,7 @@ static void run(int listener)
     pthread_mutex_unlock(&shared.lock);
 }
 
-/*  Its address goes to `at`: the system may choose the port. */
+/*  Opens the socket, and writes its address to `at`: the system may choose the port. */
 static int open_listener(char *at, size_t capacity)
 {
     struct addrinfo want, *list = NULL, *a;

@@ -32,8 +32,8 @@ static const struct option {
      "of keys and values: f8, q8_0 or q4_0, in half and a quarter of the memory (numbers)"},
     {"--sequences n", &settings.sequences, 0, 1, MAX_SEQUENCES, NULL,
      "requests that are answered at a time (64, or 8 to 32 for want of memory)"},
-    {"--queue n", &settings.queue, 512, 0, 1 << 20, NULL, "requests that wait besides (512); more hear 429"},
-    {"--connections n", &settings.connections, 512, 1, 100000, NULL, "(512); more hear 503"},
+    {"--queue n", &settings.queue, 512, 0, 1 << 20, NULL, "requests that wait besides (512); more get 429"},
+    {"--connections n", &settings.connections, 512, 1, 100000, NULL, "(512); more get 503"},
     {"--client-connections n", &settings.client_connections, 0, 1, 100000, NULL,
      "of one address (half of all, but all of this machine's)"},
     {"--max-body n", &settings.max_body, 2 << 20, 1, 1 << 30, NULL, "bytes of a request (2097152)"},
@@ -54,6 +54,18 @@ static void show_help(FILE *file, int code)
     for (i = 0; i < COUNT(options); i++)
         fprintf(file, "  %-24s %s\n", options[i].name, options[i].help);
     exit(code);
+}
+
+/*  Ends the program with the value of an option. */
+static void refuse_option(const char *name, const char *value, const char *expected, ...)
+{
+    va_list arguments;
+    va_start(arguments, expected);
+    fprintf(stderr, "serve: %s is %s; expected ", name, value);
+    vfprintf(stderr, expected, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    exit(1);
 }
 
 static void read_settings(int argc, char **argv)
@@ -85,7 +97,7 @@ static void read_settings(int argc, char **argv)
         if (o->text)
             *o->text = value;
         else if ((*o->number = strtoll(value, &rest, 10)) < o->least || *o->number > o->most || !*value || *rest)
-            give_up("not a number that makes sense: ", value);
+            refuse_option(name, value, "a number from %lld to %lld", (long long)o->least, (long long)o->most);
         i++;
     }
     if (!settings.path)

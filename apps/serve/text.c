@@ -33,7 +33,7 @@ typedef struct text {
     size_t size, capacity;
 } text;
 
-/*  data: null, if the caller writes the bytes afterwards. */
+/*  Adds bytes. data: null, if the caller writes them afterwards. */
 static void text_add(text *t, const char *data, size_t size)
 {
     if (t->capacity - t->size < size + 1) {
@@ -59,7 +59,7 @@ static void text_print(text *t, const char *format, ...)
     va_end(arguments);
 }
 
-/*  Takes bytes away at the front. */
+/*  Removes bytes at the front. */
 static void text_cut(text *t, size_t size)
 {
     if (size)
@@ -73,7 +73,7 @@ static void text_free(text *t)
     memset(t, 0, sizeof *t);
 }
 
-/*  The bytes of the character at s: 1 to 4; 0 if it is not UTF-8; -1 if it may become UTF-8 when more comes. */
+/*  Returns the bytes of the character at s: 1 to 4; 0 if it is not UTF-8; -1 if it may become UTF-8 when more comes. */
 static int utf8_length(const char *s, size_t size)
 {
     const unsigned char *u = (const unsigned char *)s;
@@ -92,7 +92,7 @@ static int utf8_length(const char *s, size_t size)
     return length;
 }
 
-/*  What stands between the quotation marks of a JSON string; bytes that are not UTF-8 become U+FFFD. */
+/*  Adds a text as between the quotation marks of a JSON string; bytes that are not UTF-8 become U+FFFD. */
 static void text_escape(text *t, const char *s, size_t size)
 {
     const char *end = s + size;
@@ -112,8 +112,8 @@ static void text_escape(text *t, const char *s, size_t size)
     }
 }
 
-/*  Whether a list, as "a, b; c", has an item; compare: strncmp, or strncasecmp where the case of letters does not
-    matter. */
+/*  Returns whether a list, as "a, b; c", has an item; compare: strncmp, or strncasecmp where the case of letters does
+    not matter. */
 static bool has_item(const char *list, const char *item, int (*compare)(const char *, const char *, size_t))
 {
     while (list && *list) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*  tokens.c - tokens of a text, and back, as llama.cpp's server has them */
 
-/*  {"content": "..."} becomes {"tokens": [...]}, as llama.cpp has it. */
+/*  Prints {"tokens": [...]} of a text, as llama.cpp has it. */
 static void print_tokens(connection *c, const json *content)
 {
     request *ask = c->ask;

@@ -1289,6 +1289,10 @@ def test_command_line():
                           (["m", "--cache", "f16"], 1)):
         done = subprocess.run([PROGRAM, *options], capture_output=True, text=True, timeout=30)
         assert done.returncode == code and (done.stdout + done.stderr), (options, done)
+    for name, value, says in (("--port", "x", "expected a number from 0 to 65535"), ("--queue", "-1", "expected a number from 0"), ("--context", "1e3", "expected a number from 1"),
+                              ("--cache", "f16", "expected numbers, f8"), ("--calls", "nothing", "expected a form"), ("--adapters", "x", "expected name=folder")):
+        done = subprocess.run([PROGRAM, "m", name, value], capture_output=True, text=True, timeout=30)
+        assert done.returncode == 1 and "serve: %s is %s; %s" % (name, value, says) in done.stderr, (name, value, done)
 
 
 # ---- damage and time
