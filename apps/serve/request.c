@@ -53,7 +53,8 @@ static const struct parameter {
     /* these change no answer of this server */
     {"user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention prediction", -1, OTHER,
      0, 0, 0},
-    {"truncation include cache_prompt", -1, OTHER, 0, 0, 0},
+    {"truncation cache_prompt", -1, OTHER, 0, 0, 0},
+    {"include", RESPONSES, OTHER, 0, 0, 0},
     {"best_of", TEXT, REFUSED, 1, 0, 0},
     {"suffix", TEXT, REFUSED, 0, 0, 0},
     {"functions modalities audio web_search_options", CHAT, REFUSED, 0, 0, 0},

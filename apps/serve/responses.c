@@ -106,13 +106,18 @@ static bool read_responses(connection *c, const json *body)
     request *ask = c->ask;
     text *t = &ask->own_text;
     const json *input = member(body, "input"), *told = member(body, "instructions"), *tools = member(body, "tools");
-    const json *reasoning = member(body, "reasoning"), *format = member(body, "text"),
-               *effort = reasoning ? member(reasoning, "effort") : NULL;
+    const json *include = member(body, "include"), *one, *reasoning = member(body, "reasoning"),
+               *format = member(body, "text"), *effort = reasoning ? member(reasoning, "effort") : NULL;
     json_reader r;
     if (!engine.talks)
         return refuse(c, 400, NULL, "this model has no chat template; expected /v1/completions");
     if (told && told->kind != JSON_STRING)
         return refuse_value(c, "instructions", told, "a string");
+    if (include && include->kind != JSON_ARRAY)
+        return refuse_value(c, "include", include, "an array of strings");
+    for (one = include ? include->first : NULL; one; one = one->next)
+        if (is_text(one, "message.output_text.logprobs")) /* the others would add nothing to these answers */
+            return refuse(c, 400, "include", "include: message.output_text.logprobs is not supported");
     if (!input || (input->kind != JSON_STRING && input->kind != JSON_ARRAY))
         return refuse_value(c, "input", input, "a string, or an array of items");
     if (tools && tools->kind != JSON_ARRAY)

@@ -197,6 +197,16 @@ def test_routes():
             assert method == "HEAD" or json.loads(body)["error"]["code"] == code
 
 
+def test_page():
+    """The page, run by node: its answers, tokens a second, the queue, and probabilities on hover."""
+    if not shutil.which("node"):
+        print("skip: serve: page: there is no node")
+        return
+    with Server("--context", 9000, step=4) as s:
+        done = subprocess.run(["node", os.path.join(os.path.dirname(os.path.abspath(__file__)), "page_test.js"), "http://" + s.host], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr[-3000:]
+
+
 def test_text():
     with Server("--context", 200) as s:
         reply = s.text("abc", max_tokens=100)
@@ -461,7 +471,7 @@ FIELDS = [
     ["/v1/responses", {"input": "a"}, dict(SAMPLING, **{
         "input": lambda v: is_string(v), "instructions": is_string, "max_output_tokens": integer(1, 1e9), "parallel_tool_calls": is_flag, "tools": lambda v: v == [],
         "tool_choice": lambda v: False, "text": is_object, "text.format": lambda v: False, "text.format.type": lambda v: False, "reasoning": is_object, "reasoning.effort": is_string,
-        "previous_response_id": nothing, "background": nothing, "conversation": nothing}), ["input", "text.format.type"]],
+        "previous_response_id": nothing, "include": lambda v: isinstance(v, list), "background": nothing, "conversation": nothing}), ["input", "text.format.type"]],
     ["/v1/embeddings", {"input": "a"}, {"input": is_texts, "encoding_format": lambda v: False, "dimensions": nothing, "model": is_string}, ["input"]],
     ["/completion", {"prompt": "a"}, dict(SAMPLING, **GRAMMARS, **{
         "prompt": is_texts, "n_predict": integer(-2, 1e9), "n_probs": integer(0, 20), "seed": lambda v: is_seed(v) or v == -1, "cache_prompt": anything}), ["prompt"]],
@@ -852,7 +862,7 @@ def test_responses():
         held = ask(input="x", text={"format": {"type": "json_schema", "name": "n", "schema": {"type": "null"}}})
         assert held["output"][0]["content"][0]["text"] == '{"type":"null"}'
         for body in ({}, {"input": 1}, {"input": [1]}, {"input": [{"type": "image"}]}, {"input": [{"type": "function_call"}]}, {"input": []}, {"input": "x", "instructions": 1},
-                     {"input": "x", "previous_response_id": "resp_1"}, {"input": "x", "tools": [{"type": "web_search"}]}, {"input": "x", "tools": 1}, {"input": "x", "background": True},
+                     {"input": "x", "previous_response_id": "resp_1"}, {"input": "x", "tools": [{"type": "web_search"}]}, {"input": "x", "tools": 1}, {"input": "x", "background": True}, {"input": "x", "include": ["message.output_text.logprobs"]},
                      {"input": [{"type": "function_call_output", "call_id": 1, "output": "x"}]}, {"input": [{"role": "user", "content": "x" * 9000}]}):
             assert s.ask("POST", "/v1/responses", body)[0] == 400, body
 
