@@ -1678,7 +1678,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x60dd62fada39b229ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xc2725b1b76743cb8ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -5106,6 +5106,15 @@ static const char ignis__text_gemv_cuh_0[] =
     "high = low + half;\n"
     "}\n"
     "}\n\n\n\n"
+    "constexpr int GROUP_TILES = 8;\n"
+    "template <typename Product>\n"
+    "__device__ inline void group_rows(const Product &p, int first, int group, int i, int &low, int &high)\n"
+    "{\n"
+    "low = first + group * 16 * GROUP_TILES + 8 * i;\n"
+    "high = low + 8 * GROUP_TILES;\n"
+    "if (p.gated || p.kind == IGNIS__GEMV_CACHE)\n"
+    "tile_rows(p, first, group * GROUP_TILES + i, low, high);\n"
+    "}\n\n\n\n"
     "__device__ inline int row_of_lanes(int g) { return g / 2 + g % 2 * 4; }\n\n\n\n"
     "__device__ inline int ordered_place(int i)\n"
     "{\n"
@@ -5118,7 +5127,8 @@ static const char ignis__text_gemv_cuh_0[] =
     "{\n"
     "bias[0] = bias[1] = sine = 0;\n"
     "cosine = 1;\n"
-    "to = nullptr;\n"
+    "to = nullptr;\n";
+static const char ignis__text_gemv_cuh_1[] =
     "if (low >= p.n)\n"
     "return;\n"
     "if (p.bias) {\n"
@@ -5130,8 +5140,7 @@ static const char ignis__text_gemv_cuh_0[] =
     "const ignis__generate_row &place = p.places[c];\n"
     "const int head = low / p.head_dim, i = low - head * p.head_dim;\n"
     "if (place.position < 0)\n"
-    "return;\n";
-static const char ignis__text_gemv_cuh_1[] =
+    "return;\n"
     "if (p.frequencies && head < p.heads + p.kv_heads)\n"
     "sine_cosine((float)place.position, p.frequencies[i], sine, cosine);\n"
     "to = p.out + c * p.result_row + low;\n"
@@ -5148,42 +5157,69 @@ static const char ignis__text_gemv_cuh_1[] =
     "const long long row = c * (p.gated ? 2 : 1) * p.result_row;\n"
     "sum[0] = low < p.n ? from[row + low] : 0.0f;\n"
     "sum[1] = low < p.n && (p.gated || high < p.n) ? from[row + high] : 0.0f;\n"
-    "}\n\n"
-    "__device__ void put(const ignis__gemv_mma &p, int low, int high, int c, float a, float b) const\n"
+    "}\n\n\n"
+    "__device__ void turn(float position, float frequency, bool rotates)\n"
     "{\n"
-    "const long long row = c * p.result_row;\n"
+    "sine = 0;\n"
+    "cosine = 1;\n"
+    "if (rotates)\n"
+    "sine_cosine(position, frequency, sine, cosine);\n"
+    "}\n\n"
+    "template <ignis__gemv_kind kind, bool gated>\n"
+    "__device__ void finish(const ignis__gemv_mma &p, float &a, float &b) const\n"
+    "{\n"
     "a += bias[0];\n"
     "b += bias[1];\n"
-    "if (low >= p.n)\n"
-    "return;\n"
-    "if (p.delta) {\n"
+    "if (kind != IGNIS__GEMV_ADD && p.delta) {\n"
     "a += sum[0];\n"
     "b += sum[1];\n"
     "}\n"
-    "#ifdef IGNIS_GEMV_HOPPER\n"
-    "const int low_at = p.orders ? ordered_place(low) : low, high_at = p.orders ? ordered_place(high) : high;\n"
-    "#else\n"
-    "const int low_at = low, high_at = high;\n"
-    "#endif\n"
+    "if (gated) {\n"
+    "a = (p.kind == IGNIS__GEMV_GELU ? gelu(a) : a * sigmoid(a)) * b;\n"
+    "} else if (kind == IGNIS__GEMV_CACHE) {\n"
+    "const float x = a;\n"
+    "a = rotated(x, b, -sine, cosine);\n"
+    "b = rotated(b, x, sine, cosine);\n"
+    "} else if (kind == IGNIS__GEMV_GELU) {\n"
+    "a = gelu(a);\n"
+    "b = gelu(b);\n"
+    "} else if (kind == IGNIS__GEMV_ADD) {\n"
+    "a += sum[0];\n"
+    "b += sum[1];\n"
+    "}\n"
+    "}\n"
+    "__device__ void put(const ignis__gemv_mma &p, int low, int high, int c, float a, float b) const\n"
+    "{\n"
+    "const long long row = c * p.result_row;\n"
+    "if (low >= p.n)\n"
+    "return;\n"
     "if (p.gated) {\n"
-    "p.out[row + low_at] = T((p.kind == IGNIS__GEMV_GELU ? gelu(a) : a * sigmoid(a)) * b);\n"
+    "finish<IGNIS__GEMV_OUT, true>(p, a, b);\n"
+    "p.out[row + low] = T(a);\n"
     "} else if (p.kind == IGNIS__GEMV_CACHE) {\n"
+    "finish<IGNIS__GEMV_CACHE, false>(p, a, b);\n"
     "if (to) {\n"
-    "to[0] = T(rotated(a, b, -sine, cosine));\n"
-    "to[p.head_dim / 2] = T(rotated(b, a, sine, cosine));\n"
+    "to[0] = T(a);\n"
+    "to[p.head_dim / 2] = T(b);\n"
     "}\n"
     "} else if (p.kind == IGNIS__GEMV_OUT || p.kind == IGNIS__GEMV_GELU) {\n"
-    "p.out[row + low_at] = T(p.kind == IGNIS__GEMV_OUT ? a : gelu(a));\n"
+    "if (p.kind == IGNIS__GEMV_OUT)\n"
+    "finish<IGNIS__GEMV_OUT, false>(p, a, b);\n"
+    "else\n"
+    "finish<IGNIS__GEMV_GELU, false>(p, a, b);\n"
+    "p.out[row + low] = T(a);\n"
     "if (high < p.n)\n"
-    "p.out[row + high_at] = T(p.kind == IGNIS__GEMV_OUT ? b : gelu(b));\n"
-    "} else if (p.kind == IGNIS__GEMV_ADD) {\n"
-    "p.sum[row + low] = sum[0] + a;\n"
-    "if (high < p.n)\n"
-    "p.sum[row + high] = sum[1] + b;\n"
+    "p.out[row + high] = T(b);\n"
     "} else {\n"
-    "p.logits[row + low] = a;\n"
+    "const bool adds = p.kind == IGNIS__GEMV_ADD;\n"
+    "float *const to_row = (adds ? p.sum : p.logits) + row;\n"
+    "if (adds)\n"
+    "finish<IGNIS__GEMV_ADD, false>(p, a, b);\n"
+    "else\n"
+    "finish<IGNIS__GEMV_LOGITS, false>(p, a, b);\n"
+    "to_row[low] = a;\n"
     "if (high < p.n)\n"
-    "p.logits[row + high] = b;\n"
+    "to_row[high] = b;\n"
     "}\n"
     "}\n"
     "};\n\n\n\n"
@@ -5232,7 +5268,8 @@ static const char ignis__text_gemv_cuh_1[] =
     "};\n\n\n\n"
     "template <int columns, bool loaded>\n"
     "__device__ inline void finish_tile(const ignis__gemv_mma &p, const float *slices, int low, int high, finish_line &line)\n"
-    "{\n"
+    "{\n";
+static const char ignis__text_gemv_cuh_2[] =
     "const int g = threadIdx.x % 8, own = threadIdx.x / 8;\n"
     "#pragma unroll\n"
     "for (int c = own; c < columns; c += THREADS / 8) {\n"
@@ -5253,6 +5290,7 @@ static const char ignis__text_gemv_cuh_1[] =
 static const char *const ignis__text_gemv_cuh[] = {
     ignis__text_gemv_cuh_0,
     ignis__text_gemv_cuh_1,
+    ignis__text_gemv_cuh_2,
 };
 
 static const char ignis__text_gemv_blocks_cu_0[] =
@@ -5749,11 +5787,11 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "#include \"gemv.cuh\"\n"
     "#include \"hopper.cuh\"\n\n"
     "constexpr int COLUMNS = IGNIS_COLUMNS, CLUSTER = IGNIS_CLUSTER;\n"
-    "constexpr int TILES = 8;\n\n\n"
+    "constexpr int TILES = GROUP_TILES;\n"
     "#ifdef IGNIS_GEMV_HOPPER\n"
-    "constexpr bool WGMMA = true, WIDE = IGNIS_GEMV_HOPPER == 1;\n"
+    "constexpr bool WGMMA = true;\n"
     "#else\n"
-    "constexpr bool WGMMA = false, WIDE = false;\n"
+    "constexpr bool WGMMA = false;\n"
     "#endif\n\n"
     "constexpr int ACROSS = !WGMMA && COLUMNS / 32 > 0 ? COLUMNS / 32 : 1, DOWN = SLICES / ACROSS;\n\n"
     "constexpr bool SHIFTS_REGISTERS = WGMMA && COLUMNS >= 32;\n"
@@ -5768,41 +5806,7 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "#endif\n"
     "constexpr int NEAR = OWN < MOST_NEAR ? OWN : MOST_NEAR, FAR = OWN / NEAR == 8 ? 3 : OWN / NEAR / 2;\n"
     "constexpr int PART_BYTES = 32 * 16, PARTS_BYTES = TILES * COLUMNS / 8 * PART_BYTES;\n\n"
-    "constexpr int AT_ONCE = !WIDE ? 1 : SHARE / SLICES < 4 ? SHARE / SLICES : 4;\n\n"
-    "constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0,\n"
-    "FOUND_BYTES = ARRIVES_BYTES + (WIDE && CLUSTER == 1 && FAR == 0 ? 1 : FAR) * PARTS_BYTES;\n\n\n\n"
-    "__device__ inline void group_rows(const ignis__gemv_mma &p, int first, int group, int i, int &low, int &high)\n"
-    "{\n"
-    "low = first + group * 16 * TILES + 8 * i;\n"
-    "high = low + 8 * TILES;\n"
-    "if (p.gated || p.kind == IGNIS__GEMV_CACHE)\n"
-    "tile_rows(p, first, group * TILES + i, low, high);\n"
-    "}\n\n\n\n"
-    "struct part_finish {\n"
-    "int low, high, column;\n"
-    "finish_line lines[2];\n\n"
-    "__device__ void load(const ignis__gemv_mma &p, int first, int group, int first_column, int part)\n"
-    "{\n"
-    "const int row = row_of_lanes(threadIdx.x % 32 / 4);\n"
-    "group_rows(p, first, group, part / (COLUMNS / 8), low, high);\n"
-    "low += row, high += row;\n"
-    "column = first_column + part % (COLUMNS / 8) * 8 + (WGMMA ? 2 : 1) * (threadIdx.x % 4);\n"
-    "#pragma unroll\n"
-    "for (int j = 0; j < 2; j++)\n"
-    "if (at(j) < p.rows) {\n"
-    "lines[j].load(p, low, high, at(j));\n"
-    "lines[j].load_sum(p, low, high, at(j));\n"
-    "}\n"
-    "}\n"
-    "__device__ int at(int j) const { return column + (WGMMA ? 1 : 4) * j; }\n"
-    "__device__ void put(const ignis__gemv_mma &p, const float (&y)[4]) const\n"
-    "{\n"
-    "#pragma unroll\n"
-    "for (int j = 0; j < 2; j++)\n"
-    "if (at(j) < p.rows)\n"
-    "lines[j].put(p, low, high, at(j), y[j], y[2 + j]);\n"
-    "}\n"
-    "};\n\n\n"
+    "constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0, FOUND_BYTES = ARRIVES_BYTES + FAR * PARTS_BYTES;\n\n\n\n"
     "__device__ inline void finish(const ignis__gemv_mma &p, int first, int group, int part, const float (&y)[4])\n"
     "{\n"
     "const int t = threadIdx.x % 4, row = row_of_lanes(threadIdx.x % 32 / 4);\n"
@@ -5846,12 +5850,9 @@ static const char ignis__text_gemv_cluster_cuh_0[] =
     "extern __shared__ __align__(1024) char memory[];\n"
     "constexpr int STAGE_BYTES = Source::STAGE_BYTES;\n"
     "const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), found = at + p.found_at,\n"
-    "arrived = found + FOUND_BYTES, full = arrived + 8, empty = full + 8 * p.ring;\n\n"
-    "const int across = WIDE ? p.across : 1;\n"
-    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_group = (int)blockIdx.x / CLUSTER / across,\n"
-    "column = (int)blockIdx.x / CLUSTER % across * COLUMNS;\n\n";
-static const char ignis__text_gemv_cluster_cuh_1[] =
-    "const int rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, stride = CLUSTER > 1 ? 1 << 24 : gridDim.x / across;\n"
+    "arrived = found + FOUND_BYTES, full = arrived + 8, empty = full + 8 * p.ring;\n"
+    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_group = (int)blockIdx.x / CLUSTER;\n\n"
+    "const int rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, stride = CLUSTER > 1 ? 1 << 24 : gridDim.x;\n"
     "const int steps = (source.per_slice + source.advance - 1) / source.advance;\n"
     "const int tiles = (int)((p.n - first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)),\n"
     "groups = (tiles + TILES - 1) / TILES;\n"
@@ -5888,7 +5889,8 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "__syncwarp();\n"
     "source.ask_weights(at + stage * STAGE_BYTES,\n"
     "full + 8 * stage, of.group, begin(of));\n"
-    "};\n"
+    "};\n";
+static const char ignis__text_gemv_cluster_cuh_1[] =
     "const auto ask_x = [&](int stage, const step_order &of) {\n"
     "source.ask_x(at + stage * STAGE_BYTES, full + 8 * stage, begin(of));\n"
     "};\n"
@@ -5954,25 +5956,6 @@ static const char ignis__text_gemv_cluster_cuh_1[] =
     "if (CLUSTER > 1)\n"
     "ignis_ptx_cluster_wait();\n"
     "const uint32_t to = found + rank * SHARE * PART_BYTES + lane * 8;\n"
-    "if constexpr (WIDE && CLUSTER == 1) {\n"
-    "#pragma unroll\n"
-    "for (int n = 0; n < N; n++)\n"
-    "far[n * THREADS] = make_float4(sum[0][n][0], sum[0][n][1], sum[0][n][2], sum[0][n][3]);\n"
-    "#pragma unroll 1\n"
-    "for (int n = 0; n < N; n += AT_ONCE) {\n"
-    "part_finish parts[AT_ONCE];\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < AT_ONCE; i++)\n"
-    "parts[i].load(p, first, group, column, warp * N + n + i);\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < AT_ONCE; i++) {\n"
-    "const float4 x = far[(n + i) * THREADS];\n"
-    "const float y[4] = {x.x, x.y, x.z, x.w};\n"
-    "parts[i].put(p, y);\n"
-    "}\n"
-    "}\n";
-static const char ignis__text_gemv_cluster_cuh_2[] =
-    "} else {\n"
     "#pragma unroll\n"
     "for (int m = 0; m < M; m++)\n"
     "#pragma unroll\n"
@@ -5986,7 +5969,6 @@ static const char ignis__text_gemv_cluster_cuh_2[] =
     "ignis_ptx_mapa(arrived, part % CLUSTER));\n"
     "} else {\n"
     "finish(p, first, group, part, sum[m][n]);\n"
-    "}\n"
     "}\n"
     "}\n"
     "}\n"
@@ -6009,23 +5991,7 @@ static const char ignis__text_gemv_cluster_cuh_2[] =
     "}\n"
     "y[0] = of[0][0].x, y[1] = of[0][0].y, y[2] = of[0][1].x, y[3] = of[0][1].y;\n"
     "};\n"
-    "if constexpr (WIDE && CLUSTER > 1) {\n"
-    "static_assert(!WIDE || SHARE % (SLICES * AT_ONCE) == 0, \"all warps have the same number of parts\");\n"
-    "#pragma unroll 1\n"
-    "for (int from = warp; from < SHARE; from += SLICES * AT_ONCE) {\n"
-    "part_finish parts[AT_ONCE];\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < AT_ONCE; i++)\n"
-    "parts[i].load(p, first, own_group, column, (from + i * SLICES) * CLUSTER + rank);\n"
-    "ignis_mbarrier_wait(arrived, 0);\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < AT_ONCE; i++) {\n"
-    "float y[4];\n"
-    "sum_of_part(from + i * SLICES, y);\n"
-    "parts[i].put(p, y);\n"
-    "}\n"
-    "}\n"
-    "} else if (CLUSTER > 1) {\n"
+    "if (CLUSTER > 1) {\n"
     "ignis_mbarrier_wait(arrived, 0);\n"
     "for (int i = warp; i < SHARE; i += SLICES) {\n"
     "float y[4];\n"
@@ -6038,7 +6004,6 @@ static const char ignis__text_gemv_cluster_cuh_2[] =
 static const char *const ignis__text_gemv_cluster_cuh[] = {
     ignis__text_gemv_cluster_cuh_0,
     ignis__text_gemv_cluster_cuh_1,
-    ignis__text_gemv_cluster_cuh_2,
 };
 
 static const char ignis__text_gemv_cluster_blocks_cu_0[] =
@@ -6522,47 +6487,79 @@ static const char *const ignis__text_gemv_f8_cu[] = {
 };
 
 static const char ignis__text_gemv_hopper_cu_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n"
-    "#define IGNIS_GEMV_HOPPER 1\n"
-    "#include \"gemv_cluster.cuh\"\n\n"
-    "constexpr int BLOCK_BYTES = 8 * 128;\n"
-    "constexpr int HALF_BYTES = TILES * BLOCK_BYTES, WEIGHT_BYTES = 2 * HALF_BYTES;\n\n"
-    "struct wgmma_source {\n"
-    "static constexpr int STAGE_BYTES = WEIGHT_BYTES + COLUMNS / 8 * BLOCK_BYTES;\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "#include \"gemv.cuh\"\n"
+    "#include \"hopper.cuh\"\n\n"
+    "constexpr int COLUMNS = IGNIS_COLUMNS, SPLIT = IGNIS_SPLIT;\n"
+    "constexpr int ALL_THREADS = THREADS + 128;\n"
+    "constexpr int N = COLUMNS / 8, SHARE = N / SPLIT;\n"
+    "constexpr int AT_ONCE = SHARE < 4 ? SHARE : 4;\n"
+    "constexpr int OWN = SLICES / SPLIT;\n\n"
+    "constexpr int LEVELS = OWN == 8 ? 3 : OWN / 2, FAR = LEVELS > 1 ? LEVELS - 1 : 0;\n\n"
+    "constexpr int ELEMENTS = 64;\n"
+    "constexpr int EIGHT_BYTES = 8 * 128, HALF_BYTES = GROUP_TILES * EIGHT_BYTES, WEIGHT_BYTES = 2 * HALF_BYTES;\n\n"
+    "constexpr int STAGED_BYTES = 2 * 16 * GROUP_TILES + 16;\n\n"
+    "constexpr int STAGE_BYTES = WEIGHT_BYTES + N * EIGHT_BYTES, SUMS_BYTES = THREADS * N * 16,\n"
+    "WAITING_BYTES = (FAR > 1 ? FAR : 1) * SUMS_BYTES,\n"
+    "FOUND_BYTES = WAITING_BYTES + (FAR > 1 ? 0 : SHARE * 8 * STAGED_BYTES);\n\n\n"
+    "struct cache_row {\n"
+    "long long offset;\n"
+    "int position;\n"
+    "};\n\n\n"
+    "struct gemv_memory {\n"
+    "char *ring;\n"
+    "uint32_t stages, found, full, empty, arrived, ready;\n"
+    "char *found_at;\n"
+    "cache_row *rows;\n\n"
+    "__device__ gemv_memory(const ignis__gemv_mma &p, char *memory)\n"
+    ": ring(memory), stages((uint32_t)__cvta_generic_to_shared(memory)), found(stages + p.found_at),\n"
+    "full(found + FOUND_BYTES), empty(full + 8 * p.ring), arrived(empty + 8 * p.ring), ready(arrived + 8),\n"
+    "found_at(memory + p.found_at), rows((cache_row *)(found_at + FOUND_BYTES + 16 * p.ring + 16))\n"
+    "{\n"
+    "}\n"
+    "};\n\n\n\n"
+    "struct block_place {\n"
+    "int part, column, group, groups, stride, steps;\n\n"
+    "__device__ explicit block_place(const ignis__gemv_mma &p)\n"
+    "{\n"
+    "constexpr int results = 16 * GROUP_TILES;\n"
+    "const int number = (int)blockIdx.x / SPLIT;\n"
+    "part = (int)blockIdx.x % SPLIT;\n"
+    "column = number % p.across * COLUMNS;\n"
+    "group = number / p.across;\n"
+    "groups = p.gated ? ((int)p.n + results / 2 - 1) / (results / 2) : ((int)p.n + results - 1) / results;\n"
+    "stride = (int)gridDim.x / SPLIT / p.across;\n"
+    "steps = (int)p.k / SLICES / ELEMENTS;\n"
+    "}\n"
+    "};\n\n\n"
+    "struct ring_place {\n"
+    "int stage;\n"
+    "uint32_t phase;\n\n"
+    "__device__ void go_on(int stages)\n"
+    "{\n"
+    "if (++stage == stages)\n"
+    "stage = 0, phase ^= 1;\n"
+    "}\n"
+    "};\n\n\n"
+    "struct gemv_thread {\n"
     "const ignis__gemv_mma &p;\n"
-    "const ignis__tensor_map *of_weights, *of_x;\n"
-    "int length, per_slice, advance;\n"
-    "int region, eight;\n\n"
-    "__device__ wgmma_source(const ignis__gemv_mma &p, const ignis__tensor_map *of_weights,\n"
-    "const ignis__tensor_map *of_x)\n"
-    ": p(p), of_weights(of_weights), of_x(of_x), length((int)p.k / 32), per_slice(length / SLICES), advance(2)\n"
-    "{\n\n"
-    "const int half = p.kind == IGNIS__GEMV_CACHE ? p.head_dim / 2 : 64, box = min(64, half & -half);\n"
-    "region = threadIdx.x % 32 * box / 64;\n"
-    "eight = threadIdx.x % 32 * box % 64 / 8;\n"
+    "const gemv_memory &m;\n"
+    "const block_place &place;\n"
+    "const int lane, warp, row;\n"
+    "ring_place at;\n"
+    "uint32_t exchanges;\n\n"
+    "__device__ gemv_thread(const ignis__gemv_mma &p, const gemv_memory &m, const block_place &place)\n"
+    ": p(p), m(m), place(place), lane(threadIdx.x % 32), warp(threadIdx.x / 32),\n"
+    "row(row_of_lanes(lane / 4)), at{0, 0}, exchanges(0)\n"
+    "{\n"
     "}\n"
-    "__device__ uint32_t bytes() const { return STAGE_BYTES; }\n"
-    "__device__ void ask_weights(uint32_t to, uint32_t barrier, int group, int at) const\n"
+    "static __device__ void sync() { ignis_ptx_bar_sync(1, THREADS); }\n"
+    "__device__ float4 *own_sums() const { return (float4 *)m.found_at + threadIdx.x; }\n\n\n\n"
+    "__device__ void multiply(float (&sum)[N][4]) const\n"
     "{\n"
-    "int low, high;\n"
-    "if (region >= 2)\n"
-    "return;\n"
-    "group_rows(p, 0, group, eight, low, high);\n"
-    "ignis_ptx_tensor_load<2>(to + region * HALF_BYTES + eight * BLOCK_BYTES, of_weights, barrier, 32 * at,\n"
-    "region ? high : low);\n"
-    "}\n"
-    "__device__ void ask_x(uint32_t to, uint32_t barrier, int at) const\n"
-    "{\n"
-    "if (threadIdx.x % 32 == 0)\n"
-    "ignis_ptx_tensor_load<2>(to + WEIGHT_BYTES, of_x, barrier, 32 * at,\n"
-    "(int)blockIdx.x / CLUSTER % p.across * COLUMNS);\n"
-    "}\n\n"
-    "__device__ void multiply(float (&sums)[M][N][4], const char *stage, int, int, int) const\n"
-    "{\n"
-    "float(&sum)[N][4] = sums[0];\n"
-    "const int lane = threadIdx.x % 32, t = lane % 4, row = row_of_lanes(lane / 4);\n"
-    "const char *const from = stage + threadIdx.x / 32 * BLOCK_BYTES + row * 128;\n"
-    "const uint64_t x = ignis_wgmma_descriptor((uint32_t)__cvta_generic_to_shared(stage) + WEIGHT_BYTES, 0, 1024);\n"
+    "const char *const stage = m.ring + at.stage * STAGE_BYTES, *const from = stage + warp * EIGHT_BYTES + row * 128;\n"
+    "const uint64_t x = ignis_wgmma_descriptor(m.stages + at.stage * STAGE_BYTES + WEIGHT_BYTES, 0, 1024);\n"
+    "const int t = lane % 4;\n"
     "uint32_t words[4][4];\n"
     "#pragma unroll\n"
     "for (int i = 0; i < 2; i++) {\n"
@@ -6583,22 +6580,347 @@ static const char ignis__text_gemv_hopper_cu_0[] =
     "ignis_ptx_wgmma_wait<0>();\n"
     "ignis_wgmma_hold(sum);\n"
     "ignis_wgmma_hold(words);\n"
+    "}\n\n\n"
+    "__device__ void slices(float (&sum)[N][4])\n"
+    "{\n"
+    "float first[N][4];\n"
+    "#pragma unroll 1\n"
+    "for (int slice = 0; slice < OWN; slice++) {\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < N; n++)\n"
+    "sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;\n"
+    "#pragma unroll 1\n"
+    "for (int step = 0; step < place.steps; step++) {\n"
+    "ignis_mbarrier_wait(m.full + 8 * at.stage, at.phase);\n"
+    "multiply(sum);\n"
+    "ignis_warp_arrive(m.empty + 8 * at.stage);\n"
+    "at.go_on(p.ring);\n"
+    "}\n"
+    "if (LEVELS > 0 && slice % 2 == 0) {\n"
+    "#pragma unroll\n";
+static const char ignis__text_gemv_hopper_cu_1[] =
+    "for (int n = 0; n < N; n++)\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 4; i++)\n"
+    "first[n][i] = sum[n][i];\n"
+    "continue;\n"
+    "}\n"
+    "if (LEVELS > 0)\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < N; n++)\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 4; i++)\n"
+    "sum[n][i] += first[n][i];\n"
+    "bool waits = false;\n"
+    "#pragma unroll 1\n"
+    "for (int level = 0; level < FAR && !waits; level++) {\n"
+    "float4 *const kept = own_sums() + level * N * THREADS;\n"
+    "waits = !(slice >> level & 2);\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < N; n++)\n"
+    "if (waits) {\n"
+    "kept[n * THREADS] = make_float4(sum[n][0], sum[n][1], sum[n][2], sum[n][3]);\n"
+    "} else {\n"
+    "const float4 x = kept[n * THREADS];\n"
+    "sum[n][0] += x.x, sum[n][1] += x.y;\n"
+    "sum[n][2] += x.z, sum[n][3] += x.w;\n"
+    "}\n"
+    "}\n"
+    "}\n"
+    "}\n\n\n"
+    "__device__ void send(const float (&sum)[N][4])\n"
+    "{\n"
+    "if constexpr (SPLIT == 1) {\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < N; n++)\n"
+    "own_sums()[n * THREADS] = make_float4(sum[n][0], sum[n][1], sum[n][2], sum[n][3]);\n"
+    "} else {\n"
+    "sync();\n"
+    "if (warp == 0) {\n"
+    "if (lane == 0)\n"
+    "ignis_ptx_mbarrier_arrive_expect(m.arrived, SUMS_BYTES);\n"
+    "__syncwarp();\n"
+    "if (lane < SPLIT)\n"
+    "ignis_ptx_mbarrier_arrive_cluster(ignis_ptx_mapa(m.ready, lane));\n"
+    "}\n"
+    "ignis_mbarrier_wait(m.ready, exchanges & 1);\n"
+    "#pragma unroll\n"
+    "for (int part = 0; part < SPLIT; part++) {\n"
+    "const uint32_t to =\n"
+    "ignis_ptx_mapa(m.found + (place.part * SHARE * 2 * THREADS + threadIdx.x) * 8, part),\n"
+    "barrier = ignis_ptx_mapa(m.arrived, part);\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < SHARE; n++)\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 2; i++)\n"
+    "ignis_ptx_st_async(to + (2 * n + i) * THREADS * 8,\n"
+    "make_float2(sum[part * SHARE + n][2 * i], sum[part * SHARE + n][2 * i + 1]),\n"
+    "barrier);\n"
+    "}\n"
+    "ignis_mbarrier_wait(m.arrived, exchanges & 1);\n"
+    "exchanges++;\n"
+    "}\n"
+    "}\n\n"
+    "__device__ float4 take(int n) const\n"
+    "{\n"
+    "if constexpr (SPLIT == 1) {\n"
+    "return own_sums()[n * THREADS];\n"
+    "} else {\n"
+    "const float2 *const from = (const float2 *)m.found_at + threadIdx.x;\n"
+    "float4 of[SPLIT];\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < SPLIT; i++) {\n"
+    "const float2 low = from[(i * SHARE + n) * 2 * THREADS],\n"
+    "high = from[((i * SHARE + n) * 2 + 1) * THREADS];\n"
+    "of[i] = make_float4(low.x, low.y, high.x, high.y);\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int apart = 1; apart < SPLIT; apart *= 2)\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i + apart < SPLIT; i += 2 * apart) {\n"
+    "of[i].x += of[i + apart].x, of[i].y += of[i + apart].y;\n"
+    "of[i].z += of[i + apart].z, of[i].w += of[i + apart].w;\n"
+    "}\n"
+    "return of[0];\n"
+    "}\n"
+    "}\n\n\n"
+    "__device__ void finish(int group)\n"
+    "{\n"
+    "if (p.gated)\n"
+    "finish_as<IGNIS__GEMV_OUT, true>(group);\n"
+    "else if (p.kind == IGNIS__GEMV_OUT)\n"
+    "finish_as<IGNIS__GEMV_OUT, false>(group);\n"
+    "else if (p.kind == IGNIS__GEMV_GELU)\n"
+    "finish_as<IGNIS__GEMV_GELU, false>(group);\n"
+    "else if (p.kind == IGNIS__GEMV_ADD)\n"
+    "finish_as<IGNIS__GEMV_ADD, false>(group);\n"
+    "else if (p.kind == IGNIS__GEMV_LOGITS)\n"
+    "finish_as<IGNIS__GEMV_LOGITS, false>(group);\n"
+    "else\n"
+    "finish_as<IGNIS__GEMV_CACHE, false>(group);\n"
+    "}\n\n"
+    "template <ignis__gemv_kind kind, bool gated> __device__ void finish_as(int group)\n"
+    "{\n"
+    "constexpr bool adds = kind == IGNIS__GEMV_ADD, is_float = adds || kind == IGNIS__GEMV_LOGITS;\n"
+    "char *const staged = m.found_at + (FAR > 1 ? SUMS_BYTES : WAITING_BYTES);\n"
+    "const int first = place.part * SHARE * 8;\n"
+    "const int inner = 8 * warp + row, low_at = p.orders ? ordered_place(inner) : inner;\n"
+    "int low, high;\n"
+    "group_rows(p, 0, group, warp, low, high);\n"
+    "low += row, high += row;\n"
+    "const bool has_low = low < p.n, has_high = gated ? has_low : high < p.n;\n"
+    "const int own = first + 2 * (lane % 4), column = place.column + own;\n"
+    "T *const to = (T *)(staged + 2 * (lane % 4) * STAGED_BYTES) + low_at;\n"
+    "float *const sums = (adds ? p.sum : p.logits) + column * p.result_row;\n"
+    "const long long added_row = (gated ? 2 : 1) * p.result_row;\n"
+    "const float *const added = adds ? p.sum + column * added_row : p.delta ? p.delta + column * added_row : nullptr;\n"
+    "finish_line line;\n"
+    "float frequency = 0;\n"
+    "bool rotates = false;\n"
+    "line.bias[0] = p.bias && has_low ? float(p.bias[low]) : 0.0f;\n"
+    "line.bias[1] = p.bias && has_high ? float(p.bias[high]) : 0.0f;\n"
+    "line.sine = 0, line.cosine = 1;\n"
+    "if (kind == IGNIS__GEMV_CACHE && p.frequencies && has_low && low / p.head_dim < p.heads + p.kv_heads) {\n";
+static const char ignis__text_gemv_hopper_cu_2[] =
+    "rotates = true;\n"
+    "frequency = p.frequencies[low % p.head_dim];\n"
+    "}\n"
+    "if (FAR > 1 && !is_float)\n"
+    "sync();\n"
+    "#pragma unroll 1\n"
+    "for (int from = 0; from < SHARE; from += AT_ONCE) {\n"
+    "float found[AT_ONCE][2][2] = {};\n"
+    "if (adds || added)\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < AT_ONCE; i++)\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < 2; j++) {\n"
+    "const int c = 8 * (from + i) + j;\n"
+    "const bool exists = column + c < p.rows;\n"
+    "found[i][j][0] = exists && has_low ? added[c * added_row + low] : 0.0f;\n"
+    "found[i][j][1] = exists && has_high ? added[c * added_row + high] : 0.0f;\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < AT_ONCE; i++) {\n"
+    "const float4 y = take(from + i);\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < 2; j++) {\n"
+    "const int c = 8 * (from + i) + j;\n"
+    "const bool exists = column + c < p.rows;\n"
+    "float a = j ? y.y : y.x, b = j ? y.w : y.z;\n"
+    "line.sum[0] = found[i][j][0], line.sum[1] = found[i][j][1];\n"
+    "if (kind == IGNIS__GEMV_CACHE)\n"
+    "line.turn((float)m.rows[own + c].position, frequency, rotates);\n"
+    "line.template finish<kind, gated>(p, a, b);\n"
+    "if (is_float) {\n"
+    "if (exists && has_low)\n"
+    "sums[c * p.result_row + low] = a;\n"
+    "if (exists && has_high)\n"
+    "sums[c * p.result_row + high] = b;\n"
+    "} else {\n"
+    "to[c * (STAGED_BYTES / 2)] = T(a);\n"
+    "if (!gated)\n"
+    "to[c * (STAGED_BYTES / 2) + 8 * GROUP_TILES] = T(b);\n"
+    "}\n"
+    "}\n"
+    "}\n"
+    "}\n"
+    "if (is_float)\n"
+    "return;\n"
+    "sync();\n"
+    "store(group, first, staged);\n"
+    "}\n\n"
+    "__device__ void store(int group, int first, const char *staged) const\n"
+    "{\n"
+    "const int chunks = p.gated ? GROUP_TILES : 2 * GROUP_TILES, chunk = threadIdx.x % chunks;\n"
+    "int low, high;\n"
+    "group_rows(p, 0, group, chunk % GROUP_TILES, low, high);\n"
+    "const int result = chunk < GROUP_TILES ? low : high;\n"
+    "if (result >= p.n)\n"
+    "return;\n"
+    "const bool is_cached = p.kind == IGNIS__GEMV_CACHE, whole = p.result_row % 8 == 0;\n"
+    "T *cell = nullptr;\n"
+    "if (is_cached) {\n"
+    "const int head = result / p.head_dim - p.heads;\n"
+    "if (head >= 0)\n"
+    "cell = (head >= p.kv_heads ? p.values : p.keys) + head % p.kv_heads * PAGE * p.head_dim +\n"
+    "result % p.head_dim;\n"
+    "}\n"
+    "#pragma unroll 1\n"
+    "for (int i = threadIdx.x / chunks; i < 8 * SHARE; i += THREADS / chunks) {\n"
+    "const int c = place.column + first + i;\n"
+    "const cache_row *const row = m.rows + first + i;\n"
+    "if (c >= p.rows)\n"
+    "return;\n"
+    "if (is_cached && row->position < 0)\n"
+    "continue;\n"
+    "T *const to = cell ? cell + row->offset : p.out + c * p.result_row + result;\n"
+    "const uint4 eight = *(const uint4 *)(staged + i * STAGED_BYTES + 16 * chunk);\n"
+    "if (whole) {\n"
+    "*(uint4 *)to = eight;\n"
+    "} else {\n"
+    "const ignis_pack<T, 8> results = ignis_pack_of<ignis_pack<T, 8>>(eight);\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < 8; j++)\n"
+    "if (result + j < p.n)\n"
+    "to[j] = results[j];\n"
+    "}\n"
+    "}\n"
     "}\n"
     "};\n\n\n\n"
-    "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(ALL_THREADS, 1)\n"
+    "__device__ inline void bring(const ignis__gemv_mma &p, const gemv_memory &m, const block_place &place,\n"
+    "const ignis__tensor_map &of_weights, const ignis__tensor_map &of_x)\n"
+    "{\n\n"
+    "const int lane = threadIdx.x % 32, half = p.kind == IGNIS__GEMV_CACHE ? p.head_dim / 2 : 64,\n"
+    "box = min(64, half & -half), region = lane * box / 64, eight = lane * box % 64 / 8;\n"
+    "const int steps = OWN * place.steps, from = place.part * steps * ELEMENTS;\n"
+    "const uint32_t own = m.stages + region * HALF_BYTES + eight * EIGHT_BYTES;\n"
+    "int row = 0, ahead = place.group < place.groups ? min(p.ring, steps) : 0;\n"
+    "const auto find_row = [&](int group) {\n"
+    "int low, high;\n"
+    "group_rows(p, 0, group, eight, low, high);\n"
+    "row = region ? high : low;\n"
+    "};\n"
+    "const auto ask_weights =\n"
+    "[&](int stage, int step) {\n"
+    "const uint32_t barrier = m.full + 8 * stage, to = own + stage * STAGE_BYTES;\n"
+    "if (lane == 0)\n"
+    "ignis_ptx_mbarrier_arrive_expect(barrier, STAGE_BYTES);\n"
+    "__syncwarp();\n"
+    "if (region < 2)\n"
+    "ignis_ptx_tensor_load<2>(to, &of_weights, barrier, from + step * ELEMENTS, row);\n"
+    "};\n"
+    "const auto ask_x = [&](int stage, int step) {\n"
+    "if (lane == 0)\n"
+    "ignis_ptx_tensor_load<2>(m.stages + stage * STAGE_BYTES + WEIGHT_BYTES, &of_x, m.full + 8 * stage,\n"
+    "from + step * ELEMENTS, place.column);\n"
+    "};\n"
+    "find_row(place.group);\n"
+    "#pragma unroll 1\n"
+    "for (int i = 0; i < ahead; i++)\n"
+    "ask_weights(i, i);\n"
+    "ignis_grid_dependency_wait();\n"
+    "ring_place at = {0, 1};\n"
+    "for (int group = place.group; group < place.groups; group += place.stride) {\n"
+    "find_row(group);\n"
+    "#pragma unroll 1\n";
+static const char ignis__text_gemv_hopper_cu_3[] =
+    "for (int step = 0; step < steps; step++) {\n"
+    "ignis_mbarrier_wait(m.empty + 8 * at.stage, at.phase);\n"
+    "if (ahead > 0)\n"
+    "ahead--;\n"
+    "else\n"
+    "ask_weights(at.stage, step);\n"
+    "ask_x(at.stage, step);\n"
+    "at.go_on(p.ring);\n"
+    "}\n"
+    "}\n"
+    "}\n\n\n\n"
+    "extern \"C\" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(ALL_THREADS, 1)\n"
     "ignis_gemv_hopper(const __grid_constant__ ignis__gemv_mma p, const __grid_constant__ ignis__tensor_map of_weights,\n"
     "const __grid_constant__ ignis__tensor_map of_x)\n"
     "{\n"
-    "wgmma_source source(p, &of_weights, &of_x);\n"
-    "cluster_product(p, 0, source);\n"
+    "extern __shared__ __align__(1024) char memory[];\n"
+    "const gemv_memory m(p, memory);\n"
+    "const block_place place(p);\n"
+    "const int warp = threadIdx.x / 32;\n\n"
+    "if (threadIdx.x == 0) {\n"
+    "for (int i = 0; i < p.ring; i++) {\n"
+    "ignis_ptx_mbarrier_init(m.full + 8 * i, 1);\n"
+    "ignis_ptx_mbarrier_init(m.empty + 8 * i, SLICES * IGNIS_WARP_ARRIVALS);\n"
+    "}\n"
+    "ignis_ptx_mbarrier_init(m.arrived, 1);\n"
+    "ignis_ptx_mbarrier_init(m.ready, SPLIT);\n"
+    "ignis_ptx_fence_mbarrier_init();\n"
+    "}\n"
+    "if (SPLIT > 1)\n"
+    "ignis_ptx_cluster_arrive();\n"
+    "ignis_grid_dependents_launch();\n"
+    "__syncthreads();\n\n"
+    "if (warp >= SLICES) {\n"
+    "ignis_ptx_setmaxnreg_dec<40>();\n"
+    "if (SPLIT > 1)\n"
+    "ignis_ptx_cluster_wait();\n"
+    "if (warp == SLICES)\n"
+    "bring(p, m, place, of_weights, of_x);\n"
+    "else\n"
+    "ignis_grid_dependency_wait();\n"
+    "} else {\n"
+    "ignis_ptx_setmaxnreg_inc<232>();\n"
+    "if (SPLIT > 1)\n"
+    "ignis_ptx_cluster_wait();\n"
+    "ignis_grid_dependency_wait();\n"
+    "if (p.kind == IGNIS__GEMV_CACHE && threadIdx.x < COLUMNS) {\n"
+    "cache_row row = {0, -1};\n"
+    "if (place.column + (int)threadIdx.x < p.rows) {\n"
+    "const ignis__generate_row &of = p.places[place.column + threadIdx.x];\n"
+    "const generate_cache<T> cache = {nullptr, p.kv_heads, p.head_dim};\n"
+    "row.position = of.position;\n"
+    "if (of.position >= 0)\n"
+    "row.offset = cache.offset(of.pages + p.table, of.position, 0);\n"
+    "}\n"
+    "m.rows[threadIdx.x] = row;\n"
+    "}\n"
+    "gemv_thread thread(p, m, place);\n"
+    "for (int group = place.group; group < place.groups; group += place.stride) {\n"
+    "float sum[N][4];\n"
+    "gemv_thread::sync();\n"
+    "thread.slices(sum);\n"
+    "thread.send(sum);\n"
+    "thread.finish(group);\n"
+    "}\n"
+    "}\n"
     "}\n";
 static const char *const ignis__text_gemv_hopper_cu[] = {
     ignis__text_gemv_hopper_cu_0,
+    ignis__text_gemv_hopper_cu_1,
+    ignis__text_gemv_hopper_cu_2,
+    ignis__text_gemv_hopper_cu_3,
 };
 
 static const char ignis__text_gemv_hopper_blocks_cu_0[] =
     "\n\n\n\n\n\n\n\n\n\n\n"
-    "#define IGNIS_GEMV_HOPPER 2\n"
+    "#define IGNIS_GEMV_HOPPER\n"
     "#include \"gemv_cluster.cuh\"\n"
     "#include \"weights_f8.cuh\"\n\n"
     "typedef rows_of_blocks<IGNIS_BLOCKS, T>::kind weights;\n"
@@ -11011,7 +11333,7 @@ static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cuh = {
-    "gemv.cuh", 0x87e273b404840da7ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 18};
+    "gemv.cuh", 0xd26e8f47a3c4aef4ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 18};
 
 static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11048,7 +11370,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cuh = {
-    "gemv_cluster.cuh", 0xad836e5173fcc98eULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 21};
+    "gemv_cluster.cuh", 0xd63f8cead7028275ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 21};
 
 static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
@@ -11124,13 +11446,12 @@ static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
     &ignis__source_shared_rope_h,
     &ignis__source_shared_tensor_map_h,
     &ignis__source_gemv_cuh,
-    &ignis__source_gemv_cluster_cuh,
     &ignis__source_generate_cuh,
     &ignis__source_shared_models_gemv_h,
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_hopper_cu = {
-    "gemv_hopper.cu", 0x1d445c3b1d42955fULL, IGNIS__PIECES(gemv_hopper_cu), ignis__includes_gemv_hopper_cu, 24};
+    "gemv_hopper.cu", 0xbcf633da36afcb6aULL, IGNIS__PIECES(gemv_hopper_cu), ignis__includes_gemv_hopper_cu, 24};
 
 static const ignis__source *const ignis__includes_gemv_hopper_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11152,7 +11473,7 @@ static const ignis__source *const ignis__includes_gemv_hopper_blocks_cu[] = {
     &ignis__source_weights_f8_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_hopper_blocks_cu = {
-    "gemv_hopper_blocks.cu", 0x4458e61efd833517ULL, IGNIS__PIECES(gemv_hopper_blocks_cu), ignis__includes_gemv_hopper_blocks_cu, 25};
+    "gemv_hopper_blocks.cu", 0xbbceb3526ee0b661ULL, IGNIS__PIECES(gemv_hopper_blocks_cu), ignis__includes_gemv_hopper_blocks_cu, 25};
 
 static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -28476,12 +28797,14 @@ typedef struct ignis__weight_block {
 } ignis__weight_block;
 
 enum {
-    IGNIS__STEP_ROWS = 512,   /* sequences of a decode step, at most */
-    IGNIS__GEMV_ROWS = 64,    /* rows that the products of a decode step take at a time, at most */
-    IGNIS__PROMPT_ROWS = 64,  /* tokens of a prompt that are computed as the rows of a step are, at most */
-    IGNIS__CHUNK = 512,       /* rows of a chunk of a prompt, at most */
-    IGNIS__WINDOW_GRAIN = 64, /* keys of layers with a window are given up this many at a time */
-    IGNIS__REWIND = 64        /* tokens by which a sequence can be truncated before windows have to be computed again */
+    IGNIS__STEP_ROWS = 512,     /* sequences of a decode step, at most */
+    IGNIS__CLUSTER_ROWS = 32,   /* more rows of x than these are multiplied by gemv_hopper.cu, where that is possible */
+    IGNIS__WGMMA_COLUMNS = 128, /* rows of x of a block of gemv_hopper.cu, at most */
+    IGNIS__GEMV_ROWS = 64,      /* rows that the products of a decode step take at a time, at most */
+    IGNIS__PROMPT_ROWS = 64,    /* tokens of a prompt that are computed as the rows of a step are, at most */
+    IGNIS__CHUNK = 512,         /* rows of a chunk of a prompt, at most */
+    IGNIS__WINDOW_GRAIN = 64,   /* keys of layers with a window are given up this many at a time */
+    IGNIS__REWIND = 64 /* tokens by which a sequence can be truncated before windows have to be computed again */
 };
 
 
@@ -38330,10 +38653,10 @@ static void ignis__gemv_cluster_define(char *define, size_t size, const ignis__g
              variant->columns, variant->cluster, type);
 }
 
-/*  Writes the defines of gemv_hopper.cu. cluster: blocks that divide the slices of K. */
-static void ignis__gemv_wgmma_define(char *define, size_t size, int cluster)
+/*  Writes the defines of gemv_hopper.cu. split: blocks of a cluster. */
+static void ignis__gemv_wgmma_define(char *define, size_t size, int columns, int split)
 {
-    snprintf(define, size, "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d", (int)IGNIS__GEMV_ROWS, cluster);
+    snprintf(define, size, "-DIGNIS_COLUMNS=%d -DIGNIS_SPLIT=%d", columns, split);
 }
 
 /*  Records the kernels that other devices, or other numbers of rows, take for these weights. */
@@ -38353,8 +38676,8 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dt
         ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[IGNIS__GEMV_DENSE][i], 0);
         ignis__record_builtin(IGNIS__BUILTIN(GEMV_CLUSTER), dtype, define, 90, IGNIS__EVERY_ARCH);
     }
-    for (i = 1; i <= 8; i *= 2) {
-        ignis__gemv_wgmma_define(define, sizeof define, i);
+    for (i = 0; i < 4; i++) {
+        ignis__gemv_wgmma_define(define, sizeof define, IGNIS__WGMMA_COLUMNS >> i / 2, 1 + i % 2);
         ignis__record_builtin(IGNIS__BUILTIN(GEMV_HOPPER), dtype, define, 90, 90);
     }
 }
@@ -38465,49 +38788,56 @@ IGNIS__PRIVATE bool ignis__gemv_takes_wgmma(ignis__op *op, const ignis__gemv_des
 {
     const ignis__array *weights = desc->weights;
     char define[64];
-    ignis__gemv_wgmma_define(define, sizeof define, 1);
-    return desc->count > IGNIS__GEMV_ROWS && !weights->blocks.count && weights->shape.dim[1] % 512 == 0 &&
+    ignis__gemv_wgmma_define(define, sizeof define, IGNIS__WGMMA_COLUMNS, 1);
+    return desc->count > IGNIS__CLUSTER_ROWS && !weights->blocks.count && weights->shape.dim[1] % 512 == 0 &&
            desc->ordered && desc->ordered->numel >= desc->count * weights->shape.dim[1] && op->work.device->clusters &&
            ignis__gemm_has_wgmma(op, weights->dtype) &&
            ignis__variant_exists(op->work.device, IGNIS__BUILTIN(GEMV_HOPPER), weights->dtype, define);
 }
 
-/*  Multiplies rows of x in the order of operands with dense weights by wgmma. A block takes IGNIS__GEMV_ROWS rows of x.
-    As many blocks divide the slices as leave half of the SMs without one, or two if each has an SM; measured. */
+/*  Returns how many blocks should divide K for a product of groups x across tiles. A round of tiles takes as long as a
+    block's steps of K, and as MORE for what comes before and behind them. Steps of undivided K take an eighth longer,
+    as a ring with fewer stages serves them. All of this was measured; so was that more than two blocks are slower, as
+    not all clusters of four run at a time. */
+static int ignis__gemv_wgmma_split(int multiprocessors, int64_t groups, int64_t across, int64_t steps)
+{
+    enum { MORE = 8 };
+    const int64_t one = multiprocessors / across,
+                  two = multiprocessors / 2 / across; /* clusters for the same columns */
+    const int64_t undivided = ignis__ceil_div(groups, one > 0 ? one : 1) * (steps + steps / 8 + MORE);
+    return two > 0 && ignis__ceil_div(groups, two) * (steps / 2 + MORE) < undivided ? 2 : 1;
+}
+
+/*  Multiplies rows of x in the order of operands with dense weights by wgmma. */
 IGNIS__PRIVATE void ignis__gemv_wgmma(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights)
 {
-    enum { COLUMNS = IGNIS__GEMV_ROWS };
-    /* gemv_hopper.cu has the same: bytes of a stage, and of sums that wait in memory */
-    enum { STAGE = 16 * 1024 + COLUMNS * 128, FOUND = COLUMNS * 512 };
     const ignis_device_info *info = &op->work.device->info;
+    const int columns = p->rows <= IGNIS__WGMMA_COLUMNS / 2 ? IGNIS__WGMMA_COLUMNS / 2 : IGNIS__WGMMA_COLUMNS;
+    const int64_t groups = ignis__ceil_div(p->n, p->gated ? 64 : 128), across = ignis__ceil_div(p->rows, columns);
+    const int split = ignis__gemv_wgmma_split(info->multiprocessors, groups, across, weights->shape.dim[1] / 64);
+    const int64_t clusters = ignis__clamp(info->multiprocessors / split / across, 1, groups) * across;
+    /* gemv_hopper.cu has the same: bytes of a stage, of sums of a tile and results of columns, of what follows */
+    const size_t stage = 16 * 1024 + 128 * (size_t)columns, sums = 512 * (size_t)columns,
+                 found = split == 1 ? 2 * sums : sums + (size_t)columns / 2 * 272, rows = 16 + 16 * (size_t)columns;
     /* half: adjacent rows of the weights */
     const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64;
-    const int box[] = {64, (half & -half) < 64 ? half & -half : 64}, x_box[] = {64, COLUMNS};
+    const int box[] = {64, (half & -half) < 64 ? half & -half : 64}, x_box[] = {64, columns};
     const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, x_dims[] = {dims[0], p->rows},
                   step = 2 * dims[0];
     const ignis__tensor_map_desc desc = {weights->dtype, false, p->weights, 2, dims, &step, box, NULL},
                                  x_desc = {weights->dtype, false, p->x, 2, x_dims, &step, x_box, NULL};
-    const int64_t groups = ignis__ceil_div(p->n, p->gated ? 64 : 128), across = ignis__ceil_div(p->rows, COLUMNS);
-    int64_t clusters = groups;
-    int cluster = 8;
     char define[64];
     ignis__tensor_map maps[2];
     void *params[] = {p, &maps[0], &maps[1]};
-    while (cluster > 2 && 2 * groups * across * cluster > info->multiprocessors)
-        cluster /= 2;
-    if (groups * across * cluster > info->multiprocessors) { /* a block takes one group after the other */
-        cluster = 1;
-        clusters = ignis__clamp(info->multiprocessors / across, 1, groups);
-    }
     p->across = (int)across;
-    p->ring = (int)(((size_t)info->shared_per_block - FOUND - 8) / (STAGE + 16));
-    p->found_at = STAGE * p->ring;
-    ignis__gemv_wgmma_define(define, sizeof define, cluster);
+    p->ring = (int)(((size_t)info->shared_per_block - found - rows) / (stage + 16));
+    p->found_at = (int)stage * p->ring;
+    ignis__gemv_wgmma_define(define, sizeof define, columns, split);
     op->ok = op->ok && ignis__tensor_map_make(&op->work, &maps[0], &desc) &&
              ignis__tensor_map_make(&op->work, &maps[1], &x_desc);
     ignis__op_launch(
         op, IGNIS__BUILTIN(GEMV_HOPPER), weights->dtype, define,
-        ignis__launch_row(clusters * across * cluster, 384, (size_t)(p->found_at + FOUND + 8 + 16 * p->ring)), params);
+        ignis__launch_row(clusters * split, 384, (size_t)p->found_at + found + 16 * (size_t)p->ring + rows), params);
 }
 
 /*  Returns whether wgmma multiplies these blocks: gemv_hopper_blocks.cu says which. */

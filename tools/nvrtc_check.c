@@ -179,8 +179,9 @@ static const char *const gemv_cluster[] = {IN_CLUSTERS(2, 16, 8),
                                            IN_CLUSTERS(1, 64, 1),
                                            IN_CLUSTERS(2, 64, 1),
                                            NULL};
-static const char *const gemv_hopper[] = {IN_CLUSTERS(2, 64, 1), IN_CLUSTERS(1, 64, 2), IN_CLUSTERS(2, 64, 4),
-                                          IN_CLUSTERS(2, 64, 8), NULL};
+#define IN_TILES(t, columns, split) "-DIGNIS_T=" #t " -DIGNIS_COLUMNS=" #columns " -DIGNIS_SPLIT=" #split
+static const char *const gemv_hopper[] = {IN_TILES(2, 128, 1), IN_TILES(2, 128, 2), IN_TILES(1, 64, 1),
+                                          IN_TILES(2, 64, 2), NULL};
 static const char *const gemv_f8[] = {IN_CLUSTERS(2, 8, 1),
                                       IN_CLUSTERS(2, 8, 4),
                                       IN_CLUSTERS(2, 16, 1),

@@ -123,6 +123,18 @@ template <typename Product> __device__ inline void tile_rows(const Product &p, i
     }
 }
 
+/*  Finds the rows of tile i of a group of adjacent tiles: eight from `low` on, and eight from `high` on. Rows are numbered
+    as results are, and all tiles begin at `first`. */
+constexpr int GROUP_TILES = 8;
+template <typename Product>
+__device__ inline void group_rows(const Product &p, int first, int group, int i, int &low, int &high)
+{
+    low = first + group * 16 * GROUP_TILES + 8 * i;
+    high = low + 8 * GROUP_TILES;
+    if (p.gated || p.kind == IGNIS__GEMV_CACHE)
+        tile_rows(p, first, group * GROUP_TILES + i, low, high);
+}
+
 /*  Returns which of a tile's first eight rows in shared memory lanes 4 g to 4 g + 3 have. Adjacent rows would be in
     the same banks for lanes that read at a time. */
 __device__ inline int row_of_lanes(int g) { return g / 2 + g % 2 * 4; }
@@ -177,41 +189,70 @@ struct finish_line {
         sum[1] = low < p.n && (p.gated || high < p.n) ? from[row + high] : 0.0f;
     }
 
-    __device__ void put(const ignis__gemv_mma &p, int low, int high, int c, float a, float b) const
+    /*  Finds the sine and cosine of a rotation. */
+    __device__ void turn(float position, float frequency, bool rotates)
     {
-        const long long row = c * p.result_row;
+        sine = 0;
+        cosine = 1;
+        if (rotates)
+            sine_cosine(position, frequency, sine, cosine);
+    }
+    /*  Makes results of two sums: one, in a, if gated. */
+    template <ignis__gemv_kind kind, bool gated>
+    __device__ void finish(const ignis__gemv_mma &p, float &a, float &b) const
+    {
         a += bias[0];
         b += bias[1];
-        if (low >= p.n)
-            return;
-        if (p.delta) {
+        if (kind != IGNIS__GEMV_ADD && p.delta) {
             a += sum[0];
             b += sum[1];
         }
-#ifdef IGNIS_GEMV_HOPPER /* gemv_hopper.cu */
-        const int low_at = p.orders ? ordered_place(low) : low, high_at = p.orders ? ordered_place(high) : high;
-#else
-        const int low_at = low, high_at = high;
-#endif
+        if (gated) {
+            a = (p.kind == IGNIS__GEMV_GELU ? gelu(a) : a * sigmoid(a)) * b;
+        } else if (kind == IGNIS__GEMV_CACHE) {
+            const float x = a;
+            a = rotated(x, b, -sine, cosine);
+            b = rotated(b, x, sine, cosine);
+        } else if (kind == IGNIS__GEMV_GELU) {
+            a = gelu(a);
+            b = gelu(b);
+        } else if (kind == IGNIS__GEMV_ADD) {
+            a += sum[0];
+            b += sum[1];
+        }
+    }
+    __device__ void put(const ignis__gemv_mma &p, int low, int high, int c, float a, float b) const
+    {
+        const long long row = c * p.result_row;
+        if (low >= p.n)
+            return;
         if (p.gated) {
-            p.out[row + low_at] = T((p.kind == IGNIS__GEMV_GELU ? gelu(a) : a * sigmoid(a)) * b);
+            finish<IGNIS__GEMV_OUT, true>(p, a, b);
+            p.out[row + low] = T(a);
         } else if (p.kind == IGNIS__GEMV_CACHE) {
+            finish<IGNIS__GEMV_CACHE, false>(p, a, b);
             if (to) {
-                to[0] = T(rotated(a, b, -sine, cosine));
-                to[p.head_dim / 2] = T(rotated(b, a, sine, cosine));
+                to[0] = T(a);
+                to[p.head_dim / 2] = T(b);
             }
         } else if (p.kind == IGNIS__GEMV_OUT || p.kind == IGNIS__GEMV_GELU) {
-            p.out[row + low_at] = T(p.kind == IGNIS__GEMV_OUT ? a : gelu(a));
+            if (p.kind == IGNIS__GEMV_OUT)
+                finish<IGNIS__GEMV_OUT, false>(p, a, b);
+            else
+                finish<IGNIS__GEMV_GELU, false>(p, a, b);
+            p.out[row + low] = T(a);
             if (high < p.n)
-                p.out[row + high_at] = T(p.kind == IGNIS__GEMV_OUT ? b : gelu(b));
-        } else if (p.kind == IGNIS__GEMV_ADD) {
-            p.sum[row + low] = sum[0] + a;
-            if (high < p.n)
-                p.sum[row + high] = sum[1] + b;
+                p.out[row + high] = T(b);
         } else {
-            p.logits[row + low] = a;
+            const bool adds = p.kind == IGNIS__GEMV_ADD;
+            float *const to_row = (adds ? p.sum : p.logits) + row;
+            if (adds)
+                finish<IGNIS__GEMV_ADD, false>(p, a, b);
+            else
+                finish<IGNIS__GEMV_LOGITS, false>(p, a, b);
+            to_row[low] = a;
             if (high < p.n)
-                p.logits[row + high] = b;
+                to_row[high] = b;
         }
     }
 };

@@ -25,13 +25,11 @@
 #include "hopper.cuh"
 
 constexpr int COLUMNS = IGNIS_COLUMNS, CLUSTER = IGNIS_CLUSTER;
-constexpr int TILES = 8; /* of 16 rows of weights */
-/*  IGNIS_GEMV_HOPPER: 1 for dense weights and 2 for quantised ones, which wgmma multiplies. WIDE: rows of x are divided
-    between clusters, and a warp finishes its parts in a short loop. */
-#ifdef IGNIS_GEMV_HOPPER
-constexpr bool WGMMA = true, WIDE = IGNIS_GEMV_HOPPER == 1;
+constexpr int TILES = GROUP_TILES; /* of 16 rows of weights */
+#ifdef IGNIS_GEMV_HOPPER           /* gemv_hopper_blocks.cu */
+constexpr bool WGMMA = true;
 #else
-constexpr bool WGMMA = false, WIDE = false;
+constexpr bool WGMMA = false;
 #endif
 /*  warps beside each other, and below each other */
 constexpr int ACROSS = !WGMMA && COLUMNS / 32 > 0 ? COLUMNS / 32 : 1, DOWN = SLICES / ACROSS;
@@ -52,52 +50,11 @@ constexpr int MOST_NEAR = WGMMA ? 4 : COLUMNS == 64 ? 2 : COLUMNS == 32 ? 4 : 8;
 #endif
 constexpr int NEAR = OWN < MOST_NEAR ? OWN : MOST_NEAR, FAR = OWN / NEAR == 8 ? 3 : OWN / NEAR / 2;
 constexpr int PART_BYTES = 32 * 16, PARTS_BYTES = TILES * COLUMNS / 8 * PART_BYTES;
-/*  parts that wgmma's epilogue loads before it finishes them */
-constexpr int AT_ONCE = !WIDE ? 1 : SHARE / SLICES < 4 ? SHARE / SLICES : 4;
 /*  the host has the same */
-constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0,
-              FOUND_BYTES = ARRIVES_BYTES + (WIDE && CLUSTER == 1 && FAR == 0 ? 1 : FAR) * PARTS_BYTES;
+constexpr int ARRIVES_BYTES = CLUSTER > 1 ? PARTS_BYTES : 0, FOUND_BYTES = ARRIVES_BYTES + FAR * PARTS_BYTES;
 
-/*  Finds the rows of tile i of a group: eight from `low` on, and eight from `high` on. Tiles of a group are adjacent.
-    Rows are numbered as results are, and all tiles begin at `first`. */
-__device__ inline void group_rows(const ignis__gemv_mma &p, int first, int group, int i, int &low, int &high)
-{
-    low = first + group * 16 * TILES + 8 * i;
-    high = low + 8 * TILES;
-    if (p.gated || p.kind == IGNIS__GEMV_CACHE)
-        tile_rows(p, first, group * TILES + i, low, high);
-}
-
-/*  The epilogue of a part: two rows of weights by two of x for each lane. The operands have rows of x in the order of
-    the lanes, too, unless wgmma multiplies them. column: the first row of x of this block. */
-struct part_finish {
-    int low, high, column;
-    finish_line lines[2];
-
-    __device__ void load(const ignis__gemv_mma &p, int first, int group, int first_column, int part)
-    {
-        const int row = row_of_lanes(threadIdx.x % 32 / 4);
-        group_rows(p, first, group, part / (COLUMNS / 8), low, high);
-        low += row, high += row;
-        column = first_column + part % (COLUMNS / 8) * 8 + (WGMMA ? 2 : 1) * (threadIdx.x % 4);
-#pragma unroll
-        for (int j = 0; j < 2; j++)
-            if (at(j) < p.rows) {
-                lines[j].load(p, low, high, at(j));
-                lines[j].load_sum(p, low, high, at(j));
-            }
-    }
-    __device__ int at(int j) const { return column + (WGMMA ? 1 : 4) * j; }
-    __device__ void put(const ignis__gemv_mma &p, const float (&y)[4]) const
-    {
-#pragma unroll
-        for (int j = 0; j < 2; j++)
-            if (at(j) < p.rows)
-                lines[j].put(p, low, high, at(j), y[j], y[2 + j]);
-    }
-};
-
-/*  Does all of it. */
+/*  Does the epilogue of a part: two rows of weights by two of x for each lane. The operands have rows of x in the order
+    of the lanes, too, unless wgmma multiplies them. */
 __device__ inline void finish(const ignis__gemv_mma &p, int first, int group, int part, const float (&y)[4])
 {
     const int t = threadIdx.x % 4, row = row_of_lanes(threadIdx.x % 32 / 4);
@@ -151,12 +108,9 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
     constexpr int STAGE_BYTES = Source::STAGE_BYTES;
     const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), found = at + p.found_at,
                    arrived = found + FOUND_BYTES, full = arrived + 8, empty = full + 8 * p.ring;
-    /* clusters of the same weights, for other rows of x, are adjacent */
-    const int across = WIDE ? p.across : 1;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_group = (int)blockIdx.x / CLUSTER / across,
-              column = (int)blockIdx.x / CLUSTER % across * COLUMNS;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, own_group = (int)blockIdx.x / CLUSTER;
     /* of groups; a cluster has one */
-    const int rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, stride = CLUSTER > 1 ? 1 << 24 : gridDim.x / across;
+    const int rank = CLUSTER > 1 ? blockIdx.x % CLUSTER : 0, stride = CLUSTER > 1 ? 1 << 24 : gridDim.x;
     const int steps = (source.per_slice + source.advance - 1) / source.advance;
     const int tiles = (int)((p.n - first + (p.gated ? 7 : 15)) / (p.gated ? 8 : 16)),
               groups = (tiles + TILES - 1) / TILES;
@@ -263,40 +217,21 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
         if (CLUSTER > 1)
             ignis_ptx_cluster_wait();
         const uint32_t to = found + rank * SHARE * PART_BYTES + lane * 8;
-        if constexpr (WIDE && CLUSTER == 1) { /* in a short loop: what a thread has waits in memory */
 #pragma unroll
-            for (int n = 0; n < N; n++)
-                far[n * THREADS] = make_float4(sum[0][n][0], sum[0][n][1], sum[0][n][2], sum[0][n][3]);
-#pragma unroll 1
-            for (int n = 0; n < N; n += AT_ONCE) {
-                part_finish parts[AT_ONCE];
+        for (int m = 0; m < M; m++)
 #pragma unroll
-                for (int i = 0; i < AT_ONCE; i++)
-                    parts[i].load(p, first, group, column, warp * N + n + i);
+            for (int n = 0; n < N; n++) {
+                const int part = (warp % DOWN * M + m) * (COLUMNS / 8) + warp / DOWN * N + n;
+                if (CLUSTER > 1) {
+                    const uint32_t there = ignis_ptx_mapa(to + part / CLUSTER * PART_BYTES, part % CLUSTER);
 #pragma unroll
-                for (int i = 0; i < AT_ONCE; i++) {
-                    const float4 x = far[(n + i) * THREADS];
-                    const float y[4] = {x.x, x.y, x.z, x.w};
-                    parts[i].put(p, y);
+                    for (int j = 0; j < 2; j++)
+                        ignis_ptx_st_async(there + 256 * j, make_float2(sum[m][n][2 * j], sum[m][n][2 * j + 1]),
+                                           ignis_ptx_mapa(arrived, part % CLUSTER));
+                } else {
+                    finish(p, first, group, part, sum[m][n]);
                 }
             }
-        } else {
-#pragma unroll
-            for (int m = 0; m < M; m++)
-#pragma unroll
-                for (int n = 0; n < N; n++) {
-                    const int part = (warp % DOWN * M + m) * (COLUMNS / 8) + warp / DOWN * N + n;
-                    if (CLUSTER > 1) {
-                        const uint32_t there = ignis_ptx_mapa(to + part / CLUSTER * PART_BYTES, part % CLUSTER);
-#pragma unroll
-                        for (int j = 0; j < 2; j++)
-                            ignis_ptx_st_async(there + 256 * j, make_float2(sum[m][n][2 * j], sum[m][n][2 * j + 1]),
-                                               ignis_ptx_mapa(arrived, part % CLUSTER));
-                    } else {
-                        finish(p, first, group, part, sum[m][n]);
-                    }
-                }
-        }
     }
     const auto sum_of_part = [&](int i, float(&y)[4]) {
         float2 of[CLUSTER][2];
@@ -317,23 +252,7 @@ template <typename Source> __device__ inline void cluster_product(const ignis__g
                 }
         y[0] = of[0][0].x, y[1] = of[0][0].y, y[2] = of[0][1].x, y[3] = of[0][1].y;
     };
-    if constexpr (WIDE && CLUSTER > 1) {
-        static_assert(!WIDE || SHARE % (SLICES * AT_ONCE) == 0, "all warps have the same number of parts");
-#pragma unroll 1
-        for (int from = warp; from < SHARE; from += SLICES * AT_ONCE) {
-            part_finish parts[AT_ONCE];
-#pragma unroll
-            for (int i = 0; i < AT_ONCE; i++)
-                parts[i].load(p, first, own_group, column, (from + i * SLICES) * CLUSTER + rank);
-            ignis_mbarrier_wait(arrived, 0);
-#pragma unroll
-            for (int i = 0; i < AT_ONCE; i++) {
-                float y[4];
-                sum_of_part(from + i * SLICES, y);
-                parts[i].put(p, y);
-            }
-        }
-    } else if (CLUSTER > 1) {
+    if (CLUSTER > 1) {
         ignis_mbarrier_wait(arrived, 0);
         for (int i = warp; i < SHARE; i += SLICES) {
             float y[4];

@@ -1,59 +1,115 @@
 // SPDX-License-Identifier: MIT
-/*  models/gemv_hopper.cu - GEMV of 65 to 512 rows with dense weights, by clusters of blocks and wgmma
+/*  models/gemv_hopper.cu - GEMV of 33 to 512 rows with dense weights, by wgmma
 
-    For f16 and bf16, sm_90; K is a multiple of 512. As gemv_cluster.cu, but a warpgroup multiplies 64 rows of weights
-    with all rows of x of a block, which come from shared memory. The weights come through registers, as operands of
-    mma.sync do, so that the same elements are in one MMA: wgmma adds them as mma.sync does. Rows of x are in the order
-    of operands (see ordered_place). More than 64 rows of x are divided between clusters, which read the same weights
-    at a time, from the L2 cache.
+    For f16 and bf16, sm_90; K is a multiple of 512. Sums have the order of products of fewer rows. A block multiplies
+    128 rows of weights with COLUMNS rows of x: two warpgroups have 64 rows of weights each, and a warp of a third one
+    brings both to a ring in shared memory. Weights come through registers, as operands of mma.sync do, so that the
+    same elements are in one MMA: wgmma adds them as mma.sync does. Rows of x are in the order of operands (see
+    ordered_place).
 
-    Compiled with -DIGNIS_COLUMNS=64.
+    Two blocks of a cluster may divide the slices of K: they exchange their sums, and each finishes half of the columns.
+    Clusters stay, and take one tile after the other. Those with other rows of x and the same weights are adjacent, and
+    read them at a time, from the L2 cache.
+
+    The bandwidth of shared memory limits the speed: 80 KB of a stage go in or out in 640 cycles, where wgmma takes 512.
+
+    Compiled with -DIGNIS_COLUMNS=<64 or 128> -DIGNIS_SPLIT=<1 or 2>.
 */
-#define IGNIS_GEMV_HOPPER 1
-#include "gemv_cluster.cuh"
+#include "gemv.cuh"
+#include "hopper.cuh"
 
-constexpr int BLOCK_BYTES = 8 * 128; /* of eight rows of 64 elements, which is that of a swizzle */
-constexpr int HALF_BYTES = TILES * BLOCK_BYTES, WEIGHT_BYTES = 2 * HALF_BYTES;
+constexpr int COLUMNS = IGNIS_COLUMNS, SPLIT = IGNIS_SPLIT; /* SPLIT: blocks of a cluster */
+constexpr int ALL_THREADS = THREADS + 128;
+constexpr int N = COLUMNS / 8, SHARE = N / SPLIT; /* eights of columns of a block, and of those that it finishes */
+constexpr int AT_ONCE = SHARE < 4 ? SHARE : 4;    /* of them, whose inputs are on their way at a time */
+constexpr int OWN = SLICES / SPLIT;               /* slices of a block */
+/*  Levels of the tree of slices. Sums of the first one wait in registers, those of others in memory. */
+constexpr int LEVELS = OWN == 8 ? 3 : OWN / 2, FAR = LEVELS > 1 ? LEVELS - 1 : 0;
 
-struct wgmma_source {
-    static constexpr int STAGE_BYTES = WEIGHT_BYTES + COLUMNS / 8 * BLOCK_BYTES; /* the host has the same */
+constexpr int ELEMENTS = 64; /* of K, of a stage: rows of 128 bytes, which are those of a swizzle */
+constexpr int EIGHT_BYTES = 8 * 128, HALF_BYTES = GROUP_TILES * EIGHT_BYTES, WEIGHT_BYTES = 2 * HALF_BYTES;
+/*  of results of T for a column: aligned, and lanes write without conflicts */
+constexpr int STAGED_BYTES = 2 * 16 * GROUP_TILES + 16;
+/*  The host has these, too. SUMS: of a tile. FOUND: what waits, or arrives, and then results of T. */
+constexpr int STAGE_BYTES = WEIGHT_BYTES + N * EIGHT_BYTES, SUMS_BYTES = THREADS * N * 16,
+              WAITING_BYTES = (FAR > 1 ? FAR : 1) * SUMS_BYTES,
+              FOUND_BYTES = WAITING_BYTES + (FAR > 1 ? 0 : SHARE * 8 * STAGED_BYTES);
+
+/*  Where the keys and values of a row of x go. */
+struct cache_row {
+    long long offset; /* of the first head's */
+    int position;
+};
+
+/*  Of a block. Addresses are those of shared memory. */
+struct gemv_memory {
+    char *ring;
+    uint32_t stages, found, full, empty, arrived, ready;
+    char *found_at;
+    cache_row *rows; /* of the block's columns */
+
+    __device__ gemv_memory(const ignis__gemv_mma &p, char *memory)
+        : ring(memory), stages((uint32_t)__cvta_generic_to_shared(memory)), found(stages + p.found_at),
+          full(found + FOUND_BYTES), empty(full + 8 * p.ring), arrived(empty + 8 * p.ring), ready(arrived + 8),
+          found_at(memory + p.found_at), rows((cache_row *)(found_at + FOUND_BYTES + 16 * p.ring + 16))
+    {
+    }
+};
+
+/*  What a block multiplies: groups of 128 rows of weights from `group` on, every stride-th, by rows of x from `column`
+    on, and a part of K. */
+struct block_place {
+    int part, column, group, groups, stride, steps; /* steps: of a slice */
+
+    __device__ explicit block_place(const ignis__gemv_mma &p)
+    {
+        constexpr int results = 16 * GROUP_TILES;
+        const int number = (int)blockIdx.x / SPLIT;
+        part = (int)blockIdx.x % SPLIT;
+        column = number % p.across * COLUMNS;
+        group = number / p.across;
+        groups = p.gated ? ((int)p.n + results / 2 - 1) / (results / 2) : ((int)p.n + results - 1) / results;
+        stride = (int)gridDim.x / SPLIT / p.across;
+        steps = (int)p.k / SLICES / ELEMENTS;
+    }
+};
+
+/*  The ring, as a thread goes round it. */
+struct ring_place {
+    int stage;
+    uint32_t phase;
+
+    __device__ void go_on(int stages)
+    {
+        if (++stage == stages)
+            stage = 0, phase ^= 1;
+    }
+};
+
+/*  A thread that multiplies. */
+struct gemv_thread {
     const ignis__gemv_mma &p;
-    const ignis__tensor_map *of_weights, *of_x;
-    int length, per_slice, advance;
-    int region, eight; /* where this lane's box of weights goes to */
+    const gemv_memory &m;
+    const block_place &place;
+    const int lane, warp, row; /* row: of eight */
+    ring_place at;
+    uint32_t exchanges; /* of sums */
 
-    __device__ wgmma_source(const ignis__gemv_mma &p, const ignis__tensor_map *of_weights,
-                            const ignis__tensor_map *of_x)
-        : p(p), of_weights(of_weights), of_x(of_x), length((int)p.k / 32), per_slice(length / SLICES), advance(2)
+    __device__ gemv_thread(const ignis__gemv_mma &p, const gemv_memory &m, const block_place &place)
+        : p(p), m(m), place(place), lane(threadIdx.x % 32), warp(threadIdx.x / 32),
+          row(row_of_lanes(lane / 4)), at{0, 0}, exchanges(0)
     {
-        /* rows of a box: the host has the same */
-        const int half = p.kind == IGNIS__GEMV_CACHE ? p.head_dim / 2 : 64, box = min(64, half & -half);
-        region = threadIdx.x % 32 * box / 64;
-        eight = threadIdx.x % 32 * box % 64 / 8;
     }
-    __device__ uint32_t bytes() const { return STAGE_BYTES; }
-    __device__ void ask_weights(uint32_t to, uint32_t barrier, int group, int at) const
+    static __device__ void sync() { ignis_ptx_bar_sync(1, THREADS); }
+    __device__ float4 *own_sums() const { return (float4 *)m.found_at + threadIdx.x; }
+
+    /*  Multiplies a stage. Weights are not loaded while wgmma multiplies: the compiler would load them to the registers
+        that it reads. */
+    __device__ void multiply(float (&sum)[N][4]) const
     {
-        int low, high;
-        if (region >= 2)
-            return;
-        group_rows(p, 0, group, eight, low, high);
-        ignis_ptx_tensor_load<2>(to + region * HALF_BYTES + eight * BLOCK_BYTES, of_weights, barrier, 32 * at,
-                                 region ? high : low);
-    }
-    __device__ void ask_x(uint32_t to, uint32_t barrier, int at) const
-    {
-        if (threadIdx.x % 32 == 0)
-            ignis_ptx_tensor_load<2>(to + WEIGHT_BYTES, of_x, barrier, 32 * at,
-                                     (int)blockIdx.x / CLUSTER % p.across * COLUMNS);
-    }
-    /*  Weights are not loaded while wgmma multiplies: the compiler would load them to the registers that it reads. */
-    __device__ void multiply(float (&sums)[M][N][4], const char *stage, int, int, int) const
-    {
-        float(&sum)[N][4] = sums[0];
-        const int lane = threadIdx.x % 32, t = lane % 4, row = row_of_lanes(lane / 4);
-        const char *const from = stage + threadIdx.x / 32 * BLOCK_BYTES + row * 128;
-        const uint64_t x = ignis_wgmma_descriptor((uint32_t)__cvta_generic_to_shared(stage) + WEIGHT_BYTES, 0, 1024);
+        const char *const stage = m.ring + at.stage * STAGE_BYTES, *const from = stage + warp * EIGHT_BYTES + row * 128;
+        const uint64_t x = ignis_wgmma_descriptor(m.stages + at.stage * STAGE_BYTES + WEIGHT_BYTES, 0, 1024);
+        const int t = lane % 4;
         uint32_t words[4][4]; /* of four MMAs */
 #pragma unroll
         for (int i = 0; i < 2; i++) {
@@ -75,14 +131,348 @@ struct wgmma_source {
         ignis_wgmma_hold(sum);
         ignis_wgmma_hold(words);
     }
+    /*  Multiplies the block's slices, and adds them as a tree: a sum of 2^level slices waits for that of the next ones.
+        One loop: short code is fetched sooner. */
+    __device__ void slices(float (&sum)[N][4])
+    {
+        float first[N][4];
+#pragma unroll 1
+        for (int slice = 0; slice < OWN; slice++) {
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;
+#pragma unroll 1
+            for (int step = 0; step < place.steps; step++) {
+                ignis_mbarrier_wait(m.full + 8 * at.stage, at.phase);
+                multiply(sum);
+                ignis_warp_arrive(m.empty + 8 * at.stage);
+                at.go_on(p.ring);
+            }
+            if (LEVELS > 0 && slice % 2 == 0) {
+#pragma unroll
+                for (int n = 0; n < N; n++)
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+                        first[n][i] = sum[n][i];
+                continue;
+            }
+            if (LEVELS > 0)
+#pragma unroll
+                for (int n = 0; n < N; n++)
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+                        sum[n][i] += first[n][i];
+            bool waits = false;
+#pragma unroll 1
+            for (int level = 0; level < FAR && !waits; level++) {
+                float4 *const kept = own_sums() + level * N * THREADS;
+                waits = !(slice >> level & 2);
+#pragma unroll
+                for (int n = 0; n < N; n++)
+                    if (waits) {
+                        kept[n * THREADS] = make_float4(sum[n][0], sum[n][1], sum[n][2], sum[n][3]);
+                    } else {
+                        const float4 x = kept[n * THREADS];
+                        sum[n][0] += x.x, sum[n][1] += x.y;
+                        sum[n][2] += x.z, sum[n][3] += x.w;
+                    }
+            }
+        }
+    }
+
+    /*  Gives the sums to those that finish them: to memory, from which a short loop takes them. */
+    __device__ void send(const float (&sum)[N][4])
+    {
+        if constexpr (SPLIT == 1) {
+#pragma unroll
+            for (int n = 0; n < N; n++)
+                own_sums()[n * THREADS] = make_float4(sum[n][0], sum[n][1], sum[n][2], sum[n][3]);
+        } else {
+            sync(); /* nobody needs what is there */
+            if (warp == 0) {
+                if (lane == 0)
+                    ignis_ptx_mbarrier_arrive_expect(m.arrived, SUMS_BYTES);
+                __syncwarp();
+                if (lane < SPLIT)
+                    ignis_ptx_mbarrier_arrive_cluster(ignis_ptx_mapa(m.ready, lane));
+            }
+            ignis_mbarrier_wait(m.ready, exchanges & 1);
+#pragma unroll
+            for (int part = 0; part < SPLIT; part++) {
+                const uint32_t to =
+                                   ignis_ptx_mapa(m.found + (place.part * SHARE * 2 * THREADS + threadIdx.x) * 8, part),
+                               barrier = ignis_ptx_mapa(m.arrived, part);
+#pragma unroll
+                for (int n = 0; n < SHARE; n++)
+#pragma unroll
+                    for (int i = 0; i < 2; i++)
+                        ignis_ptx_st_async(to + (2 * n + i) * THREADS * 8,
+                                           make_float2(sum[part * SHARE + n][2 * i], sum[part * SHARE + n][2 * i + 1]),
+                                           barrier);
+            }
+            ignis_mbarrier_wait(m.arrived, exchanges & 1);
+            exchanges++;
+        }
+    }
+    /*  Returns a sum of all slices: of the low row and two columns, then of the high row. */
+    __device__ float4 take(int n) const
+    {
+        if constexpr (SPLIT == 1) {
+            return own_sums()[n * THREADS];
+        } else {
+            const float2 *const from = (const float2 *)m.found_at + threadIdx.x;
+            float4 of[SPLIT];
+#pragma unroll
+            for (int i = 0; i < SPLIT; i++) {
+                const float2 low = from[(i * SHARE + n) * 2 * THREADS],
+                             high = from[((i * SHARE + n) * 2 + 1) * THREADS];
+                of[i] = make_float4(low.x, low.y, high.x, high.y);
+            }
+#pragma unroll
+            for (int apart = 1; apart < SPLIT; apart *= 2)
+#pragma unroll
+                for (int i = 0; i + apart < SPLIT; i += 2 * apart) {
+                    of[i].x += of[i + apart].x, of[i].y += of[i + apart].y;
+                    of[i].z += of[i + apart].z, of[i].w += of[i + apart].w;
+                }
+            return of[0];
+        }
+    }
+
+    /*  Finishes the block's share of a tile. */
+    __device__ void finish(int group)
+    {
+        if (p.gated)
+            finish_as<IGNIS__GEMV_OUT, true>(group);
+        else if (p.kind == IGNIS__GEMV_OUT)
+            finish_as<IGNIS__GEMV_OUT, false>(group);
+        else if (p.kind == IGNIS__GEMV_GELU)
+            finish_as<IGNIS__GEMV_GELU, false>(group);
+        else if (p.kind == IGNIS__GEMV_ADD)
+            finish_as<IGNIS__GEMV_ADD, false>(group);
+        else if (p.kind == IGNIS__GEMV_LOGITS)
+            finish_as<IGNIS__GEMV_LOGITS, false>(group);
+        else
+            finish_as<IGNIS__GEMV_CACHE, false>(group);
+    }
+    /*  Results of T go by shared memory, so that stores are of adjacent ones. */
+    template <ignis__gemv_kind kind, bool gated> __device__ void finish_as(int group)
+    {
+        constexpr bool adds = kind == IGNIS__GEMV_ADD, is_float = adds || kind == IGNIS__GEMV_LOGITS;
+        char *const staged = m.found_at + (FAR > 1 ? SUMS_BYTES : WAITING_BYTES);
+        const int first = place.part * SHARE * 8; /* of the share's columns */
+        const int inner = 8 * warp + row, low_at = p.orders ? ordered_place(inner) : inner;
+        int low, high;
+        group_rows(p, 0, group, warp, low, high);
+        low += row, high += row;
+        const bool has_low = low < p.n, has_high = gated ? has_low : high < p.n;
+        const int own = first + 2 * (lane % 4), column = place.column + own; /* of this thread */
+        T *const to = (T *)(staged + 2 * (lane % 4) * STAGED_BYTES) + low_at;
+        float *const sums = (adds ? p.sum : p.logits) + column * p.result_row;
+        const long long added_row = (gated ? 2 : 1) * p.result_row;
+        const float *const added = adds ? p.sum + column * added_row : p.delta ? p.delta + column * added_row : nullptr;
+        finish_line line;
+        float frequency = 0;
+        bool rotates = false;
+        line.bias[0] = p.bias && has_low ? float(p.bias[low]) : 0.0f;
+        line.bias[1] = p.bias && has_high ? float(p.bias[high]) : 0.0f;
+        line.sine = 0, line.cosine = 1;
+        if (kind == IGNIS__GEMV_CACHE && p.frequencies && has_low && low / p.head_dim < p.heads + p.kv_heads) {
+            rotates = true;
+            frequency = p.frequencies[low % p.head_dim];
+        }
+        if (FAR > 1 && !is_float)
+            sync(); /* nobody needs the sums that waited there */
+#pragma unroll 1
+        for (int from = 0; from < SHARE; from += AT_ONCE) {
+            float found[AT_ONCE][2][2] = {};
+            if (adds || added)
+#pragma unroll
+                for (int i = 0; i < AT_ONCE; i++)
+#pragma unroll
+                    for (int j = 0; j < 2; j++) {
+                        const int c = 8 * (from + i) + j;
+                        const bool exists = column + c < p.rows;
+                        found[i][j][0] = exists && has_low ? added[c * added_row + low] : 0.0f;
+                        found[i][j][1] = exists && has_high ? added[c * added_row + high] : 0.0f;
+                    }
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                const float4 y = take(from + i);
+#pragma unroll
+                for (int j = 0; j < 2; j++) {
+                    const int c = 8 * (from + i) + j;
+                    const bool exists = column + c < p.rows;
+                    float a = j ? y.y : y.x, b = j ? y.w : y.z;
+                    line.sum[0] = found[i][j][0], line.sum[1] = found[i][j][1];
+                    if (kind == IGNIS__GEMV_CACHE)
+                        line.turn((float)m.rows[own + c].position, frequency, rotates);
+                    line.template finish<kind, gated>(p, a, b);
+                    if (is_float) {
+                        if (exists && has_low)
+                            sums[c * p.result_row + low] = a;
+                        if (exists && has_high)
+                            sums[c * p.result_row + high] = b;
+                    } else {
+                        to[c * (STAGED_BYTES / 2)] = T(a);
+                        if (!gated)
+                            to[c * (STAGED_BYTES / 2) + 8 * GROUP_TILES] = T(b);
+                    }
+                }
+            }
+        }
+        if (is_float)
+            return;
+        sync();
+        store(group, first, staged);
+    }
+    /*  Stores what was staged, eight adjacent results at a time. */
+    __device__ void store(int group, int first, const char *staged) const
+    {
+        const int chunks = p.gated ? GROUP_TILES : 2 * GROUP_TILES, chunk = threadIdx.x % chunks;
+        int low, high;
+        group_rows(p, 0, group, chunk % GROUP_TILES, low, high);
+        const int result = chunk < GROUP_TILES ? low : high;
+        if (result >= p.n)
+            return;
+        const bool is_cached = p.kind == IGNIS__GEMV_CACHE, whole = p.result_row % 8 == 0;
+        T *cell = nullptr; /* of a key or value, at offset 0 */
+        if (is_cached) {
+            const int head = result / p.head_dim - p.heads;
+            if (head >= 0)
+                cell = (head >= p.kv_heads ? p.values : p.keys) + head % p.kv_heads * PAGE * p.head_dim +
+                       result % p.head_dim;
+        }
+#pragma unroll 1
+        for (int i = threadIdx.x / chunks; i < 8 * SHARE; i += THREADS / chunks) {
+            const int c = place.column + first + i;
+            const cache_row *const row = m.rows + first + i;
+            if (c >= p.rows)
+                return;
+            if (is_cached && row->position < 0)
+                continue;
+            T *const to = cell ? cell + row->offset : p.out + c * p.result_row + result;
+            const uint4 eight = *(const uint4 *)(staged + i * STAGED_BYTES + 16 * chunk);
+            if (whole) {
+                *(uint4 *)to = eight;
+            } else {
+                const ignis_pack<T, 8> results = ignis_pack_of<ignis_pack<T, 8>>(eight);
+#pragma unroll
+                for (int j = 0; j < 8; j++)
+                    if (result + j < p.n)
+                        to[j] = results[j];
+            }
+        }
+    }
 };
 
+/*  Brings the stages of all tiles of a block, by a warp. It starts before earlier work has ended, which does not write
+    weights. */
+__device__ inline void bring(const ignis__gemv_mma &p, const gemv_memory &m, const block_place &place,
+                             const ignis__tensor_map &of_weights, const ignis__tensor_map &of_x)
+{
+    /* rows of a box: the host has the same. region, eight: where this lane's box of weights goes to */
+    const int lane = threadIdx.x % 32, half = p.kind == IGNIS__GEMV_CACHE ? p.head_dim / 2 : 64,
+              box = min(64, half & -half), region = lane * box / 64, eight = lane * box % 64 / 8;
+    const int steps = OWN * place.steps, from = place.part * steps * ELEMENTS;
+    const uint32_t own = m.stages + region * HALF_BYTES + eight * EIGHT_BYTES;
+    int row = 0, ahead = place.group < place.groups ? min(p.ring, steps) : 0;
+    const auto find_row = [&](int group) { /* of the box */
+                                           int low, high;
+                                           group_rows(p, 0, group, eight, low, high);
+                                           row = region ? high : low;
+    };
+    const auto ask_weights =
+        [&](int stage, int step) { /* the barrier expects x, too */
+                                   const uint32_t barrier = m.full + 8 * stage, to = own + stage * STAGE_BYTES;
+                                   if (lane == 0)
+                                       ignis_ptx_mbarrier_arrive_expect(barrier, STAGE_BYTES);
+                                   __syncwarp();
+                                   if (region < 2)
+                                       ignis_ptx_tensor_load<2>(to, &of_weights, barrier, from + step * ELEMENTS, row);
+        };
+    const auto ask_x = [&](int stage, int step) {
+        if (lane == 0)
+            ignis_ptx_tensor_load<2>(m.stages + stage * STAGE_BYTES + WEIGHT_BYTES, &of_x, m.full + 8 * stage,
+                                     from + step * ELEMENTS, place.column);
+    };
+    find_row(place.group);
+#pragma unroll 1
+    for (int i = 0; i < ahead; i++)
+        ask_weights(i, i);
+    ignis_grid_dependency_wait();
+    ring_place at = {0, 1}; /* the first round waits for nobody */
+    for (int group = place.group; group < place.groups; group += place.stride) {
+        find_row(group);
+#pragma unroll 1
+        for (int step = 0; step < steps; step++) {
+            ignis_mbarrier_wait(m.empty + 8 * at.stage, at.phase);
+            if (ahead > 0)
+                ahead--;
+            else
+                ask_weights(at.stage, step);
+            ask_x(at.stage, step);
+            at.go_on(p.ring);
+        }
+    }
+}
+
 /*  Params: TMA maps of the weights, whose tiles have as many rows as are adjacent, and of x, whose tiles have COLUMNS
-    rows. Rows of tiles have 64 elements. */
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(ALL_THREADS, 1)
+    rows. Rows of tiles have ELEMENTS elements. grid: clusters, a multiple of p.across. */
+extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(ALL_THREADS, 1)
     ignis_gemv_hopper(const __grid_constant__ ignis__gemv_mma p, const __grid_constant__ ignis__tensor_map of_weights,
                       const __grid_constant__ ignis__tensor_map of_x)
 {
-    wgmma_source source(p, &of_weights, &of_x);
-    cluster_product(p, 0, source);
+    extern __shared__ __align__(1024) char memory[];
+    const gemv_memory m(p, memory);
+    const block_place place(p);
+    const int warp = threadIdx.x / 32;
+
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < p.ring; i++) {
+            ignis_ptx_mbarrier_init(m.full + 8 * i, 1);
+            ignis_ptx_mbarrier_init(m.empty + 8 * i, SLICES * IGNIS_WARP_ARRIVALS);
+        }
+        ignis_ptx_mbarrier_init(m.arrived, 1);
+        ignis_ptx_mbarrier_init(m.ready, SPLIT);
+        ignis_ptx_fence_mbarrier_init();
+    }
+    if (SPLIT > 1)
+        ignis_ptx_cluster_arrive(); /* nothing is sent to a block that has not begun */
+    ignis_grid_dependents_launch();
+    __syncthreads();
+
+    if (warp >= SLICES) {
+        ignis_ptx_setmaxnreg_dec<40>();
+        if (SPLIT > 1)
+            ignis_ptx_cluster_wait();
+        if (warp == SLICES)
+            bring(p, m, place, of_weights, of_x);
+        else
+            ignis_grid_dependency_wait();
+    } else {
+        ignis_ptx_setmaxnreg_inc<232>();
+        if (SPLIT > 1)
+            ignis_ptx_cluster_wait();
+        ignis_grid_dependency_wait();
+        if (p.kind == IGNIS__GEMV_CACHE && threadIdx.x < COLUMNS) {
+            cache_row row = {0, -1};
+            if (place.column + (int)threadIdx.x < p.rows) {
+                const ignis__generate_row &of = p.places[place.column + threadIdx.x];
+                const generate_cache<T> cache = {nullptr, p.kv_heads, p.head_dim};
+                row.position = of.position;
+                if (of.position >= 0)
+                    row.offset = cache.offset(of.pages + p.table, of.position, 0);
+            }
+            m.rows[threadIdx.x] = row;
+        }
+        gemv_thread thread(p, m, place);
+        for (int group = place.group; group < place.groups; group += place.stride) {
+            float sum[N][4];
+            gemv_thread::sync(); /* results of the tile before, and places of rows */
+            thread.slices(sum);
+            thread.send(sum);
+            thread.finish(group);
+        }
+    }
 }

@@ -9,7 +9,7 @@
     Compiled with -DIGNIS_COLUMNS=<8, 16, 32 or 64> -DIGNIS_CLUSTER=<1, 2 or 4> -DIGNIS_BLOCKS=<a blocks_type with exact
     products, or F8>.
 */
-#define IGNIS_GEMV_HOPPER 2
+#define IGNIS_GEMV_HOPPER
 #include "gemv_cluster.cuh"
 #include "weights_f8.cuh"
 

@@ -79,10 +79,10 @@ static void ignis__gemv_cluster_define(char *define, size_t size, const ignis__g
              variant->columns, variant->cluster, type);
 }
 
-/*  Writes the defines of gemv_hopper.cu. cluster: blocks that divide the slices of K. */
-static void ignis__gemv_wgmma_define(char *define, size_t size, int cluster)
+/*  Writes the defines of gemv_hopper.cu. split: blocks of a cluster. */
+static void ignis__gemv_wgmma_define(char *define, size_t size, int columns, int split)
 {
-    snprintf(define, size, "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d", (int)IGNIS__GEMV_ROWS, cluster);
+    snprintf(define, size, "-DIGNIS_COLUMNS=%d -DIGNIS_SPLIT=%d", columns, split);
 }
 
 /*  Records the kernels that other devices, or other numbers of rows, take for these weights. */
@@ -102,8 +102,8 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dt
         ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[IGNIS__GEMV_DENSE][i], 0);
         ignis__record_builtin(IGNIS__BUILTIN(GEMV_CLUSTER), dtype, define, 90, IGNIS__EVERY_ARCH);
     }
-    for (i = 1; i <= 8; i *= 2) {
-        ignis__gemv_wgmma_define(define, sizeof define, i);
+    for (i = 0; i < 4; i++) {
+        ignis__gemv_wgmma_define(define, sizeof define, IGNIS__WGMMA_COLUMNS >> i / 2, 1 + i % 2);
         ignis__record_builtin(IGNIS__BUILTIN(GEMV_HOPPER), dtype, define, 90, 90);
     }
 }
@@ -214,49 +214,56 @@ IGNIS__PRIVATE bool ignis__gemv_takes_wgmma(ignis__op *op, const ignis__gemv_des
 {
     const ignis__array *weights = desc->weights;
     char define[64];
-    ignis__gemv_wgmma_define(define, sizeof define, 1);
-    return desc->count > IGNIS__GEMV_ROWS && !weights->blocks.count && weights->shape.dim[1] % 512 == 0 &&
+    ignis__gemv_wgmma_define(define, sizeof define, IGNIS__WGMMA_COLUMNS, 1);
+    return desc->count > IGNIS__CLUSTER_ROWS && !weights->blocks.count && weights->shape.dim[1] % 512 == 0 &&
            desc->ordered && desc->ordered->numel >= desc->count * weights->shape.dim[1] && op->work.device->clusters &&
            ignis__gemm_has_wgmma(op, weights->dtype) &&
            ignis__variant_exists(op->work.device, IGNIS__BUILTIN(GEMV_HOPPER), weights->dtype, define);
 }
 
-/*  Multiplies rows of x in the order of operands with dense weights by wgmma. A block takes IGNIS__GEMV_ROWS rows of x.
-    As many blocks divide the slices as leave half of the SMs without one, or two if each has an SM; measured. */
+/*  Returns how many blocks should divide K for a product of groups x across tiles. A round of tiles takes as long as a
+    block's steps of K, and as MORE for what comes before and behind them. Steps of undivided K take an eighth longer,
+    as a ring with fewer stages serves them. All of this was measured; so was that more than two blocks are slower, as
+    not all clusters of four run at a time. */
+static int ignis__gemv_wgmma_split(int multiprocessors, int64_t groups, int64_t across, int64_t steps)
+{
+    enum { MORE = 8 };
+    const int64_t one = multiprocessors / across,
+                  two = multiprocessors / 2 / across; /* clusters for the same columns */
+    const int64_t undivided = ignis__ceil_div(groups, one > 0 ? one : 1) * (steps + steps / 8 + MORE);
+    return two > 0 && ignis__ceil_div(groups, two) * (steps / 2 + MORE) < undivided ? 2 : 1;
+}
+
+/*  Multiplies rows of x in the order of operands with dense weights by wgmma. */
 IGNIS__PRIVATE void ignis__gemv_wgmma(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights)
 {
-    enum { COLUMNS = IGNIS__GEMV_ROWS };
-    /* gemv_hopper.cu has the same: bytes of a stage, and of sums that wait in memory */
-    enum { STAGE = 16 * 1024 + COLUMNS * 128, FOUND = COLUMNS * 512 };
     const ignis_device_info *info = &op->work.device->info;
+    const int columns = p->rows <= IGNIS__WGMMA_COLUMNS / 2 ? IGNIS__WGMMA_COLUMNS / 2 : IGNIS__WGMMA_COLUMNS;
+    const int64_t groups = ignis__ceil_div(p->n, p->gated ? 64 : 128), across = ignis__ceil_div(p->rows, columns);
+    const int split = ignis__gemv_wgmma_split(info->multiprocessors, groups, across, weights->shape.dim[1] / 64);
+    const int64_t clusters = ignis__clamp(info->multiprocessors / split / across, 1, groups) * across;
+    /* gemv_hopper.cu has the same: bytes of a stage, of sums of a tile and results of columns, of what follows */
+    const size_t stage = 16 * 1024 + 128 * (size_t)columns, sums = 512 * (size_t)columns,
+                 found = split == 1 ? 2 * sums : sums + (size_t)columns / 2 * 272, rows = 16 + 16 * (size_t)columns;
     /* half: adjacent rows of the weights */
     const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64;
-    const int box[] = {64, (half & -half) < 64 ? half & -half : 64}, x_box[] = {64, COLUMNS};
+    const int box[] = {64, (half & -half) < 64 ? half & -half : 64}, x_box[] = {64, columns};
     const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, x_dims[] = {dims[0], p->rows},
                   step = 2 * dims[0];
     const ignis__tensor_map_desc desc = {weights->dtype, false, p->weights, 2, dims, &step, box, NULL},
                                  x_desc = {weights->dtype, false, p->x, 2, x_dims, &step, x_box, NULL};
-    const int64_t groups = ignis__ceil_div(p->n, p->gated ? 64 : 128), across = ignis__ceil_div(p->rows, COLUMNS);
-    int64_t clusters = groups;
-    int cluster = 8;
     char define[64];
     ignis__tensor_map maps[2];
     void *params[] = {p, &maps[0], &maps[1]};
-    while (cluster > 2 && 2 * groups * across * cluster > info->multiprocessors)
-        cluster /= 2;
-    if (groups * across * cluster > info->multiprocessors) { /* a block takes one group after the other */
-        cluster = 1;
-        clusters = ignis__clamp(info->multiprocessors / across, 1, groups);
-    }
     p->across = (int)across;
-    p->ring = (int)(((size_t)info->shared_per_block - FOUND - 8) / (STAGE + 16));
-    p->found_at = STAGE * p->ring;
-    ignis__gemv_wgmma_define(define, sizeof define, cluster);
+    p->ring = (int)(((size_t)info->shared_per_block - found - rows) / (stage + 16));
+    p->found_at = (int)stage * p->ring;
+    ignis__gemv_wgmma_define(define, sizeof define, columns, split);
     op->ok = op->ok && ignis__tensor_map_make(&op->work, &maps[0], &desc) &&
              ignis__tensor_map_make(&op->work, &maps[1], &x_desc);
     ignis__op_launch(
         op, IGNIS__BUILTIN(GEMV_HOPPER), weights->dtype, define,
-        ignis__launch_row(clusters * across * cluster, 384, (size_t)(p->found_at + FOUND + 8 + 16 * p->ring)), params);
+        ignis__launch_row(clusters * split, 384, (size_t)p->found_at + found + 16 * (size_t)p->ring + rows), params);
 }
 
 /*  Returns whether wgmma multiplies these blocks: gemv_hopper_blocks.cu says which. */

@@ -468,12 +468,14 @@ typedef struct ignis__weight_block {
 } ignis__weight_block;
 
 enum {
-    IGNIS__STEP_ROWS = 512,   /* sequences of a decode step, at most */
-    IGNIS__GEMV_ROWS = 64,    /* rows that the products of a decode step take at a time, at most */
-    IGNIS__PROMPT_ROWS = 64,  /* tokens of a prompt that are computed as the rows of a step are, at most */
-    IGNIS__CHUNK = 512,       /* rows of a chunk of a prompt, at most */
-    IGNIS__WINDOW_GRAIN = 64, /* keys of layers with a window are given up this many at a time */
-    IGNIS__REWIND = 64        /* tokens by which a sequence can be truncated before windows have to be computed again */
+    IGNIS__STEP_ROWS = 512,     /* sequences of a decode step, at most */
+    IGNIS__CLUSTER_ROWS = 32,   /* more rows of x than these are multiplied by gemv_hopper.cu, where that is possible */
+    IGNIS__WGMMA_COLUMNS = 128, /* rows of x of a block of gemv_hopper.cu, at most */
+    IGNIS__GEMV_ROWS = 64,      /* rows that the products of a decode step take at a time, at most */
+    IGNIS__PROMPT_ROWS = 64,    /* tokens of a prompt that are computed as the rows of a step are, at most */
+    IGNIS__CHUNK = 512,         /* rows of a chunk of a prompt, at most */
+    IGNIS__WINDOW_GRAIN = 64,   /* keys of layers with a window are given up this many at a time */
+    IGNIS__REWIND = 64 /* tokens by which a sequence can be truncated before windows have to be computed again */
 };
 
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */

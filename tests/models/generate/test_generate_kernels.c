@@ -299,18 +299,31 @@ TEST(products_of_every_kind)
     }
 }
 
-/*  Products that wgmma takes on sm_90: clusters of each size, several groups of rows of weights for one block, and rows
-    of x for several. */
+/*  Products that wgmma takes on sm_90: with one block for all of K and with two, for several groups of rows of weights
+    and of rows of x. */
 TEST(products_of_many_rows)
 {
+    static const struct {
+        ignis_dtype dtype;
+        int rows, n, k, kind;
+        bool gated, biased;
+        int multiprocessors; /* 0: as many as there are */
+    } products[] = {{IGNIS_BF16, 65, 40, 512, IGNIS__GEMV_OUT, true, true, 0},
+                    {IGNIS_F16, 70, 24, 512, IGNIS__GEMV_GELU, false, true, 0},
+                    {IGNIS_BF16, 33, 150, 512, IGNIS__GEMV_OUT, false, false, 1}, /* 64 columns: one block, then two */
+                    {IGNIS_F16, 64, 270, 1024, IGNIS__GEMV_ADD, false, true, 2},
+                    {IGNIS_BF16, 66, 270, 1024, IGNIS__GEMV_LOGITS, false, false, 1},
+                    {IGNIS_BF16, 130, 24, 512, IGNIS__GEMV_OUT, true, false, 1},
+                    {IGNIS_BF16, 130, 136, 1536, IGNIS__GEMV_OUT, true, true, 4},
+                    {IGNIS_BF16, 72, 300, 512, IGNIS__GEMV_ADD, false, false, 12},
+                    {IGNIS_F16, 128, 261, 1024, IGNIS__GEMV_OUT, false, true, 2}};
+    int i;
     SETUP(NULL);
-    check_product(IGNIS_BF16, 65, 40, 512, IGNIS__GEMV_OUT, true, true);
-    check_product(IGNIS_F16, 70, 24, 512, IGNIS__GEMV_GELU, false, true);
-    multiprocessors = 1;
-    check_product(IGNIS_BF16, 66, 270, 1024, IGNIS__GEMV_LOGITS, false, false);
-    check_product(IGNIS_BF16, 130, 24, 512, IGNIS__GEMV_OUT, true, false);
-    multiprocessors = 12;
-    check_product(IGNIS_BF16, 72, 300, 512, IGNIS__GEMV_ADD, false, false);
+    for (i = 0; i < COUNT_OF(products); i++) {
+        multiprocessors = products[i].multiprocessors;
+        check_product(products[i].dtype, products[i].rows, products[i].n, products[i].k,
+                      (ignis__gemv_kind)products[i].kind, products[i].gated, products[i].biased);
+    }
     multiprocessors = 0;
 }
 
