@@ -123,8 +123,8 @@ template <typename Product> __device__ inline void tile_rows(const Product &p, i
     }
 }
 
-/*  Finds the rows of tile i of a group of adjacent tiles: eight from `low` on, and eight from `high` on. Rows are numbered
-    as results are, and all tiles begin at `first`. */
+/*  Finds the rows of tile i of a group of adjacent tiles: eight from `low` on, and eight from `high` on. Rows are
+    numbered as results are, and all tiles begin at `first`. */
 constexpr int GROUP_TILES = 8;
 template <typename Product>
 __device__ inline void group_rows(const Product &p, int first, int group, int i, int &low, int &high)

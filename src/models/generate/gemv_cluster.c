@@ -222,7 +222,7 @@ IGNIS__PRIVATE bool ignis__gemv_takes_wgmma(ignis__op *op, const ignis__gemv_des
 }
 
 /*  Returns how many blocks should divide K for a product of groups x across tiles. A round of tiles takes as long as a
-    block's steps of K, and as MORE for what comes before and behind them. Steps of undivided K take an eighth longer,
+    block's steps of K, and as MORE for what comes before and after them. Steps of undivided K take an eighth longer,
     as a ring with fewer stages serves them. All of this was measured; so was that more than two blocks are slower, as
     not all clusters of four run at a time. */
 static int ignis__gemv_wgmma_split(int multiprocessors, int64_t groups, int64_t across, int64_t steps)
