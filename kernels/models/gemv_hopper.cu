@@ -8,8 +8,8 @@
     ordered_place).
 
     Two blocks of a cluster may divide the slices of K: they exchange their sums, and each finishes half of the columns.
-    Clusters stay, and take one tile after the other. Those with other rows of x and the same weights are adjacent, and
-    read them at a time, from the L2 cache.
+    Clusters stay, and take one tile after the other. Adjacent ones have the same weights and other rows of x: they read
+    the weights at a time, from the L2 cache.
 
     The bandwidth of shared memory limits the speed: 80 KB of a stage go in or out in 640 cycles, where wgmma takes 512.
 
@@ -56,8 +56,8 @@ struct gemv_memory {
     }
 };
 
-/*  What a block multiplies: groups of 128 rows of weights from `group` on, every stride-th, by rows of x from `column`
-    on, and a part of K. */
+/*  The tiles of a block: groups of 128 rows of weights from `group` on, every stride-th, by rows of x from `column` on;
+    and its part of K. */
 struct block_place {
     int part, column, group, groups, stride, steps; /* steps: of a slice */
 
