@@ -104,7 +104,7 @@ static void answer_model(connection *c)
         if (strcmp(c->rest, engine.adapters[i].name) == 0)
             name = engine.adapters[i].name;
     if (!name) {
-        refuse(c, 404, "model", "the model of this server is %.200s", settings.name);
+        refuse(c, 404, "model", "the model is %.100s; expected %.200s, or an adapter of it", c->rest, settings.name);
         return;
     }
     text_cut(&c->part, c->part.size);
