@@ -60,14 +60,21 @@ static bool job_ready(job *j)
     return !ask->grammar.size || ignis_sequence_grammar(j->sequence, ask->grammar.data) == IGNIS_OK;
 }
 
-/*  Computes vectors of texts, all at once. */
-static bool job_embed(job *j)
+/*  Computes vectors of the next texts, if no other job has in this step. Returns false: the job is never ready for a
+    token. */
+static bool job_embed(job *j, bool *fed)
 {
     request *ask = j->ask;
     ignis_embed_desc desc = {.truncate = false};
-    bool ok = ignis_model_embed(engine.model, (const char *const *)ask->texts, ask->text_count, &desc, ask->vectors) ==
-              IGNIS_OK;
-    return job_end(j, ok ? "stop" : NULL);
+    int left = ask->text_count - j->embedded, count = left < PIECE_TEXTS ? left : PIECE_TEXTS;
+    if (*fed)
+        return false;
+    *fed = true;
+    if (ignis_model_embed(engine.model, (const char *const *)ask->texts + j->embedded, count, &desc,
+                          ask->vectors + (size_t)j->embedded * (size_t)engine.hidden) != IGNIS_OK)
+        return job_end(j, NULL);
+    j->embedded += count;
+    return count < left ? false : job_end(j, "stop");
 }
 
 /*  Computes a piece of the prompt, if no other job has in this step. Returns whether the job is ready for a token. */
@@ -78,7 +85,7 @@ static bool job_feed(job *j, bool *fed)
     if (j->unwanted)
         return job_end(j, NULL);
     if (j->ask->kind == EMBED)
-        return job_embed(j);
+        return job_embed(j, fed);
     if (!j->sequence.id && leader && leader->begun && !leader->done && !leader->drawn && leader->sequence.id) {
         if (leader->fed < leader->count)
             return false; /* it computes the prompt of both */
@@ -218,7 +225,7 @@ static void *run_model(void *unused)
     (void)unused;
     for (;;) {
         int i, count = 0, ready = 0;
-        bool fed = false, ok;
+        bool fed[2] = {false, false}, ok; /* a prompt; texts of which vectors are asked for */
         pthread_mutex_lock(&shared.lock);
         while (!shared.quit && !shared.first)
             pthread_cond_wait(&shared.wake_model, &shared.lock);
@@ -231,7 +238,7 @@ static void *run_model(void *unused)
         if (!count)
             return NULL; /* quit */
         for (i = 0; i < count; i++)
-            if (job_feed(jobs[i], &fed) && job_score(jobs[i])) {
+            if (job_feed(jobs[i], &fed[jobs[i]->ask->kind == EMBED]) && job_score(jobs[i])) {
                 sequences[ready] = jobs[i]->sequence;
                 sampling[ready] = jobs[i]->sampling;
                 jobs[ready++] = jobs[i];

@@ -57,6 +57,7 @@ typedef struct job {
     ignis_text_stream characters;
     parser parser;
     int fed, found; /* tokens of the prompt that are computed; of these, those that earlier requests had computed */
+    int embedded;   /* texts that have vectors */
     bool chosen;    /* the tool that has to be called is known */
     bool unwanted;  /* it has seen that the job was dropped */
     text held;      /* what may be the beginning of a stop string */

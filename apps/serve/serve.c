@@ -42,9 +42,10 @@
 #define MAX_STOPS 16
 #define MAX_BIASES 512
 #define MAX_SEQUENCES 1024
-#define PIECE 256  /* tokens of a prompt that are computed between two steps */
-#define OVER 8     /* connections above the limit, which get 503 */
-#define LINGER 2.0 /* seconds in which a client may read the last answer */
+#define PIECE 256      /* tokens of a prompt that are computed between two steps */
+#define PIECE_TEXTS 16 /* texts of which vectors are computed between two steps */
+#define OVER 8         /* connections above the limit, which get 503 */
+#define LINGER 2.0     /* seconds in which a client may read the last answer */
 
 #define MAX_JOBS 128   /* texts of one request */
 #define MAX_TOPS 20    /* of top_logprobs */

@@ -143,6 +143,14 @@ static ignis_status ignis_status_last(void) { return fake_last; }
 static const char *ignis_status_message(void) { return "the fake has failed as it was told to: \"quoted\""; }
 static void ignis_status_clear(void) { fake_last = IGNIS_OK; }
 static ignis_status ignis_setup(const void *desc) { return (void)desc, IGNIS_OK; }
+static void fake_sleep(void)
+{
+    const char *ms = getenv("SERVE_STEP_MS");
+    struct timespec pause = {0, ms ? atol(ms) * 1000000 : 0};
+    if (ms)
+        nanosleep(&pause, NULL);
+}
+
 static ignis_status ignis_shutdown(void)
 {
     if (fake_live)
@@ -524,13 +532,10 @@ static int32_t fake_next(fake_sequence *s, const ignis_sampling_desc *sampling)
 static ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count,
                                             const ignis_sampling_desc *sampling, int32_t *ids)
 {
-    const char *ms = getenv("SERVE_STEP_MS");
-    struct timespec pause = {0, ms ? atol(ms) * 1000000 : 0};
     int i, j;
     if (!count)
         return IGNIS_OK;
-    if (ms)
-        nanosleep(&pause, NULL);
+    fake_sleep();
     for (i = 0; i < count; i++)
         ids[i] = -1;
     for (i = 0; i < count; i++) {
@@ -617,6 +622,9 @@ static ignis_status ignis_model_embed(ignis_model model, const char *const *text
 {
     int i;
     (void)model, (void)desc;
+    fake_sleep();
+    if (count > 16)
+        fprintf(stderr, "fake: %d texts at once\n", count), abort();
     for (i = 0; i < count; i++) {
         vectors[2 * i] = (float)strlen(texts[i]);
         vectors[2 * i + 1] = (float)(unsigned char)texts[i][0];

@@ -879,6 +879,19 @@ def test_vectors():
                            ({"input": "a", "dimensions": 3}, 400), ({"input": "x" * 5000}, 400), ({"input": [1e9]}, 400), ({"input": "!fail"}, 500)):
             assert s.ask("POST", "/v1/embeddings", body)[0] == code, body
         s.idle()
+    with Server(step=10) as s:  # some of many texts at a time: other requests go on beside them, and a client may leave
+        texts, replies = ["t%d" % i for i in range(800)], []
+        thread = threading.Thread(target=lambda: replies.append(json.loads(s.ask("POST", "/v1/embeddings", {"input": texts})[2])["data"]))
+        thread.start()
+        s.reach(1)
+        assert s.text("abc")["choices"][0]["text"] == "abc" and not replies
+        thread.join()
+        assert [d["embedding"] for d in replies[0]] == [[len(t), 116] for t in texts]
+        with s.connect() as c:
+            c.sendall(post({"input": texts * 2}, "/v1/embeddings"))
+            s.reach(1)
+        s.idle()
+        assert "serve_dropped_total 1\n" in s.ask("GET", "/metrics")[2].decode()
     with Server(env={"SERVE_ENCODER": "1"}) as s:
         assert s.ask("POST", "/v1/completions", {"prompt": "a"})[0] == 400 and s.ask("POST", "/v1/embeddings", {"input": "a"})[0] == 200
 
