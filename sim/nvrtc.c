@@ -9,7 +9,9 @@
            that text precompiled, from a folder beside this library if that is writable: half the time of a small kernel
         4. its messages are converted to NVRTC's form
 
-    The shared object is the "cubin". A kernel can never include a system header, as with NVRTC itself.
+    The shared object is the "cubin". A kernel can never include a system header, as with NVRTC itself. Shared objects
+    stay in the folder images beside this library, too, if that is writable: what a test, an example or another rank has
+    compiled before is not compiled again. Of processes that need the same one at a time, one compiles it.
 
     Environment:
         IGNIS_SIM_CXX       the compiler (default g++)
@@ -17,7 +19,8 @@
         IGNIS_SIM_SANITIZE  address: bounds, alignment and undefined behaviour are checked in kernels
                             thread: data races between CUDA threads are reported
                             The host program must be built with the same -fsanitize.
-        IGNIS_SIM_KEEP      1: keep the folders of compilations, to read what the compiler was given
+        IGNIS_SIM_KEEP      1: keep the folders of compilations, to read what the compiler was given; everything is
+                            compiled again
 */
 #define _GNU_SOURCE
 #include "rewrite.h"
@@ -745,19 +748,28 @@ static void precompile(const options *o, int is_async, const char *path)
     list_free(&command);
 }
 
+/* Finds the folder of this library. 0 if there is none, or its path is too long. */
+static int library_folder(char *path, size_t size)
+{
+    Dl_info self;
+    char *library = dladdr(&toolchain, &self) ? realpath(self.dli_fname, NULL) : NULL,
+         *slash = library ? strrchr(library, '/') : NULL;
+    if (slash)
+        *slash = 0;
+    int fits = slash && snprintf(path, size, "%s", library) < (int)size;
+    free(library);
+    return fits;
+}
+
 /* Finds the folder with the precompiled shim.h. 0 if there is none, and shim.h has to be beside the kernel. */
 static int precompiled_folder(const options *o, int is_async, char *path, size_t size)
 {
     static int none;
-    Dl_info self;
-    if (toolchain.is_clang || __atomic_load_n(&none, __ATOMIC_RELAXED) || !dladdr(&toolchain, &self))
+    if (toolchain.is_clang || __atomic_load_n(&none, __ATOMIC_RELAXED) || !library_folder(path, size))
         return 0;
-    char *library = realpath(self.dli_fname, NULL), *slash = library ? strrchr(library, '/') : NULL;
-    if (slash)
-        *slash = 0;
-    int fits = slash && snprintf(path, size, "%s/shim-%08x-%s-%d%d", library, (unsigned)toolchain.version,
-                                 o->standard + 5, o->fmad, is_async) < (int)size;
-    free(library);
+    size_t length = strlen(path);
+    int fits = snprintf(path + length, size - length, "/shim-%08x-%s-%d%d", (unsigned)toolchain.version,
+                        o->standard + 5, o->fmad, is_async) < (int)(size - length);
     if (fits && access(path, R_OK | X_OK) != 0)
         precompile(o, is_async, path);
     int there = fits && access(path, R_OK | X_OK) == 0;
@@ -782,6 +794,70 @@ static int compile(const options *o, const char *folder, int is_async)
     return status;
 }
 
+/* A shared object in the folder of those that are kept. */
+typedef struct kept_image {
+    char folder[PRECOMPILED_PATH], name[64];
+    uint64_t key;
+    int lock; /* a file, whose byte at `key` is locked while this process compiles, or -1 */
+} kept_image;
+
+static struct flock image_lock(const kept_image *image, int type)
+{
+    return (struct flock){
+        .l_type = (short)type, .l_whence = SEEK_SET, .l_start = (off_t)(image->key & 0x3fffffff), .l_len = 1};
+}
+
+/* Finds where the shared object of this text and these flags is kept, and waits while another process or thread
+   compiles it: not for ever, as it may have been stopped. The name is empty if none are kept. */
+static void kept_image_begin(kept_image *image, const options *o, const char *text, int is_async)
+{
+    enum { WAIT_US = 2000, WAITS_MAX = 15000 };
+    list command = second_pass(o, ".", is_async);
+    uint64_t key = hash(0xcbf29ce484222325u + (unsigned)toolchain.version, text);
+    for (int i = 0; i < command.count; i++)
+        key = hash(key, command.items[i]);
+    list_free(&command);
+    *image = (kept_image){.key = key, .lock = -1};
+    if (getenv("IGNIS_SIM_KEEP") || !library_folder(image->folder, sizeof image->folder - 16))
+        return;
+    strcat(image->folder, "/images");
+    if (mkdir(image->folder, 0777) != 0 && errno != EEXIST)
+        return;
+    char path[PRECOMPILED_PATH + 8];
+    snprintf(path, sizeof path, "%s/lock", image->folder);
+    image->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (image->lock < 0)
+        return;
+    snprintf(image->name, sizeof image->name, "%016llx-%zx.so", (unsigned long long)key, strlen(text));
+    struct flock lock = image_lock(image, F_WRLCK);
+    for (int waits = 0; waits < WAITS_MAX && fcntl(image->lock, F_OFD_SETLK, &lock) != 0; waits++)
+        usleep(WAIT_US);
+}
+
+/* Unlocks it by name: a process that was forked meanwhile has the same open file. */
+static void kept_image_end(kept_image *image)
+{
+    struct flock lock = image_lock(image, F_UNLCK);
+    if (image->lock < 0)
+        return;
+    fcntl(image->lock, F_OFD_SETLK, &lock);
+    close(image->lock);
+}
+
+static void kept_image_write(const kept_image *image, const char *content, size_t size)
+{
+    char path[PRECOMPILED_PATH + 64], *name, written[PRECOMPILED_PATH + 64];
+    snprintf(written, sizeof written, "%s/new-XXXXXX", image->folder);
+    snprintf(path, sizeof path, "%s/%s", image->folder, image->name);
+    int file = mkstemp(written);
+    if (file < 0)
+        return;
+    close(file);
+    name = strrchr(written, '/') + 1;
+    if (!write_file(image->folder, name, content, size) || rename(written, path) != 0)
+        remove(written);
+}
+
 /* Removes the folder h/ of in-memory headers from line markers, so that __FILE__ and messages show their own
    names. */
 static void strip_header_folder(char *text)
@@ -793,12 +869,13 @@ static void strip_header_folder(char *text)
     }
 }
 
-static int write_kernel_file(program *p, const char *folder, sim_buffer *asm_names, int *is_async)
+/* Returns the text of kernel.cpp, or NULL. */
+static char *write_kernel_file(program *p, const char *folder, sim_buffer *asm_names, int *is_async)
 {
     sim_buffer out = {0}, errors = {0};
     char *source = read_file(folder, "output.ii", NULL);
     if (!source)
-        return 0;
+        return NULL;
     strip_header_folder(source);
     sim_print(&out, "#include \"shim.h\"\n");
     p->lowered = calloc((size_t)p->expressions.count + 1, sizeof *p->lowered);
@@ -807,33 +884,45 @@ static int write_kernel_file(program *p, const char *folder, sim_buffer *asm_nam
     int written = write_file(folder, "kernel.cpp", out.text, out.length);
     if (!rewritten)
         sim_append(&p->log, errors.text, errors.length);
-    free(out.text);
     free(errors.text);
     free(source);
-    return written && rewritten;
+    if (written && rewritten)
+        return out.text;
+    free(out.text);
+    return NULL;
 }
 
 static int compile_in_folder(program *p, const options *o, const char *folder)
 {
     sim_buffer asm_names = {0};
+    kept_image kept;
+    char *text = NULL;
     sim_append(&asm_names, "", 0);
     int is_async = 0, status = write_headers(p, folder) ? preprocess(p, o, folder) : -1;
-    if (status == 0 && !write_kernel_file(p, folder, &asm_names, &is_async)) {
+    if (status == 0 && !(text = write_kernel_file(p, folder, &asm_names, &is_async))) {
         free(asm_names.text);
         return NVRTC_COMPILATION;
     }
-    if (status == 0)
-        status = compile(o, folder, is_async);
+    if (status == 0) {
+        kept_image_begin(&kept, o, text, is_async);
+        p->image = kept.name[0] ? read_file(kept.folder, kept.name, &p->image_size) : NULL;
+        if (!p->image) {
+            status = compile(o, folder, is_async);
+            p->image = status == 0 ? read_file(folder, "image.so", &p->image_size) : NULL;
+            if (p->image && kept.name[0])
+                kept_image_write(&kept, p->image, p->image_size);
+        }
+        kept_image_end(&kept);
+    }
     char *messages = status == 0 ? NULL : read_file(folder, "messages", NULL);
-    if (status == 0)
-        p->image = read_file(folder, "image.so", &p->image_size);
-    else if (status == -1 || !messages)
+    if (status == -1 || (status != 0 && !messages))
         sim_print(&p->log, "error: the simulator cannot run the C++ compiler \"%s\" (IGNIS_SIM_CXX)\n",
                   toolchain.compiler);
-    else
+    else if (status != 0)
         print_diagnostics(p, messages, asm_names.text);
     free(messages);
     free(asm_names.text);
+    free(text);
     return p->image ? NVRTC_SUCCESS : NVRTC_COMPILATION;
 }
 
