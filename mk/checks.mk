@@ -12,7 +12,7 @@ check-kernels: build/embed build/nvrtc_check
 	env -u IGNIS_NVRTC_LIBRARY build/nvrtc_check $(if $(ARCHS),--archs $(ARCHS)) $(if $(SHORT),--short) --jobs $(JOBS)
 
 check-docs: $(SIMULATOR) ignis_kernels.h build/manual
-	@sh tools/check_docs.sh
+	@SHORT=$(SHORT) sh tools/check_docs.sh
 
 check-prototypes:
 	@sh tools/check_prototypes.sh

@@ -16,6 +16,8 @@
 #     a whole program, or what stands between ignis_setup and ignis_shutdown in one; X_a and X_b run at the same time;
 #   - docs/examples.c, with an example for each section, compiles and runs.
 # The programs run where the environment says: on the GPU, or on the simulator.
+# SHORT=1: examples are parsed as their users compile them, but linked with one compilation of the implementation; cnn, which takes long and
+# which `make run` runs, is not run.
 
 out=build/docs
 rm -rf $out
@@ -147,7 +149,23 @@ echo 'static const unsigned char ignis_bundle[] = {0};' >$out/game_kernels.h
 ${CC:-cc} -Wall -Wextra -Werror -I. -I$out -c $out/game.c -o $out/game.o || fail 'docs/shipping.md: the program does not compile'
 blocks docs/several_gpus.md gpus
 
+# ---- one compilation of the implementation
+printf '#include "%s"\n' ignis_models.h ignis_collective.h | ${CC:-cc} -I. -DIGNIS_IMPLEMENTATION -x c -c - -o $out/implementation.o ||
+    fail 'the implementation does not compile'
+implemented='-DIGNIS_IMPLEMENTED -DIGNIS_KERNELS_IMPLEMENTED -DIGNIS_MODELS_IMPLEMENTED -DIGNIS_COLLECTIVE_IMPLEMENTED'
+
 # ---- the heads of the examples
+path=$PATH
+if [ -n "${SHORT:-}" ]; then
+    mkdir $out/compilers
+    for compiler in cc c++; do
+        compile=$(command -v $compiler)
+        printf '#!/bin/sh\n%s -fsyntax-only "$@" && exec %s %s %s "$@"\n' "$compile" "$compile" "$implemented" \
+            "$PWD/$out/implementation.o" >$out/compilers/$compiler
+        chmod +x $out/compilers/$compiler
+    done
+    path=$PWD/$out/compilers:$PATH
+fi
 ln -s "$PWD/examples" "$PWD/apps" $out/project
 for example in examples/*.c examples/*.cpp examples/*.cu apps/serve/serve.c apps/talk/talk.c; do
     command=$(awk '/\*\//{ exit } /^ *((cc|c[+][+]|nvcc) -I|[(][.][/])/{ sub(/^ */, ""); print }' "$example")
@@ -159,11 +177,12 @@ for example in examples/*.c examples/*.cpp examples/*.cu apps/serve/serve.c apps
         if ! echo '#include <vulkan/vulkan.h>' | cc -E - >/dev/null 2>&1; then echo "skipped, without Vulkan's headers: $command" && continue; fi
         if [ -n "${IGNIS_CUDA_LIBRARY:-}" ]; then command=${command%&&*}; fi ;;
     */fit_image.c) command=${command%&&*} ;;
+    */cnn.c) if [ -n "${SHORT:-}" ]; then command=${command%&&*}; fi ;;
     */allreduce.c) if [ -z "${IGNIS_CUDA_LIBRARY:-}" ] && ! [ -e /dev/nvidia1 ]; then command=$(echo "$command" | sed 's/launch.sh 2/launch.sh 1/'); fi ;;
     esac
     if [ -z "$command" ]; then
         fail "$example does not say how it is built"
-    elif ! (cd $out/project && sh -ec "$command") >$out/printed 2>&1; then
+    elif ! (cd $out/project && PATH=$path sh -ec "$command") >$out/printed 2>&1; then
         cat $out/printed
         fail "$example: $command"
     fi
@@ -176,10 +195,7 @@ for half in a b; do
 done
 ${CC:-cc} -Wall -Wextra -Werror -I. docs/examples.c -o $out/examples -lm -ldl -lpthread || fail 'docs/examples.c does not compile'
 (cd $out && ./examples >examples.log 2>&1) || { cat $out/examples.log && fail 'docs/examples.c fails'; }
-# They share one compilation of the implementation: the README's programs and the examples above have compiled their own.
-printf '#include "%s"\n' ignis_models.h ignis_collective.h | ${CC:-cc} -I. -DIGNIS_IMPLEMENTATION -x c -c - -o $out/implementation.o ||
-    fail 'the implementation does not compile'
-implemented='-DIGNIS_IMPLEMENTED -DIGNIS_KERNELS_IMPLEMENTED -DIGNIS_MODELS_IMPLEMENTED -DIGNIS_COLLECTIVE_IMPLEMENTED'
+# They share the compilation of the implementation.
 # Example NAME runs, with its output in a file.
 run_example() { "$out/manual_$1" >"$out/manual_$1.log" 2>&1 || { cat "$out/manual_$1.log" && return 1; }; }
 examples=
