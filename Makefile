@@ -29,7 +29,8 @@ export IGNIS_NVRTC_LIBRARY := $(CURDIR)/build/sim/libnvrtc.so
 export IGNIS_CUBLAS_LIBRARY := $(CURDIR)/build/sim/libcublasLt.so
 export IGNIS_NCCL_LIBRARY := $(CURDIR)/build/sim/libnccl.so.2
 export IGNIS_SIM_STALE := 1
-export SIDE_BY_SIDE ?= $(JOBS)
+# One program more than there are cores: ranks wait for each other, and for deadlines, for a sixth of the time.
+export SIDE_BY_SIDE ?= $(shell expr $(JOBS) + 1)
 # Shared memory of the simulator's kernels is thread-local. In glibc's static part, as far as there is room, it is
 # found without a look-up, which takes up to a tenth of a test. The room is taken from the stack of every thread.
 export GLIBC_TUNABLES ?= glibc.rtld.optional_static_tls=131072

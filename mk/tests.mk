@@ -5,11 +5,13 @@
 TEST_SOURCES := $(shell find tests -name 'test_*.c')
 FUZZ_SOURCES := $(shell find tests -name 'fuzz_*.c')
 TESTS := $(patsubst %.c,$(OUT)/%,$(notdir $(TEST_SOURCES))) $(OUT)/test_engine
-# Those that take a minute come first, so that none of them runs alone at the end.
-SLOW := $(addprefix $(OUT)/test_,bundle comm_job comm_job_deaths comm_ops conv conv3d cross_entropy elastic families \
-    formula formula_table gemm generate generate_kernels generate_parallel hybrid lora losses model ops_attention ops_rows \
-    sdpa_documents sdpa_masks second_derivatives training)
-TESTS := $(filter $(SLOW),$(TESTS)) $(filter-out $(SLOW),$(TESTS))
+# Those that take long come first, the longest before others, so that none of them runs alone at the end; those that
+# wait more than they compute, ranks in processes, stand between others that compute.
+SLOW := $(addprefix $(OUT)/test_,elastic generate_kernels hybrid gemm comm_job_deaths sdpa_masks tensor_parallel \
+    ops_attention second_derivatives generate_parallel comm_ops_failures generate families formula formula_table \
+    ops_rows bundle model conv formula_reduce losses training comm_ops latent cache_types shards recurrent \
+    generate_batch comm_job fft lora sdpa_documents random conv3d sequence_lora experts cross_entropy)
+TESTS := $(filter $(TESTS),$(SLOW)) $(filter-out $(SLOW),$(TESTS))
 
 # Tests link the rooms of src/: one object for each folder, with its parts in the order of the headers. The names that
 # parts share are global there, and tests/rooms.h declares them to a test. A test whose macros change the
