@@ -50,7 +50,7 @@ check-resume: $(SIMULATOR) $(OUT)/train_gpt
 # small one with random weights, with which the talk in a terminal is tried, too. SOAK=1: for longer.
 check-serve: $(SIMULATOR) $(OUT)/serve $(OUT)/talk $(OUT)/forced_calls
 	@if ! command -v python3 >/dev/null; then echo "skip: serve: there is no python3" && exit 0; fi; set -e; \
-	    $(CC) -O0 -g $(STRICT) $(SANITIZED) -Iapps/serve/tests apps/serve/serve.c -o $(OUT)/serve_fake $(LDLIBS); \
+	    $(CC) -O0 -g $(STRICT_WHOLE) $(SANITIZED) -Iapps/serve/tests apps/serve/serve.c -o $(OUT)/serve_fake $(LDLIBS); \
 	    $(CC) -O1 -g $(STRICT) -Wno-unused-function $(SANITIZED) apps/serve/tests/fuzz_calls.c -o $(OUT)/fuzz_calls $(LDLIBS); \
 	    $(OUT)/fuzz_calls 20000; $(OUT)/forced_calls 20; \
 	    python3 apps/serve/tests/serve_test.py $(OUT)/serve_fake; \
@@ -64,7 +64,7 @@ $(OUT)/forced_calls: apps/serve/tests/forced_calls.c $(wildcard apps/serve/*.c) 
 
 # The server as the client libraries openai, langchain-openai, litellm and lm-eval see it: those that PYTHON has.
 check-clients:
-	@set -e; mkdir -p $(OUT); $(CC) -O0 -g $(STRICT) $(SANITIZED) -Iapps/serve/tests apps/serve/serve.c -o $(OUT)/serve_fake $(LDLIBS); \
+	@set -e; mkdir -p $(OUT); $(CC) -O0 -g $(STRICT_WHOLE) $(SANITIZED) -Iapps/serve/tests apps/serve/serve.c -o $(OUT)/serve_fake $(LDLIBS); \
 	    LITELLM_LOCAL_MODEL_COST_MAP=True $(or $(PYTHON),python3) apps/serve/tests/clients_test.py $(OUT)/serve_fake
 
 # Many clients of the server at once, some vanishing, some slow: CLIENTS=256 SECONDS=600.
@@ -90,11 +90,11 @@ check-graphics: $(SIMULATOR) $(GRAPHICS) $(if $(VULKAN_HEADER),$(OUT)/vulkan_buf
 
 $(OUT)/gpu_%: tests/interop/gpu_%.c $(wildcard tests/*.h) $(HEADERS)
 	@mkdir -p $(OUT)
-	$(CC) -std=c99 -O0 -g $(STRICT) -I. -iquote tests $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
+	$(CC) -std=c99 -O0 -g $(STRICT_WHOLE) -I. -iquote tests $(LANE_CFLAGS) $< -o $@ $(LDLIBS)
 
 # Two shared libraries: the engine and its game with one Ignis, a plugin with one of its own, which nobody else sees.
 $(OUT)/gpu_engine: $(OUT)/engine/libengine.so $(OUT)/engine/libeffects.so
-SHARED := -O1 -g -fPIC $(STRICT) -I. $(LANE_CFLAGS)
+SHARED := -O1 -g -fPIC $(STRICT_WHOLE) -I. $(LANE_CFLAGS)
 $(OUT)/engine/libengine.so: $(ENGINE) $(HEADERS)
 	@mkdir -p $(OUT)/engine
 	$(CC) -std=c99 $(SHARED) -c tests/engine/core.c -o $(OUT)/engine/core.pic.o

@@ -45,7 +45,7 @@ $(OUT)/rooms/hook.o: tests/hook.c tests/hook.h
 WHOLE := $(shell grep -lE '^.define (IGNIS_(_|NO_TENSORS|TRACE_CALLS)|malloc|poll)' $(TEST_SOURCES) $(FUZZ_SOURCES))
 $(OUT)/tests/%.o: tests/%.c | $(HEADERS)
 	@mkdir -p $(@D)
-	$(TEST_CC) $(TEST_CFLAGS) $(if $(filter $<,$(WHOLE)),-I.,$(ROOM_CFLAGS) -include tests/rooms.h) -iquote tests \
+	$(TEST_CC) $(TEST_CFLAGS) $(if $(filter $<,$(WHOLE)),-Wno-misleading-indentation -I.,$(ROOM_CFLAGS) -include tests/rooms.h) -iquote tests \
 	    -c $< -o $@
 
 program = $(OUT)/$(basename $(notdir $1))$(EXE)
@@ -73,9 +73,9 @@ $(PLUG): $(OUT)/tests/base/plug.o $(ROOM_OBJECTS)
 ENGINE := $(wildcard tests/engine/*)
 $(OUT)/test_engine$(EXE): $(ENGINE) $(HEADERS)
 	@mkdir -p $(OUT)/engine
-	$(CC) -std=c99 -O1 -g $(STRICT) -I. $(LANE_CFLAGS) -c tests/engine/core.c -o $(OUT)/engine/core.o
+	$(CC) -std=c99 -O1 -g $(STRICT_WHOLE) -I. $(LANE_CFLAGS) -c tests/engine/core.c -o $(OUT)/engine/core.o
 	for part in game main; do \
-	    $(CXX) -std=c++11 -O1 -g $(STRICT) -I. $(LANE_CFLAGS) -c tests/engine/$$part.cpp \
+	    $(CXX) -std=c++11 -O1 -g $(STRICT_WHOLE) -I. $(LANE_CFLAGS) -c tests/engine/$$part.cpp \
 	        -o $(OUT)/engine/$$part.o || exit 1; \
 	done
 	for part in core game; do \

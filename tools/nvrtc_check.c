@@ -906,13 +906,29 @@ static int is_candidate(int program, const char *variant)
     return variant == variants[variants[i] ? i : 0];
 }
 
-/*  Whether --short takes it: each second candidate, but all with faults on purpose. */
-static int is_short(int program, const char *variant)
+/*  The number of candidates before this one, or -1 if it is none. */
+static int candidate_number(int program, const char *variant)
 {
     int before = 0;
     for (const char *const *other = programs[program].variants; *other != variant; other++)
         before += is_candidate(program, *other);
-    return is_candidate(program, variant) && (before % 2 == 0 || programs[program].source == -2);
+    return is_candidate(program, variant) ? before : -1;
+}
+
+/*  Whether --short takes it: each second candidate, but all with faults on purpose. */
+static int is_short(int program, const char *variant)
+{
+    int number = candidate_number(program, variant);
+    return number >= 0 && (number % 2 == 0 || programs[program].source == -2);
+}
+
+static int shortened; /* --short */
+
+/*  Whether one kernel is compiled without the others, too: of each candidate; --short: of the first one. */
+static int has_part(const job *j)
+{
+    int number = candidate_number(j->program, j->variant);
+    return j->kernels > 1 && atoi(j->arch) == 90 && (number == 0 || (number > 0 && !shortened));
 }
 
 static int allowed(const job *j) { return programs[j->program].spills[(atoi(j->arch) >= 80) + (atoi(j->arch) >= 90)]; }
@@ -1103,7 +1119,7 @@ static void compile(job *j)
         j->failed = !j->failed && !j->spills;
         j->spills = 0;
     }
-    if (source >= 0 && !j->failed && j->kernels > 1 && atoi(j->arch) == 90 && is_short(j->program, j->variant))
+    if (source >= 0 && !j->failed && has_part(j))
         compile_part(j, text);
 }
 
@@ -1186,8 +1202,7 @@ static int choose_archs(const char *list, const char **chosen)
 
 int main(int argc, char **argv)
 {
-    int major = 0, minor = 0, known_count = 0, known[256], failed = 0, spills = 0, chosen_count, arch_count = 0,
-        shortened = 0;
+    int major = 0, minor = 0, known_count = 0, known[256], failed = 0, spills = 0, chosen_count, arch_count = 0;
     int thread_count = (int)sysconf(_SC_NPROCESSORS_ONLN);
     const char *asked = getenv("IGNIS_NVRTC_LIBRARY"), *list = NULL, *only = "";
     const char *chosen[COUNT(archs)], *usable[COUNT(archs)];

@@ -13,7 +13,8 @@ src=tests/compile
 rm -rf $out
 mkdir -p $out
 
-strict='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Werror'
+# In a long file GCC takes nine tenths of the time to look for misleading indentation: `make parts` looks for it.
+strict='-Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Wno-misleading-indentation -Werror'
 implement=-DIGNIS_IMPLEMENTATION
 if [ -n "${CUDA_PATH:-}" ]; then toolkit=$CUDA_PATH; else toolkit=/usr/local/cuda; fi
 PATH=$PATH:$toolkit/bin
@@ -114,8 +115,9 @@ for cc in gcc clang; do
     done
     job "$cc -I. -O1 -ffast-math -fno-fast-math -fsyntax-only $src/ignis.c $implement"
     job "$cc -I. -fsyntax-only -D_M_FP_FAST=1 $src/ignis.c $implement 2>&1 | grep '#error.*IGNIS_ALLOW_FAST_MATH'"
-    job "$cc -O1 -ffast-math $strict -I. $src/fast_math.c -o %o $implement -DIGNIS_ALLOW_FAST_MATH $libs && %o"
-    if [ $cc != gcc ]; then job "$cc -O2 $strict -I. -c $src/together.c -o %o.o $implement"; fi
+    if [ "$all" ] || [ $cc = gcc ]; then job "$cc -O1 -ffast-math $strict -I. $src/fast_math.c -o %o $implement -DIGNIS_ALLOW_FAST_MATH $libs && %o"; fi
+    # clang's warnings do not depend on optimizing, as those of gcc do.
+    if [ "$all" ] && [ $cc != gcc ]; then job "$cc -O2 $strict -I. -c $src/together.c -o %o.o $implement"; fi
     job "$cc -fvisibility=hidden '-DIGNIS_API=__attribute__((visibility(\"default\")))' -I. -c $src/collective.c -o %o.o $implement"
     linked user.c $cc -I.
     # Two shared libraries have an Ignis each when it is hidden, and one together when it is not.
@@ -140,7 +142,7 @@ for cxx in g++ clang++; do
     every_mode $cxx -x c++ -std=c++11 $strict -I.
     if [ "$all" ]; then every_mode $cxx -x c++ -std=c++20 $strict -I.; else main_modes $cxx -x c++ -std=c++20 $strict -I.; fi
     for std in ${all:+c++14} c++17; do main_modes $cxx -x c++ -std=$std $strict -I.; done
-    job "$cxx -x c++ -O2 $strict -I. -c $src/collective.c -o %o.o $implement"
+    if [ "$all" ] || [ $cxx = g++ ]; then job "$cxx -x c++ -O2 $strict -I. -c $src/collective.c -o %o.o $implement"; fi
     linked user.cpp $cxx -x c++ -std=c++11 -I.
     two="$cxx -std=c++11 -I. $src/user.cpp $implement -DIGNIS_STATIC -DWITH_COLLECTIVE"
     job "$two -c -o %o.o -DFIRST_UNIT && $two %o.o -o %o -DWITH_FIRST_UNIT $libs && %o"
