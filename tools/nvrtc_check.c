@@ -893,8 +893,8 @@ static int sum_of_options(const char *variant)
     return sum;
 }
 
-/*  Whether --short may take this variant. Of those with masks it may take the even sums: half of them, in which each two
-    values of causal, range and softcap are together. */
+/*  Whether --short may take this variant. Of those with masks it may take the even sums: half of them, in which each
+    two values of causal, range and softcap are together. */
 static int is_candidate(int program, const char *variant)
 {
     const char *const *variants = programs[program].variants;
