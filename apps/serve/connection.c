@@ -134,10 +134,13 @@ static void put_head(connection *c, int number, const char *type, int64_t size)
     text_print(&c->out, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Type: %s\r\n%s", number, s->reason, date, type, s->more);
     text_print(&c->out, "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
     if (c->origin)
-        text_print(&c->out, "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n", c->origin);
-    if (number == 204)
+        text_print(&c->out,
+                   "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\nAccess-Control-Expose-Headers: X-Ignored, "
+                   "Retry-After\r\n",
+                   c->origin);
+    if (number == 204) /* client libraries send headers of their own; the star does not include Authorization */
         text_print(&c->out, "Access-Control-Allow-Methods: GET, POST\r\nAccess-Control-Allow-Headers: "
-                            "Authorization, Content-Type\r\nAccess-Control-Max-Age: 600\r\n");
+                            "Authorization, Content-Type, *\r\nAccess-Control-Max-Age: 600\r\n");
     if (c->ask && c->ask->ignored.size)
         text_print(&c->out, "X-Ignored: %s\r\n", c->ask->ignored.data);
     if (number == 405)

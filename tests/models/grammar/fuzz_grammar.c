@@ -126,6 +126,7 @@ static const char *const seeds[] = {
     "{\"$ref\": "
     "\"#/a\", "
     "\"a\": {\"type\": \"null\"}}",
+    "root ::= (<[3]> | \"a\" <[70000]>)* [^<]",
 };
 
 static const char *const words[] = {
@@ -189,6 +190,7 @@ static const char *const words[] = {
     "\"\" ",
     " %json {",
     " %text \"a\" {",
+    " <[9]> ",
 };
 
 int main(int argc, char **argv)
