@@ -61,7 +61,8 @@ static bool try_grammar(const char *text)
             break;
         }
         require_text(IGNIS__GRAMMAR_AT(g, state, states, state)->any ||
-                         IGNIS__GRAMMAR_AT(g, state, states, state)->ends,
+                         IGNIS__GRAMMAR_AT(g, state, states, state)->ends ||
+                         strstr(text, "<["), /* a control token that the vocabulary does not have */
                      "a text cannot go on", text);
         for (i = 0, id = (int)random_below(512); i < 512 && !(mask[id / 32] >> id % 32 & 1); i++)
             id = (id + 1) % 512;
