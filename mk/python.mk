@@ -4,14 +4,18 @@
 PYTHON := python3
 
 # The programs that the scripts run.
-COMPARED := tests/file/file_copy.c tests/file/npy_copy.c tests/models/generate/published.c \
-    tests/models/generate/minilm_run.c \
-    tests/models/lora/lora_run.c tests/models/tokenizer/text_ids.c tests/models/weights/model_dump.c \
-    tests/train/training_copy.c
+COMPARED := tests/file/npy_copy.c tests/models/generate/published.c tests/models/generate/minilm_run.c \
+    tests/models/lora/lora_run.c tests/train/training_copy.c
 $(foreach source,$(COMPARED),$(eval $(OUT)/$(basename $(notdir $(source))): $(source)))
 $(addprefix $(OUT)/,$(basename $(notdir $(COMPARED)))): $(HEADERS)
 	@mkdir -p $(OUT)
 	$(CC) -O1 -g -I. $(filter tests/%.c,$^) -o $@ $(LDLIBS)
+# Those of CI share the implementation of the examples.
+$(OUT)/file_copy: tests/file/file_copy.c
+$(OUT)/text_ids: tests/models/tokenizer/text_ids.c
+$(OUT)/model_dump: tests/models/weights/model_dump.c
+$(OUT)/file_copy $(OUT)/text_ids $(OUT)/model_dump: $(OUT)/implementation.o
+	$(CC) -O1 -g -I. $(IMPLEMENTED) $^ -o $@ $(LDLIBS)
 $(OUT)/published: tests/models/generate/published_values.h
 
 # Both directions against the Python package safetensors.

@@ -21,6 +21,7 @@ ignis_model ignis_share(const char *path, ignis_comm comm)
                              NULL,
                              NULL,
                              ignis_comm_parallel(comm),
-                             IGNIS_CACHE_DEFAULT};
+                             IGNIS_CACHE_DEFAULT,
+                             false};
     return ignis_model_open(&desc);
 }

@@ -14,6 +14,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 static void say_nothing(ignis_log_level level, ignis_diagnostic diagnostic, const char *message, void *user_data)

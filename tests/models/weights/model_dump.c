@@ -7,6 +7,9 @@
 #define IGNIS_IMPLEMENTATION
 #include "ignis_models.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+
 int main(int argc, char **argv)
 {
     ignis_model_desc desc = {.dtype = IGNIS_F32};
