@@ -1650,6 +1650,7 @@ enum {
     IGNIS__SOURCE_GEMV_HOPPER_CU,
     IGNIS__SOURCE_GEMV_HOPPER_BLOCKS_CU,
     IGNIS__SOURCE_GEMV_MMA_CU,
+    IGNIS__SOURCE_GEMV_TILE_CUH,
     IGNIS__SOURCE_GENERATE_CU,
     IGNIS__SOURCE_GENERATE_CUH,
     IGNIS__SOURCE_GENERATE_DRAW_CU,
@@ -1678,7 +1679,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xc2725b1b76743cb8ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xa7b61ce614b2ce3eULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -5107,13 +5108,13 @@ static const char ignis__text_gemv_cuh_0[] =
     "}\n"
     "}\n\n\n\n"
     "constexpr int GROUP_TILES = 8;\n"
-    "template <typename Product>\n"
+    "template <int tiles = GROUP_TILES, typename Product>\n"
     "__device__ inline void group_rows(const Product &p, int first, int group, int i, int &low, int &high)\n"
     "{\n"
-    "low = first + group * 16 * GROUP_TILES + 8 * i;\n"
-    "high = low + 8 * GROUP_TILES;\n"
+    "low = first + group * 16 * tiles + 8 * i;\n"
+    "high = low + 8 * tiles;\n"
     "if (p.gated || p.kind == IGNIS__GEMV_CACHE)\n"
-    "tile_rows(p, first, group * GROUP_TILES + i, low, high);\n"
+    "tile_rows(p, first, group * tiles + i, low, high);\n"
     "}\n\n\n\n"
     "__device__ inline int row_of_lanes(int g) { return g / 2 + g % 2 * 4; }\n\n\n\n"
     "__device__ inline int ordered_place(int i)\n"
@@ -5126,9 +5127,9 @@ static const char ignis__text_gemv_cuh_0[] =
     "__device__ void load(const ignis__gemv_mma &p, int low, int high, int c)\n"
     "{\n"
     "bias[0] = bias[1] = sine = 0;\n"
-    "cosine = 1;\n"
-    "to = nullptr;\n";
+    "cosine = 1;\n";
 static const char ignis__text_gemv_cuh_1[] =
+    "to = nullptr;\n"
     "if (low >= p.n)\n"
     "return;\n"
     "if (p.bias) {\n"
@@ -6119,36 +6120,24 @@ static const char ignis__text_gemv_f8_cu_0[] =
     "#define IGNIS_OPERANDS 8\n"
     "#include \"gemv.cuh\"\n"
     "#include \"hopper.cuh\"\n"
-    "#include \"blocks.cuh\"\n\n"
+    "#include \"blocks.cuh\"\n\n\n"
+    "__device__ inline int scale_place(int row) { return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2; }\n"
+    "__device__ inline int scales_of_rows(int rows) { return (rows + 15) / 16 * 16; }\n\n"
     "#ifndef IGNIS_COLUMNS\n\n\n\n\n"
+    "constexpr int UNIT = 128, WARP_UNITS = 4, PART_UNITS = WARP_UNITS * SLICES;\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
     "ignis_gemv_f8_rows(const __grid_constant__ ignis__gemv_blocks all)\n"
     "{\n"
-    "extern __shared__ __align__(16) char memory[];\n"
-    "constexpr int of_unit = 128;\n"
     "const ignis__gemv_mma &p = all.product;\n"
-    "const int lane = threadIdx.x % 32, stride = (gridDim.x + 7) / 8 * 8,\n"
-    "units = ((int)p.k + 2 * of_unit - 1) / (2 * of_unit) * 2;\n"
-    "const T *row = p.x + blockIdx.x * p.k;\n"
-    "uint8_t *const to = all.x + (long long)blockIdx.x * units * of_unit;\n"
-    "ignis_grid_dependents_launch();\n"
-    "if (p.norm_of) {\n"
-    "const row_norm norm(p);\n"
-    "ignis_grid_dependency_wait();\n"
-    "norm.run(p.norm_of + blockIdx.x * p.k,\n"
-    "[&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared((T *)memory + i, four); });\n"
-    "row = (const T *)memory;\n"
-    "__syncthreads();\n"
-    "} else {\n"
-    "ignis_grid_dependency_wait();\n"
-    "}\n"
-    "for (int unit = threadIdx.x / 32; unit < units; unit += SLICES) {\n"
-    "const int at = unit * of_unit + 4 * lane;\n"
-    "ignis_pack<T, 4> x = {};\n"
+    "const int parts = (int)gridDim.x / p.rows, row = (int)blockIdx.x / parts,\n"
+    "first = (int)blockIdx.x % parts * PART_UNITS + (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32,\n"
+    "units = ((int)p.k + 2 * UNIT - 1) / (2 * UNIT) * 2;\n"
+    "const int stride = scales_of_rows(p.rows);\n\n"
+    "uint8_t *const to = all.x + (long long)row * units * UNIT + lane / 8 * 32 + lane % 2 * 16 + lane % 8 / 2 * 4;\n"
+    "float *const scales = all.scales + scale_place(row);\n"
+    "const auto put = [&](int unit, const ignis_pack<T, 4> &x) {\n"
     "float most = 0;\n"
     "bool finite = true;\n"
-    "if (at < p.k)\n"
-    "x = *(const ignis_pack<T, 4> *)(row + at);\n"
     "#pragma unroll\n"
     "for (int i = 0; i < 4; i++) {\n"
     "const float size = fabsf(float(x[i]));\n"
@@ -6158,324 +6147,386 @@ static const char ignis__text_gemv_f8_cu_0[] =
     "const float scale = fmaxf(__fdiv_rn(ignis_warp_max(most), 448.0f), 1.175494351e-38f);\n"
     "const bool all_finite = __all_sync(0xffffffff, finite);\n"
     "const float inverse = __frcp_rn(scale);\n"
-    "const auto two = [&](int first, int second) {\n"
-    "return ignis_e4m3_two(float(x[first]) * inverse, float(x[second]) * inverse);\n"
-    "};\n\n"
-    "*(uint32_t *)(to + unit * of_unit + lane / 8 * 32 + lane % 2 * 16 + lane % 8 / 2 * 4) =\n"
-    "all_finite ? two(0, 2) | two(1, 3) << 16 : 0;\n"
+    "const auto two = [&](int one, int other) {\n"
+    "return ignis_e4m3_two(float(x[one]) * inverse, float(x[other]) * inverse);\n"
+    "};\n"
+    "*(uint32_t *)(to + unit * UNIT) = all_finite ? two(0, 2) | two(1, 3) << 16 : 0;\n"
     "if (lane == 0)\n"
-    "all.scales[(long long)unit * stride + blockIdx.x] = all_finite ? scale : __int_as_float(0x7fc00000);\n"
+    "scales[(long long)unit * stride] = all_finite ? scale : __int_as_float(0x7fc00000);\n"
+    "};\n"
+    "ignis_grid_dependents_launch();\n"
+    "if (p.norm_of) {\n"
+    "const row_norm norm(p);\n"
+    "ignis_grid_dependency_wait();\n"
+    "norm.run(p.norm_of + row * p.k, [&](int i, const ignis_pack<T, 4> &four) { put(i / UNIT, four); });\n"
+    "if (threadIdx.x / 32 == 0 && (units - 1) * UNIT >= p.k)\n"
+    "put(units - 1, ignis_pack<T, 4>{});\n"
+    "return;\n"
     "}\n"
+    "ignis_grid_dependency_wait();\n"
+    "const T *const from = p.x + row * p.k + 4 * lane;\n"
+    "ignis_pack<T, 4> x[WARP_UNITS];\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < WARP_UNITS; i++) {\n"
+    "const int unit = first + i * SLICES;\n"
+    "x[i] = {};\n"
+    "if (unit * UNIT < p.k)\n"
+    "x[i] = *(const ignis_pack<T, 4> *)(from + unit * UNIT);\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < WARP_UNITS; i++)\n"
+    "if (first + i * SLICES < units)\n"
+    "put(first + i * SLICES, x[i]);\n"
     "}\n\n"
     "#else\n\n"
-    "constexpr int COLUMNS = IGNIS_COLUMNS, CLUSTER = IGNIS_CLUSTER, N = COLUMNS / 8;\n\n"
-    "constexpr int K_SLICES = 4, OWN = K_SLICES / CLUSTER;\n"
-    "constexpr int TILES = SLICES;\n"
-    "constexpr int RECORD_BYTES = record_bytes(BLOCKS_F8), EIGHT_BYTES = TOGETHER * RECORD_BYTES;\n\n"
-    "constexpr int BOX_BYTES = COLUMNS * 128, X_BYTES = 2 * BOX_BYTES, SCALES_BYTES = 2 * COLUMNS * 4;\n"
-    "constexpr int WEIGHTS_BYTES = 2 * TILES * EIGHT_BYTES, ALL_BYTES = X_BYTES + SCALES_BYTES + WEIGHTS_BYTES;\n\n"
-    "constexpr int STAGE_BYTES = (ALL_BYTES + 1023) / 1024 * 1024;\n\n"
-    "constexpr int PITCH = 16 * TILES + 4, FOUND_BYTES = COLUMNS * PITCH * 4;\n"
-    "constexpr int ALL_THREADS = THREADS + 128;\n\n"
-    "constexpr int SHARE = COLUMNS / CLUSTER;\n\n"
-    "constexpr int UNITS = COLUMNS <= 64 ? 2 : 1;\n"
+    "#define IGNIS_TILES (IGNIS_COLUMNS <= 64 ? 4 : 8)\n"
+    "#include \"gemv_tile.cuh\"\n\n"
+    "constexpr bool WIDE = COLUMNS > 64;\n\n"
+    "constexpr int ALL_THREADS = TILE_THREADS + (WIDE ? 128 : 32), RESIDENT = WIDE ? 1 : 2;\n"
+    "constexpr int K_SLICES = 2, OWN = K_SLICES / SPLIT;\n"
+    "constexpr int RECORD_BYTES = record_bytes(BLOCKS_F8), EIGHT_BYTES = TOGETHER * RECORD_BYTES;\n\n\n"
+    "constexpr int WEIGHT_BYTES = 2 * TILES * EIGHT_BYTES, UNIT_BYTES = COLUMNS * 128, SCALES_BYTES = COLUMNS * 4;\n"
+    "constexpr int SENT_BYTES = SPLIT > 1 ? TILE_THREADS * SHARE * 16 : 0, RESULT_BYTES = SHARE * 8 * STAGED_BYTES,\n"
+    "FOUND_BYTES = SENT_BYTES > RESULT_BYTES ? SENT_BYTES : RESULT_BYTES;\n\n\n"
+    "constexpr int PART = WIDE ? N / 2 : N, UNITS = COLUMNS <= 32 ? 2 : 1;\n"
     "static_assert(RECORD_BYTES / 16 % 2 == 1, \"so rows that lanes read at a time have different banks\");\n\n\n"
-    "__device__ inline void group_rows(const ignis__gemv_mma &p, int group, int i, int &low, int &high)\n"
+    "struct f8_memory {\n"
+    "char *weights, *scales, *found;\n"
+    "uint32_t x_at, weights_at, scales_at, found_at, full, empty, x_full, x_empty, arrived, ready;\n"
+    "cache_row *rows;\n\n"
+    "__device__ f8_memory(const ignis__gemv_blocks &all, char *memory)\n"
+    ": weights(memory + all.x_ring * UNIT_BYTES), scales(weights + all.product.ring * WEIGHT_BYTES),\n"
+    "found(memory + all.product.found_at), x_at((uint32_t)__cvta_generic_to_shared(memory)),\n"
+    "weights_at(x_at + all.x_ring * UNIT_BYTES), scales_at(weights_at + all.product.ring * WEIGHT_BYTES),\n"
+    "found_at(x_at + all.product.found_at), full(found_at + FOUND_BYTES), empty(full + 8 * all.product.ring),\n";
+static const char ignis__text_gemv_f8_cu_1[] =
+    "x_full(empty + 8 * all.product.ring), x_empty(x_full + 8 * all.x_ring), arrived(x_empty + 8 * all.x_ring),\n"
+    "ready(arrived + 8), rows((cache_row *)(found + FOUND_BYTES + 16 * (all.product.ring + all.x_ring) + 16))\n"
     "{\n"
-    "low = group * 16 * TILES + 8 * i;\n"
-    "high = low + 8 * TILES;\n"
-    "if (p.gated || p.kind == IGNIS__GEMV_CACHE)\n"
-    "tile_rows(p, 0, group * TILES + i, low, high);\n"
-    "}\n\n\n"
-    "struct record_order {\n"
-    "int tile, slice, at, end;\n"
-    "const int length, per_slice, first_slice, tiles, stride;\n\n"
-    "__device__ record_order(int k, int tiles)\n"
-    ": tile(blockIdx.x / CLUSTER), slice(0), length((k + 255) / 256), per_slice((length + K_SLICES - 1) / K_SLICES),\n"
-    "first_slice(blockIdx.x % CLUSTER * OWN), tiles(tiles), stride(gridDim.x / CLUSTER)\n"
-    "{\n"
-    "begin();\n"
-    "if (at == end)\n"
-    "next_slice();\n"
     "}\n"
-    "__device__ void begin()\n"
+    "};\n\n\n"
+    "struct record_range {\n"
+    "int first, count;\n\n"
+    "__device__ record_range(const ignis__gemv_mma &p, int slice, int slices)\n"
     "{\n"
-    "at = min((first_slice + slice) * per_slice, length);\n"
-    "end = min(at + per_slice, length);\n"
-    "}\n\n"
-    "__device__ void next_slice()\n"
-    "{\n"
-    "do {\n"
-    "if (++slice == OWN)\n"
-    "slice = 0, tile += stride;\n"
-    "begin();\n"
-    "} while (at == end && tile < tiles);\n"
+    "const int all = ((int)p.k + 255) / 256, each = (all + K_SLICES - 1) / K_SLICES;\n"
+    "first = min(slice * each, all);\n"
+    "count = min(first + slices * each, all) - first;\n"
     "}\n"
+    "};\n\n\n"
+    "struct share_sums {\n"
+    "static constexpr bool in_staged = SPLIT > 1;\n"
+    "float y[SHARE][4];\n\n"
+    "__device__ float4 take(int, int i) const { return make_float4(y[i][0], y[i][1], y[i][2], y[i][3]); }\n"
     "__device__ void go_on()\n"
     "{\n"
-    "if (++at == end)\n"
-    "next_slice();\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n + AT_ONCE < SHARE; n++)\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 4; i++)\n"
+    "y[n][i] = y[n + AT_ONCE][i];\n"
     "}\n"
     "};\n\n\n"
-    "struct ring_copies {\n"
+    "struct f8_thread {\n"
     "const ignis__gemv_blocks &all;\n"
-    "const ignis__tensor_map *of_x;\n"
-    "const uint32_t ring, full;\n"
-    "const int rows;\n\n"
-    "__device__ void ask_weights(int stage, const record_order &of) const\n"
+    "const ignis__gemv_mma &p;\n"
+    "const f8_memory &m;\n"
+    "const block_place &place;\n"
+    "const int lane, warp;\n"
+    "ring_place at, x_at;\n"
+    "uint32_t exchanges;\n\n"
+    "__device__ f8_thread(const ignis__gemv_blocks &all, const f8_memory &m, const block_place &place)\n"
+    ": all(all), p(all.product), m(m), place(place), lane(threadIdx.x % 32), warp(threadIdx.x / 32), at{0, 0}, x_at{0, 0}, exchanges(0)\n"
     "{\n"
-    "const ignis__gemv_mma &p = all.product;\n"
-    "const int lane = threadIdx.x % 32, behind = (int)(p.gated ? 2 * p.n : p.n);\n"
-    "int low, high;\n";
-static const char ignis__text_gemv_f8_cu_1[] =
-    "if (lane == 0)\n"
-    "ignis_ptx_mbarrier_arrive_expect(full + 8 * stage, ALL_BYTES);\n"
-    "__syncwarp();\n"
-    "if (lane >= 2 * TILES)\n"
-    "return;\n"
-    "group_rows(p, of.tile / p.across, lane % TILES, low, high);\n"
-    "const int row = lane < TILES ? low : high;\n"
-    "ignis_ptx_bulk_load(\n"
-    "ring + stage * STAGE_BYTES + X_BYTES + SCALES_BYTES + lane * EIGHT_BYTES,\n"
-    "(const uint8_t *)p.weights +\n"
-    "(first_record(row < behind ? row : 0, of.length) + (long long)of.at * TOGETHER) * RECORD_BYTES,\n"
-    "EIGHT_BYTES, full + 8 * stage);\n"
-    "}\n"
-    "__device__ void ask_x(int stage, const record_order &of) const\n"
+    "}\n\n\n\n"
+    "static __device__ void load(const char *record, int unit, uint32_t (&a)[4][4], float (&d)[2])\n"
     "{\n"
-    "const int lane = threadIdx.x % 32, column = of.tile % all.product.across * COLUMNS;\n"
-    "const uint32_t to = ring + stage * STAGE_BYTES;\n"
-    "if (lane < 2)\n"
-    "ignis_ptx_tensor_load<2>(to + lane * BOX_BYTES, of_x, full + 8 * stage, (2 * of.at + lane) * 128, column);\n"
-    "else if (lane < 4)\n"
-    "ignis_ptx_bulk_load(to + X_BYTES + (lane - 2) * COLUMNS * 4,\n"
-    "all.scales + (long long)(2 * of.at + lane - 2) * rows + column, COLUMNS * 4,\n"
-    "full + 8 * stage);\n"
-    "}\n"
-    "};\n\n\n"
-    "__device__ inline void add_unit(float (&sum)[N][4], const float (&found)[N][4], const float (&d)[2],\n"
-    "const float *scales)\n"
-    "{\n"
-    "#pragma unroll\n"
-    "for (int n = 0; n < N; n++) {\n"
-    "const float2 of_x = *(const float2 *)(scales + 8 * n);\n"
-    "#pragma unroll\n"
-    "for (int c = 0; c < 4; c++)\n"
-    "sum[n][c] = fmaf(found[n][c], __fmul_rn(d[c / 2], c % 2 ? of_x.y : of_x.x), sum[n][c]);\n"
-    "}\n"
-    "}\n\n\n"
-    "__device__ inline void multiply(float (&sum)[N][4], const char *stage)\n"
-    "{\n"
-    "const int lane = threadIdx.x % 32, t = lane % 4;\n"
-    "const char *const records = stage + X_BYTES + SCALES_BYTES + threadIdx.x / 32 * EIGHT_BYTES +\n"
-    "row_of_lanes(lane / 4) * RECORD_BYTES;\n\n"
-    "const uint64_t x =\n"
-    "ignis_wgmma_descriptor(__shfl_sync(0xffffffff, (uint32_t)__cvta_generic_to_shared(stage), 0), 0, 1024);\n"
-    "uint32_t a[UNITS][4][4];\n"
-    "float d[UNITS][2], found[UNITS][N][4];\n"
-    "const auto load = [&](int unit) {\n"
-    "const int i = unit % UNITS;\n"
     "#pragma unroll\n"
     "for (int r = 0; r < 2; r++) {\n"
-    "const char *const record = records + r * TILES * EIGHT_BYTES;\n"
+    "const char *const from = record + r * TILES * EIGHT_BYTES;\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 2; j++) {\n"
-    "const uint4 q = *(const uint4 *)(record + unit * 128 + j * 64 + t * 16);\n"
-    "a[i][2 * j][r] = q.x, a[i][2 * j][2 + r] = q.y;\n"
-    "a[i][2 * j + 1][r] = q.z, a[i][2 * j + 1][2 + r] = q.w;\n"
+    "const uint4 q = *(const uint4 *)(from + unit * 128 + j * 64 + threadIdx.x % 4 * 16);\n"
+    "a[2 * j][r] = q.x, a[2 * j][2 + r] = q.y;\n"
+    "a[2 * j + 1][r] = q.z, a[2 * j + 1][2 + r] = q.w;\n"
     "}\n"
-    "d[i][r] = ((const float *)(record + 256))[unit];\n"
+    "d[r] = ((const float *)(from + 256))[unit];\n"
     "}\n"
-    "ignis_wgmma_hold(a[i]);\n"
-    "};\n"
-    "const auto ask = [&](int unit) {\n"
-    "const int i = unit % UNITS;\n"
-    "const uint64_t of_unit = ignis_wgmma_ahead(x, unit * BOX_BYTES);\n"
-    "ignis_ptx_wgmma_fence();\n"
-    "ignis_ptx_wgmma<0>(found[i], a[i][0], of_unit);\n"
+    "ignis_wgmma_hold(a);\n"
+    "}\n"
+    "static __device__ void ask(float (&found)[PART][4], const uint32_t (&a)[4][4], uint64_t x)\n"
+    "{\n"
+    "ignis_ptx_wgmma<0>(found, a[0], x);\n"
     "#pragma unroll\n"
     "for (int j = 1; j < 4; j++)\n"
-    "ignis_ptx_wgmma<1>(found[i], a[i][j], ignis_wgmma_ahead(of_unit, 32 * j));\n"
+    "ignis_ptx_wgmma<1>(found, a[j], ignis_wgmma_ahead(x, 32 * j));\n"
     "ignis_ptx_wgmma_commit();\n"
-    "};\n"
-    "const auto take = [&](int unit) {\n"
-    "const int i = unit % UNITS;\n"
-    "ignis_wgmma_hold(found[i]);\n"
-    "ignis_wgmma_hold(a[i]);\n"
-    "add_unit(sum, found[i], d[i], (const float *)(stage + X_BYTES) + unit * COLUMNS + 2 * t);\n"
-    "};\n\n"
-    "load(0);\n"
-    "if (UNITS == 2)\n"
-    "load(1);\n"
-    "ask(0);\n"
-    "if (UNITS == 2) {\n"
-    "ask(1);\n"
+    "}\n\n"
+    "template <int first>\n"
+    "static __device__ void add(float (&sum)[N][4], float (&found)[PART][4], const float (&d)[2], const char *scales)\n"
+    "{\n"
+    "ignis_wgmma_hold(found);\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < PART; n += 2) {\n"
+    "const float4 x = ((const float4 *)scales)[(first + n) * 2 + threadIdx.x % 4];\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 2; i++)\n"
+    "#pragma unroll\n"
+    "for (int c = 0; c < 4; c++)\n"
+    "sum[first + n + i][c] =\n"
+    "fmaf(found[n + i][c],\n"
+    "__fmul_rn(d[c / 2], i ? (c % 2 ? x.w : x.z) : (c % 2 ? x.y : x.x)), sum[first + n + i][c]);\n"
+    "}\n"
+    "}\n"
+    "__device__ uint64_t x_of(const ring_place &of) const\n"
+    "{\n"
+    "ignis_mbarrier_wait(m.x_full + 8 * of.stage, of.phase);\n"
+    "return ignis_wgmma_descriptor(m.x_at + of.stage * UNIT_BYTES, 0, 1024);\n"
+    "}\n"
+    "__device__ const char *scales_of(const ring_place &of) const { return m.scales + of.stage * SCALES_BYTES; }\n\n\n"
+    "__device__ void multiply(float (&sum)[N][4])\n"
+    "{\n"
+    "const char *const record =\n"
+    "m.weights + at.stage * WEIGHT_BYTES + warp * EIGHT_BYTES + row_of_lanes(lane / 4) * RECORD_BYTES;\n"
+    "float found[WIDE ? 2 : UNITS][PART][4];\n"
+    "ignis_mbarrier_wait(m.full + 8 * at.stage, at.phase);\n"
+    "if constexpr (WIDE) {\n"
+    "#pragma unroll 1\n"
+    "for (int unit = 0; unit < 2; unit++) {\n"
+    "uint32_t a[4][4];\n"
+    "float d[2];\n"
+    "load(record, unit, a, d);\n"
+    "const uint64_t x = x_of(x_at);\n"
+    "ignis_ptx_wgmma_fence();\n"
+    "ask(found[0], a, x);\n"
+    "ask(found[1], a, ignis_wgmma_ahead(x, UNIT_BYTES / 2));\n"
+    "if (unit == 1)\n"
+    "ignis_warp_arrive(m.empty + 8 * at.stage);\n"
     "ignis_ptx_wgmma_wait<1>();\n"
-    "take(0);\n"
+    "add<0>(sum, found[0], d, scales_of(x_at));\n"
+    "ignis_ptx_wgmma_wait<0>();\n"
+    "add<N - PART>(sum, found[1], d, scales_of(x_at));\n"
+    "ignis_wgmma_hold(a);\n"
+    "ignis_warp_arrive(m.x_empty + 8 * x_at.stage);\n"
+    "x_at.go_on(all.x_ring);\n"
+    "}\n"
+    "} else {\n"
+    "const ring_place first = x_at;\n"
+    "uint32_t a[UNITS][4][4];\n"
+    "float d[UNITS][2];\n"
+    "load(record, 0, a[0], d[0]);\n"
+    "if (UNITS == 2)\n"
+    "load(record, 1, a[UNITS - 1], d[UNITS - 1]);\n"
+    "x_at.go_on(all.x_ring);\n"
+    "const uint64_t x[2] = {x_of(first), x_of(x_at)};\n"
+    "ignis_ptx_wgmma_fence();\n"
+    "ask(found[0], a[0], x[0]);\n"
+    "if (UNITS == 2) {\n";
+static const char ignis__text_gemv_f8_cu_2[] =
+    "ask(found[UNITS - 1], a[UNITS - 1], x[1]);\n"
+    "ignis_warp_arrive(m.empty + 8 * at.stage);\n"
+    "ignis_ptx_wgmma_wait<1>();\n"
+    "add<0>(sum, found[0], d[0], scales_of(first));\n"
     "} else {\n"
     "ignis_ptx_wgmma_wait<0>();\n"
-    "take(0);\n"
-    "load(1);\n"
-    "ask(1);\n"
+    "add<0>(sum, found[0], d[0], scales_of(first));\n"
+    "ignis_wgmma_hold(a[0]);\n"
+    "load(record, 1, a[0], d[0]);\n"
+    "ignis_ptx_wgmma_fence();\n"
+    "ask(found[0], a[0], x[1]);\n"
+    "ignis_warp_arrive(m.empty + 8 * at.stage);\n"
     "}\n"
+    "ignis_warp_arrive(m.x_empty + 8 * first.stage);\n"
     "ignis_ptx_wgmma_wait<0>();\n"
-    "take(1);\n"
-    "}\n\n\n\n"
-    "template <typename Wait>\n"
-    "__device__ inline void finish_columns(const ignis__gemv_mma &p, int group, int column, const float *found,\n"
-    "const Wait &wait)\n"
+    "add<0>(sum, found[UNITS - 1], d[UNITS - 1], scales_of(x_at));\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < UNITS; i++)\n"
+    "ignis_wgmma_hold(a[i]);\n"
+    "ignis_warp_arrive(m.x_empty + 8 * x_at.stage);\n"
+    "x_at.go_on(all.x_ring);\n"
+    "}\n"
+    "at.go_on(p.ring);\n"
+    "}\n\n"
+    "__device__ void slices(float (&total)[N][4])\n"
     "{\n"
-    "constexpr int HALVES = 8 * TILES / 32, PARTS = SHARE * HALVES, AT_ONCE = PARTS / SLICES >= 2 ? 2 : 1;\n"
-    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;\n"
-    "bool waits = true;\n"
+    "float sum[N][4];\n"
     "#pragma unroll 1\n"
-    "for (int from = warp; from < PARTS || waits; from += SLICES * AT_ONCE) {\n"
-    "finish_line lines[AT_ONCE];\n"
-    "int low[AT_ONCE], high[AT_ONCE];\n"
+    "for (int slice = 0; slice < OWN; slice++) {\n"
+    "const int count = record_range(p, place.part * OWN + slice, 1).count;\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < AT_ONCE; i++) {\n"
-    "const int part = from + i * SLICES, pair = part % HALVES * 32 + lane, c = column + part / HALVES;\n"
-    "group_rows(p, group, pair / 8, low[i], high[i]);\n"
-    "low[i] += row_of_lanes(pair % 8), high[i] += row_of_lanes(pair % 8);\n"
-    "if (part < PARTS && c < p.rows) {\n"
-    "lines[i].load(p, low[i], high[i], c);\n"
-    "lines[i].load_sum(p, low[i], high[i], c);\n"
+    "for (int n = 0; n < N; n++)\n"
+    "sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;\n"
+    "#pragma unroll 1\n"
+    "for (int i = 0; i < count; i++)\n"
+    "multiply(sum);\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < N; n++)\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 4; i++)\n"
+    "total[n][i] = (OWN > 1 ? total[n][i] : 0.0f) + sum[n][i];\n"
+    "}\n"
+    "}\n\n\n"
+    "__device__ void allow() const\n"
+    "{\n"
+    "if (SPLIT == 1 || threadIdx.x > 0)\n"
+    "return;\n"
+    "ignis_ptx_mbarrier_arrive_expect(m.arrived, SENT_BYTES);\n"
+    "ignis_ptx_mbarrier_arrive_cluster(ignis_ptx_mapa(m.ready, place.part ^ 1));\n"
+    "}\n\n"
+    "__device__ void exchange(const float (&sum)[N][4], share_sums &own)\n"
+    "{\n"
+    "if constexpr (SPLIT == 1) {\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < N; n++)\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 4; i++)\n"
+    "own.y[n][i] = sum[n][i];\n"
+    "} else {\n"
+    "const bool last = place.part == 1;\n"
+    "const uint32_t to = ignis_ptx_mapa(m.found_at + threadIdx.x * 8, place.part ^ 1),\n"
+    "barrier = ignis_ptx_mapa(m.arrived, place.part ^ 1);\n"
+    "const float2 *const from = (const float2 *)m.found + threadIdx.x;\n"
+    "ignis_mbarrier_wait(m.ready, exchanges & 1);\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < SHARE; n++)\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 4; i += 2) {\n"
+    "const float *const low = sum[n] + i, *const high = sum[SHARE + n] + i;\n"
+    "ignis_ptx_st_async(to + (2 * n + i / 2) * TILE_THREADS * 8,\n"
+    "make_float2(last ? low[0] : high[0], last ? low[1] : high[1]), barrier);\n"
+    "own.y[n][i] = last ? high[0] : low[0];\n"
+    "own.y[n][i + 1] = last ? high[1] : low[1];\n"
+    "}\n"
+    "ignis_mbarrier_wait(m.arrived, exchanges & 1);\n"
+    "exchanges++;\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < SHARE; n++)\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < 4; i += 2) {\n"
+    "const float2 more = from[(2 * n + i / 2) * TILE_THREADS];\n"
+    "own.y[n][i] += more.x, own.y[n][i + 1] += more.y;\n"
     "}\n"
     "}\n"
-    "if (waits)\n"
-    "wait();\n"
-    "waits = false;\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < AT_ONCE; i++) {\n";
-static const char ignis__text_gemv_f8_cu_2[] =
-    "const int part = from + i * SLICES, pair = part % HALVES * 32 + lane, c = part / HALVES;\n"
-    "if (part >= PARTS || column + c >= p.rows)\n"
-    "continue;\n"
-    "float2 y = *(const float2 *)(found + c * PITCH + 2 * pair);\n"
-    "#pragma unroll\n"
-    "for (int slice = 1; slice < CLUSTER; slice++) {\n"
-    "const float2 more = *(const float2 *)(found + (slice * SHARE + c) * PITCH + 2 * pair);\n"
-    "y.x += more.x, y.y += more.y;\n"
     "}\n"
-    "lines[i].put(p, low[i], high[i], column + c, y.x, y.y);\n"
+    "};\n\n\n\n"
+    "__device__ inline void bring(const ignis__gemv_blocks &all, const f8_memory &m, const block_place &place,\n"
+    "const ignis__tensor_map &of_x)\n"
+    "{\n"
+    "const ignis__gemv_mma &p = all.product;\n"
+    "const int lane = threadIdx.x % 32, rows = (int)(p.gated ? 2 * p.n : p.n), stride = scales_of_rows(p.rows),\n"
+    "length = ((int)p.k + 255) / 256;\n"
+    "const record_range records(p, place.part * OWN, OWN);\n"
+    "const uint32_t own = m.weights_at + lane * EIGHT_BYTES;\n"
+    "const uint8_t *from = nullptr;\n"
+    "int asked = 0;\n"
+    "const auto find_rows = [&](int group) {\n"
+    "int low, high;\n"
+    "group_rows<TILES>(p, 0, group, lane % TILES, low, high);\n"
+    "const int row = lane < TILES ? low : high;\n"
+    "from = (const uint8_t *)p.weights +\n"
+    "(first_record(row < rows ? row : 0, length) + (long long)records.first * TOGETHER) * RECORD_BYTES;\n"
+    "};\n"
+    "const auto ask_weights = [&](int stage) {\n"
+    "if (lane == 0)\n"
+    "ignis_ptx_mbarrier_arrive_expect(m.full + 8 * stage, WEIGHT_BYTES);\n"
+    "__syncwarp();\n"
+    "if (lane < 2 * TILES)\n"
+    "ignis_ptx_bulk_load(own + stage * WEIGHT_BYTES, from, EIGHT_BYTES, m.full + 8 * stage);\n"
+    "from += EIGHT_BYTES;\n"
+    "};\n"
+    "find_rows(place.group);\n"
+    "if (place.group < place.groups)\n"
+    "for (; asked < min(p.ring, records.count); asked++)\n"
+    "ask_weights(asked);\n"
+    "ignis_grid_dependency_wait();\n"
+    "ring_place at = {0, 1}, x_at = {0, 1};\n"
+    "for (int group = place.group; group < place.groups; group += place.stride) {\n"
+    "const float *scales = all.scales + (long long)2 * records.first * stride + place.column;\n"
+    "if (group != place.group)\n";
+static const char ignis__text_gemv_f8_cu_3[] =
+    "find_rows(group);\n"
+    "#pragma unroll 1\n"
+    "for (int i = 0; i < 2 * records.count; i++) {\n"
+    "if (i % 2 == 0) {\n"
+    "ignis_mbarrier_wait(m.empty + 8 * at.stage, at.phase);\n"
+    "if (asked > 0)\n"
+    "asked--;\n"
+    "else\n"
+    "ask_weights(at.stage);\n"
+    "at.go_on(p.ring);\n"
+    "}\n"
+    "ignis_mbarrier_wait(m.x_empty + 8 * x_at.stage, x_at.phase);\n"
+    "if (lane == 0) {\n"
+    "const uint32_t barrier = m.x_full + 8 * x_at.stage;\n"
+    "ignis_ptx_mbarrier_arrive_expect(barrier, UNIT_BYTES + SCALES_BYTES);\n"
+    "ignis_ptx_tensor_load<2>(m.x_at + x_at.stage * UNIT_BYTES, &of_x, barrier,\n"
+    "(2 * records.first + i) * 128, place.column);\n"
+    "ignis_ptx_bulk_load(m.scales_at + x_at.stage * SCALES_BYTES, scales, SCALES_BYTES, barrier);\n"
+    "}\n"
+    "scales += stride;\n"
+    "x_at.go_on(all.x_ring);\n"
     "}\n"
     "}\n"
     "}\n\n\n"
-    "__device__ inline void wait_for_sums() { ignis_ptx_bar_sync(1, THREADS); }\n\n\n"
     "template <bool more> __device__ inline void shift_registers()\n"
     "{\n"
     "#if __CUDA_ARCH__ == 900\n"
-    "if (more)\n"
+    "if (WIDE && more)\n"
     "ignis_ptx_setmaxnreg_inc<232>();\n"
-    "else\n"
+    "else if (WIDE)\n"
     "ignis_ptx_setmaxnreg_dec<40>();\n"
     "#endif\n"
-    "}\n\n\n\n"
-    "extern \"C\" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(ALL_THREADS, 1)\n"
+    "}\n\n\n\n\n"
+    "extern \"C\" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(ALL_THREADS, RESIDENT)\n"
     "ignis_gemv_f8(const __grid_constant__ ignis__gemv_blocks all, const __grid_constant__ ignis__tensor_map of_x)\n"
     "{\n"
     "extern __shared__ __align__(1024) char memory[];\n"
     "const ignis__gemv_mma &p = all.product;\n"
-    "float *const found = (float *)(memory + p.found_at);\n"
-    "const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), found_at = at + p.found_at,\n"
-    "arrived = found_at + FOUND_BYTES, full = arrived + 8, empty = full + 8 * p.ring;\n"
-    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rank = blockIdx.x % CLUSTER;\n"
-    "const int results = p.gated ? 8 * TILES : 16 * TILES, tiles = (int)((p.n + results - 1) / results) * p.across;\n\n"
+    "const f8_memory m(all, memory);\n"
+    "const block_place place(p);\n"
+    "const int warp = threadIdx.x / 32;\n\n"
     "if (threadIdx.x == 0) {\n"
     "for (int i = 0; i < p.ring; i++) {\n"
-    "ignis_ptx_mbarrier_init(full + 8 * i, 1);\n"
-    "ignis_ptx_mbarrier_init(empty + 8 * i, SLICES * IGNIS_WARP_ARRIVALS);\n"
+    "ignis_ptx_mbarrier_init(m.full + 8 * i, 1);\n"
+    "ignis_ptx_mbarrier_init(m.empty + 8 * i, TILES * IGNIS_WARP_ARRIVALS);\n"
     "}\n"
-    "ignis_ptx_mbarrier_init(arrived, 1);\n"
+    "for (int i = 0; i < all.x_ring; i++) {\n"
+    "ignis_ptx_mbarrier_init(m.x_full + 8 * i, 1);\n"
+    "ignis_ptx_mbarrier_init(m.x_empty + 8 * i, TILES * IGNIS_WARP_ARRIVALS);\n"
+    "}\n"
+    "ignis_ptx_mbarrier_init(m.arrived, 1);\n"
+    "ignis_ptx_mbarrier_init(m.ready, 1);\n"
     "ignis_ptx_fence_mbarrier_init();\n"
-    "if (CLUSTER > 1)\n"
-    "ignis_ptx_mbarrier_arrive_expect(arrived, COLUMNS * 8 * TILES * 8);\n"
     "}\n"
-    "if (CLUSTER > 1)\n"
+    "if (SPLIT > 1)\n"
     "ignis_ptx_cluster_arrive();\n"
     "ignis_grid_dependents_launch();\n"
     "__syncthreads();\n\n"
-    "if (warp >= SLICES) {\n"
+    "if (warp >= TILES) {\n"
     "shift_registers<false>();\n"
-    "if (warp > SLICES) {\n"
-    "ignis_grid_dependency_wait();\n"
-    "if (CLUSTER > 1)\n"
+    "if (SPLIT > 1)\n"
     "ignis_ptx_cluster_wait();\n"
-    "return;\n"
-    "}\n"
-    "const ring_copies copies = {all, &of_x, at, full, (p.rows + 7) / 8 * 8};\n"
-    "record_order ahead((int)p.k, tiles), of = ahead;\n"
-    "int asked = 0;\n"
-    "for (; asked < p.ring && ahead.tile < tiles; ahead.go_on())\n"
-    "copies.ask_weights(asked++, ahead);\n"
+    "if (warp == TILES)\n"
+    "bring(all, m, place, of_x);\n"
+    "else\n"
     "ignis_grid_dependency_wait();\n"
-    "for (int i = 0; i < asked; i++, of.go_on())\n"
-    "copies.ask_x(i, of);\n"
-    "for (uint32_t stage = 0, phase = 0; ahead.tile < tiles; ahead.go_on()) {\n"
-    "ignis_mbarrier_wait(empty + 8 * stage, phase);\n"
-    "copies.ask_weights(stage, ahead);\n"
-    "copies.ask_x(stage, ahead);\n"
-    "if (++stage == p.ring)\n"
-    "stage = 0, phase ^= 1;\n"
-    "}\n"
-    "if (CLUSTER > 1)\n"
-    "ignis_ptx_cluster_wait();\n"
-    "return;\n"
-    "}\n\n"
+    "} else {\n"
     "shift_registers<true>();\n"
-    "ignis_grid_dependency_wait();\n"
-    "record_order of((int)p.k, tiles);\n"
-    "int stage = 0;\n"
-    "uint32_t phase = 0;\n\n"
-    "const int pair = 2 * (8 * warp + lane / 4), own = lane % 4 * 2;\n"
-    "for (int tile = blockIdx.x / CLUSTER; tile < tiles; tile += of.stride) {\n"
-    "const int group = tile / p.across, column = tile % p.across * COLUMNS;\n"
-    "float sum[N][4];\n"
-    "for (int slice = 0; slice < OWN; slice++) {\n"
-    "#pragma unroll\n"
-    "for (int n = 0; n < N; n++)\n"
-    "sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;\n"
-    "while (of.tile == tile && of.slice == slice) {\n"
-    "ignis_mbarrier_wait(full + 8 * stage, phase);\n"
-    "multiply(sum, memory + stage * STAGE_BYTES);\n"
-    "ignis_warp_arrive(empty + 8 * stage);\n"
-    "if (++stage == p.ring)\n"
-    "stage = 0, phase ^= 1;\n"
-    "of.go_on();\n"
-    "}\n"
-    "if (CLUSTER > 1)\n"
-    "break;\n"
-    "if (slice == 0 && tile != blockIdx.x)\n"
-    "wait_for_sums();\n"
-    "#pragma unroll\n"
-    "for (int n = 0; n < N; n++)\n"
-    "#pragma unroll\n"
-    "for (int j = 0; j < 2; j++) {\n"
-    "float2 *const kept = (float2 *)(found + (8 * n + own + j) * PITCH + pair);\n"
-    "float2 x = make_float2(sum[n][j], sum[n][2 + j]);\n"
-    "if (slice > 0) {\n"
-    "const float2 before = *kept;\n"
-    "x.x = before.x + x.x, x.y = before.y + x.y;\n"
-    "}\n"
-    "*kept = x;\n"
-    "}\n"
-    "}\n"
-    "if (CLUSTER == 1) {\n"
-    "finish_columns(p, group, column, found, wait_for_sums);\n"
-    "continue;\n"
-    "}\n"
+    "if (SPLIT > 1)\n"
     "ignis_ptx_cluster_wait();\n"
-    "#pragma unroll\n"
-    "for (int n = 0; n < N; n++)\n"
-    "#pragma unroll\n"
-    "for (int j = 0; j < 2; j++) {\n"
-    "const int c = 8 * n + own + j;\n"
-    "ignis_ptx_st_async(\n";
-static const char ignis__text_gemv_f8_cu_3[] =
-    "ignis_ptx_mapa(found_at + ((rank * SHARE + c % SHARE) * PITCH + pair) * 4, c / SHARE),\n"
-    "make_float2(sum[n][j], sum[n][2 + j]), ignis_ptx_mapa(arrived, c / SHARE));\n"
+    "ignis_grid_dependency_wait();\n"
+    "find_cache_rows(p, place.column, m.rows);\n"
+    "f8_thread thread(all, m, place);\n"
+    "const tile_finish finish = {p, place, m.rows, m.found};\n"
+    "for (int group = place.group; group < place.groups; group += place.stride) {\n"
+    "float sum[N][4] = {};\n"
+    "share_sums own;\n"
+    "tile_finish::sync();\n"
+    "thread.allow();\n"
+    "thread.slices(sum);\n"
+    "thread.exchange(sum, own);\n"
+    "finish.run(group, own);\n"
     "}\n"
-    "finish_columns(p, group, column + rank * SHARE, found, [&] { ignis_mbarrier_wait(arrived, 0); });\n"
     "}\n"
     "}\n\n"
     "#endif\n";
@@ -6487,25 +6538,17 @@ static const char *const ignis__text_gemv_f8_cu[] = {
 };
 
 static const char ignis__text_gemv_hopper_cu_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
-    "#include \"gemv.cuh\"\n"
-    "#include \"hopper.cuh\"\n\n"
-    "constexpr int COLUMNS = IGNIS_COLUMNS, SPLIT = IGNIS_SPLIT;\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "#define IGNIS_TILES GROUP_TILES\n"
+    "#include \"gemv_tile.cuh\"\n\n"
     "constexpr int ALL_THREADS = THREADS + 128;\n"
-    "constexpr int N = COLUMNS / 8, SHARE = N / SPLIT;\n"
-    "constexpr int AT_ONCE = SHARE < 4 ? SHARE : 4;\n"
     "constexpr int OWN = SLICES / SPLIT;\n\n"
     "constexpr int LEVELS = OWN == 8 ? 3 : OWN / 2, FAR = LEVELS > 1 ? LEVELS - 1 : 0;\n\n"
     "constexpr int ELEMENTS = 64;\n"
     "constexpr int EIGHT_BYTES = 8 * 128, HALF_BYTES = GROUP_TILES * EIGHT_BYTES, WEIGHT_BYTES = 2 * HALF_BYTES;\n\n"
-    "constexpr int STAGED_BYTES = 2 * 16 * GROUP_TILES + 16;\n\n"
     "constexpr int STAGE_BYTES = WEIGHT_BYTES + N * EIGHT_BYTES, SUMS_BYTES = THREADS * N * 16,\n"
     "WAITING_BYTES = (FAR > 1 ? FAR : 1) * SUMS_BYTES,\n"
     "FOUND_BYTES = WAITING_BYTES + (FAR > 1 ? 0 : SHARE * 8 * STAGED_BYTES);\n\n\n"
-    "struct cache_row {\n"
-    "long long offset;\n"
-    "int position;\n"
-    "};\n\n\n"
     "struct gemv_memory {\n"
     "char *ring;\n"
     "uint32_t stages, found, full, empty, arrived, ready;\n"
@@ -6517,43 +6560,21 @@ static const char ignis__text_gemv_hopper_cu_0[] =
     "found_at(memory + p.found_at), rows((cache_row *)(found_at + FOUND_BYTES + 16 * p.ring + 16))\n"
     "{\n"
     "}\n"
-    "};\n\n\n\n"
-    "struct block_place {\n"
-    "int part, column, group, groups, stride, steps;\n\n"
-    "__device__ explicit block_place(const ignis__gemv_mma &p)\n"
-    "{\n"
-    "constexpr int results = 16 * GROUP_TILES;\n"
-    "const int number = (int)blockIdx.x / SPLIT;\n"
-    "part = (int)blockIdx.x % SPLIT;\n"
-    "column = number % p.across * COLUMNS;\n"
-    "group = number / p.across;\n"
-    "groups = p.gated ? ((int)p.n + results / 2 - 1) / (results / 2) : ((int)p.n + results - 1) / results;\n"
-    "stride = (int)gridDim.x / SPLIT / p.across;\n"
-    "steps = (int)p.k / SLICES / ELEMENTS;\n"
-    "}\n"
     "};\n\n\n"
-    "struct ring_place {\n"
-    "int stage;\n"
-    "uint32_t phase;\n\n"
-    "__device__ void go_on(int stages)\n"
-    "{\n"
-    "if (++stage == stages)\n"
-    "stage = 0, phase ^= 1;\n"
-    "}\n"
-    "};\n\n\n"
+    "__device__ inline int steps_of(const ignis__gemv_mma &p) { return (int)p.k / SLICES / ELEMENTS; }\n\n\n"
     "struct gemv_thread {\n"
+    "static constexpr bool in_staged = FAR > 1;\n"
     "const ignis__gemv_mma &p;\n"
     "const gemv_memory &m;\n"
     "const block_place &place;\n"
-    "const int lane, warp, row;\n"
+    "const int lane, warp, row, steps;\n"
     "ring_place at;\n"
     "uint32_t exchanges;\n\n"
     "__device__ gemv_thread(const ignis__gemv_mma &p, const gemv_memory &m, const block_place &place)\n"
     ": p(p), m(m), place(place), lane(threadIdx.x % 32), warp(threadIdx.x / 32),\n"
-    "row(row_of_lanes(lane / 4)), at{0, 0}, exchanges(0)\n"
+    "row(row_of_lanes(lane / 4)), steps(steps_of(p)), at{0, 0}, exchanges(0)\n"
     "{\n"
     "}\n"
-    "static __device__ void sync() { ignis_ptx_bar_sync(1, THREADS); }\n"
     "__device__ float4 *own_sums() const { return (float4 *)m.found_at + threadIdx.x; }\n\n\n\n"
     "__device__ void multiply(float (&sum)[N][4]) const\n"
     "{\n"
@@ -6590,15 +6611,14 @@ static const char ignis__text_gemv_hopper_cu_0[] =
     "for (int n = 0; n < N; n++)\n"
     "sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;\n"
     "#pragma unroll 1\n"
-    "for (int step = 0; step < place.steps; step++) {\n"
+    "for (int step = 0; step < steps; step++) {\n"
     "ignis_mbarrier_wait(m.full + 8 * at.stage, at.phase);\n"
     "multiply(sum);\n"
     "ignis_warp_arrive(m.empty + 8 * at.stage);\n"
     "at.go_on(p.ring);\n"
     "}\n"
     "if (LEVELS > 0 && slice % 2 == 0) {\n"
-    "#pragma unroll\n";
-static const char ignis__text_gemv_hopper_cu_1[] =
+    "#pragma unroll\n"
     "for (int n = 0; n < N; n++)\n"
     "#pragma unroll\n"
     "for (int i = 0; i < 4; i++)\n"
@@ -6632,10 +6652,11 @@ static const char ignis__text_gemv_hopper_cu_1[] =
     "{\n"
     "if constexpr (SPLIT == 1) {\n"
     "#pragma unroll\n"
-    "for (int n = 0; n < N; n++)\n"
+    "for (int n = 0; n < N; n++)\n";
+static const char ignis__text_gemv_hopper_cu_1[] =
     "own_sums()[n * THREADS] = make_float4(sum[n][0], sum[n][1], sum[n][2], sum[n][3]);\n"
     "} else {\n"
-    "sync();\n"
+    "tile_finish::sync();\n"
     "if (warp == 0) {\n"
     "if (lane == 0)\n"
     "ignis_ptx_mbarrier_arrive_expect(m.arrived, SUMS_BYTES);\n"
@@ -6661,8 +6682,9 @@ static const char ignis__text_gemv_hopper_cu_1[] =
     "exchanges++;\n"
     "}\n"
     "}\n\n"
-    "__device__ float4 take(int n) const\n"
+    "__device__ float4 take(int first, int i) const\n"
     "{\n"
+    "const int n = first + i;\n"
     "if constexpr (SPLIT == 1) {\n"
     "return own_sums()[n * THREADS];\n"
     "} else {\n"
@@ -6683,137 +6705,15 @@ static const char ignis__text_gemv_hopper_cu_1[] =
     "}\n"
     "return of[0];\n"
     "}\n"
-    "}\n\n\n"
-    "__device__ void finish(int group)\n"
-    "{\n"
-    "if (p.gated)\n"
-    "finish_as<IGNIS__GEMV_OUT, true>(group);\n"
-    "else if (p.kind == IGNIS__GEMV_OUT)\n"
-    "finish_as<IGNIS__GEMV_OUT, false>(group);\n"
-    "else if (p.kind == IGNIS__GEMV_GELU)\n"
-    "finish_as<IGNIS__GEMV_GELU, false>(group);\n"
-    "else if (p.kind == IGNIS__GEMV_ADD)\n"
-    "finish_as<IGNIS__GEMV_ADD, false>(group);\n"
-    "else if (p.kind == IGNIS__GEMV_LOGITS)\n"
-    "finish_as<IGNIS__GEMV_LOGITS, false>(group);\n"
-    "else\n"
-    "finish_as<IGNIS__GEMV_CACHE, false>(group);\n"
-    "}\n\n"
-    "template <ignis__gemv_kind kind, bool gated> __device__ void finish_as(int group)\n"
-    "{\n"
-    "constexpr bool adds = kind == IGNIS__GEMV_ADD, is_float = adds || kind == IGNIS__GEMV_LOGITS;\n"
-    "char *const staged = m.found_at + (FAR > 1 ? SUMS_BYTES : WAITING_BYTES);\n"
-    "const int first = place.part * SHARE * 8;\n"
-    "const int inner = 8 * warp + row, low_at = p.orders ? ordered_place(inner) : inner;\n"
-    "int low, high;\n"
-    "group_rows(p, 0, group, warp, low, high);\n"
-    "low += row, high += row;\n"
-    "const bool has_low = low < p.n, has_high = gated ? has_low : high < p.n;\n"
-    "const int own = first + 2 * (lane % 4), column = place.column + own;\n"
-    "T *const to = (T *)(staged + 2 * (lane % 4) * STAGED_BYTES) + low_at;\n"
-    "float *const sums = (adds ? p.sum : p.logits) + column * p.result_row;\n"
-    "const long long added_row = (gated ? 2 : 1) * p.result_row;\n"
-    "const float *const added = adds ? p.sum + column * added_row : p.delta ? p.delta + column * added_row : nullptr;\n"
-    "finish_line line;\n"
-    "float frequency = 0;\n"
-    "bool rotates = false;\n"
-    "line.bias[0] = p.bias && has_low ? float(p.bias[low]) : 0.0f;\n"
-    "line.bias[1] = p.bias && has_high ? float(p.bias[high]) : 0.0f;\n"
-    "line.sine = 0, line.cosine = 1;\n"
-    "if (kind == IGNIS__GEMV_CACHE && p.frequencies && has_low && low / p.head_dim < p.heads + p.kv_heads) {\n";
-static const char ignis__text_gemv_hopper_cu_2[] =
-    "rotates = true;\n"
-    "frequency = p.frequencies[low % p.head_dim];\n"
     "}\n"
-    "if (FAR > 1 && !is_float)\n"
-    "sync();\n"
-    "#pragma unroll 1\n"
-    "for (int from = 0; from < SHARE; from += AT_ONCE) {\n"
-    "float found[AT_ONCE][2][2] = {};\n"
-    "if (adds || added)\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < AT_ONCE; i++)\n"
-    "#pragma unroll\n"
-    "for (int j = 0; j < 2; j++) {\n"
-    "const int c = 8 * (from + i) + j;\n"
-    "const bool exists = column + c < p.rows;\n"
-    "found[i][j][0] = exists && has_low ? added[c * added_row + low] : 0.0f;\n"
-    "found[i][j][1] = exists && has_high ? added[c * added_row + high] : 0.0f;\n"
-    "}\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < AT_ONCE; i++) {\n"
-    "const float4 y = take(from + i);\n"
-    "#pragma unroll\n"
-    "for (int j = 0; j < 2; j++) {\n"
-    "const int c = 8 * (from + i) + j;\n"
-    "const bool exists = column + c < p.rows;\n"
-    "float a = j ? y.y : y.x, b = j ? y.w : y.z;\n"
-    "line.sum[0] = found[i][j][0], line.sum[1] = found[i][j][1];\n"
-    "if (kind == IGNIS__GEMV_CACHE)\n"
-    "line.turn((float)m.rows[own + c].position, frequency, rotates);\n"
-    "line.template finish<kind, gated>(p, a, b);\n"
-    "if (is_float) {\n"
-    "if (exists && has_low)\n"
-    "sums[c * p.result_row + low] = a;\n"
-    "if (exists && has_high)\n"
-    "sums[c * p.result_row + high] = b;\n"
-    "} else {\n"
-    "to[c * (STAGED_BYTES / 2)] = T(a);\n"
-    "if (!gated)\n"
-    "to[c * (STAGED_BYTES / 2) + 8 * GROUP_TILES] = T(b);\n"
-    "}\n"
-    "}\n"
-    "}\n"
-    "}\n"
-    "if (is_float)\n"
-    "return;\n"
-    "sync();\n"
-    "store(group, first, staged);\n"
-    "}\n\n"
-    "__device__ void store(int group, int first, const char *staged) const\n"
-    "{\n"
-    "const int chunks = p.gated ? GROUP_TILES : 2 * GROUP_TILES, chunk = threadIdx.x % chunks;\n"
-    "int low, high;\n"
-    "group_rows(p, 0, group, chunk % GROUP_TILES, low, high);\n"
-    "const int result = chunk < GROUP_TILES ? low : high;\n"
-    "if (result >= p.n)\n"
-    "return;\n"
-    "const bool is_cached = p.kind == IGNIS__GEMV_CACHE, whole = p.result_row % 8 == 0;\n"
-    "T *cell = nullptr;\n"
-    "if (is_cached) {\n"
-    "const int head = result / p.head_dim - p.heads;\n"
-    "if (head >= 0)\n"
-    "cell = (head >= p.kv_heads ? p.values : p.keys) + head % p.kv_heads * PAGE * p.head_dim +\n"
-    "result % p.head_dim;\n"
-    "}\n"
-    "#pragma unroll 1\n"
-    "for (int i = threadIdx.x / chunks; i < 8 * SHARE; i += THREADS / chunks) {\n"
-    "const int c = place.column + first + i;\n"
-    "const cache_row *const row = m.rows + first + i;\n"
-    "if (c >= p.rows)\n"
-    "return;\n"
-    "if (is_cached && row->position < 0)\n"
-    "continue;\n"
-    "T *const to = cell ? cell + row->offset : p.out + c * p.result_row + result;\n"
-    "const uint4 eight = *(const uint4 *)(staged + i * STAGED_BYTES + 16 * chunk);\n"
-    "if (whole) {\n"
-    "*(uint4 *)to = eight;\n"
-    "} else {\n"
-    "const ignis_pack<T, 8> results = ignis_pack_of<ignis_pack<T, 8>>(eight);\n"
-    "#pragma unroll\n"
-    "for (int j = 0; j < 8; j++)\n"
-    "if (result + j < p.n)\n"
-    "to[j] = results[j];\n"
-    "}\n"
-    "}\n"
-    "}\n"
+    "__device__ void go_on() const {}\n"
     "};\n\n\n\n"
     "__device__ inline void bring(const ignis__gemv_mma &p, const gemv_memory &m, const block_place &place,\n"
     "const ignis__tensor_map &of_weights, const ignis__tensor_map &of_x)\n"
     "{\n\n"
     "const int lane = threadIdx.x % 32, half = p.kind == IGNIS__GEMV_CACHE ? p.head_dim / 2 : 64,\n"
     "box = min(64, half & -half), region = lane * box / 64, eight = lane * box % 64 / 8;\n"
-    "const int steps = OWN * place.steps, from = place.part * steps * ELEMENTS;\n"
+    "const int steps = OWN * steps_of(p), from = place.part * steps * ELEMENTS;\n"
     "const uint32_t own = m.stages + region * HALF_BYTES + eight * EIGHT_BYTES;\n"
     "int row = 0, ahead = place.group < place.groups ? min(p.ring, steps) : 0;\n"
     "const auto find_row = [&](int group) {\n"
@@ -6843,8 +6743,7 @@ static const char ignis__text_gemv_hopper_cu_2[] =
     "ring_place at = {0, 1};\n"
     "for (int group = place.group; group < place.groups; group += place.stride) {\n"
     "find_row(group);\n"
-    "#pragma unroll 1\n";
-static const char ignis__text_gemv_hopper_cu_3[] =
+    "#pragma unroll 1\n"
     "for (int step = 0; step < steps; step++) {\n"
     "ignis_mbarrier_wait(m.empty + 8 * at.stage, at.phase);\n"
     "if (ahead > 0)\n"
@@ -6873,7 +6772,8 @@ static const char ignis__text_gemv_hopper_cu_3[] =
     "ignis_ptx_mbarrier_init(m.ready, SPLIT);\n"
     "ignis_ptx_fence_mbarrier_init();\n"
     "}\n"
-    "if (SPLIT > 1)\n"
+    "if (SPLIT > 1)\n";
+static const char ignis__text_gemv_hopper_cu_2[] =
     "ignis_ptx_cluster_arrive();\n"
     "ignis_grid_dependents_launch();\n"
     "__syncthreads();\n\n"
@@ -6890,24 +6790,15 @@ static const char ignis__text_gemv_hopper_cu_3[] =
     "if (SPLIT > 1)\n"
     "ignis_ptx_cluster_wait();\n"
     "ignis_grid_dependency_wait();\n"
-    "if (p.kind == IGNIS__GEMV_CACHE && threadIdx.x < COLUMNS) {\n"
-    "cache_row row = {0, -1};\n"
-    "if (place.column + (int)threadIdx.x < p.rows) {\n"
-    "const ignis__generate_row &of = p.places[place.column + threadIdx.x];\n"
-    "const generate_cache<T> cache = {nullptr, p.kv_heads, p.head_dim};\n"
-    "row.position = of.position;\n"
-    "if (of.position >= 0)\n"
-    "row.offset = cache.offset(of.pages + p.table, of.position, 0);\n"
-    "}\n"
-    "m.rows[threadIdx.x] = row;\n"
-    "}\n"
+    "find_cache_rows(p, place.column, m.rows);\n"
     "gemv_thread thread(p, m, place);\n"
+    "const tile_finish finish = {p, place, m.rows, m.found_at + (FAR > 1 ? SUMS_BYTES : WAITING_BYTES)};\n"
     "for (int group = place.group; group < place.groups; group += place.stride) {\n"
     "float sum[N][4];\n"
-    "gemv_thread::sync();\n"
+    "tile_finish::sync();\n"
     "thread.slices(sum);\n"
     "thread.send(sum);\n"
-    "thread.finish(group);\n"
+    "finish.run(group, thread);\n"
     "}\n"
     "}\n"
     "}\n";
@@ -6915,7 +6806,6 @@ static const char *const ignis__text_gemv_hopper_cu[] = {
     ignis__text_gemv_hopper_cu_0,
     ignis__text_gemv_hopper_cu_1,
     ignis__text_gemv_hopper_cu_2,
-    ignis__text_gemv_hopper_cu_3,
 };
 
 static const char ignis__text_gemv_hopper_blocks_cu_0[] =
@@ -7505,6 +7395,194 @@ static const char *const ignis__text_gemv_mma_cu[] = {
     ignis__text_gemv_mma_cu_1,
     ignis__text_gemv_mma_cu_2,
     ignis__text_gemv_mma_cu_3,
+};
+
+static const char ignis__text_gemv_tile_cuh_0[] =
+    "\n\n\n\n\n\n\n\n\n\n"
+    "#ifndef IGNIS_GEMV_TILE_CUH\n"
+    "#define IGNIS_GEMV_TILE_CUH\n\n"
+    "#include \"gemv.cuh\"\n"
+    "#include \"hopper.cuh\"\n\n"
+    "constexpr int COLUMNS = IGNIS_COLUMNS, SPLIT = IGNIS_SPLIT, TILES = IGNIS_TILES;\n"
+    "constexpr int TILE_THREADS = 32 * TILES;\n"
+    "constexpr int N = COLUMNS / 8, SHARE = N / SPLIT;\n"
+    "constexpr int AT_ONCE = SHARE < 4 ? SHARE : 4;\n\n"
+    "constexpr int STAGED_BYTES = 2 * 16 * TILES + 16;\n\n\n"
+    "struct cache_row {\n"
+    "long long offset;\n"
+    "int position;\n"
+    "};\n\n\n"
+    "__device__ inline void find_cache_rows(const ignis__gemv_mma &p, int column, cache_row *rows)\n"
+    "{\n"
+    "if (p.kind != IGNIS__GEMV_CACHE || threadIdx.x >= COLUMNS)\n"
+    "return;\n"
+    "cache_row row = {0, -1};\n"
+    "if (column + (int)threadIdx.x < p.rows) {\n"
+    "const ignis__generate_row &of = p.places[column + threadIdx.x];\n"
+    "const generate_cache<T> cache = {nullptr, p.kv_heads, p.head_dim};\n"
+    "row.position = of.position;\n"
+    "if (of.position >= 0)\n"
+    "row.offset = cache.offset(of.pages + p.table, of.position, 0);\n"
+    "}\n"
+    "rows[threadIdx.x] = row;\n"
+    "}\n\n\n\n"
+    "struct block_place {\n"
+    "int part, column, group, groups, stride;\n\n"
+    "__device__ explicit block_place(const ignis__gemv_mma &p)\n"
+    "{\n"
+    "constexpr int results = 16 * TILES;\n"
+    "const int number = (int)blockIdx.x / SPLIT;\n"
+    "part = (int)blockIdx.x % SPLIT;\n"
+    "column = number % p.across * COLUMNS;\n"
+    "group = number / p.across;\n"
+    "groups = p.gated ? ((int)p.n + results / 2 - 1) / (results / 2) : ((int)p.n + results - 1) / results;\n"
+    "stride = (int)gridDim.x / SPLIT / p.across;\n"
+    "}\n"
+    "};\n\n\n"
+    "struct ring_place {\n"
+    "int stage;\n"
+    "uint32_t phase;\n\n"
+    "__device__ void go_on(int stages)\n"
+    "{\n"
+    "if (++stage == stages)\n"
+    "stage = 0, phase ^= 1;\n"
+    "}\n"
+    "};\n\n\n\n\n"
+    "struct tile_finish {\n"
+    "const ignis__gemv_mma &p;\n"
+    "const block_place &place;\n"
+    "const cache_row *rows;\n"
+    "char *staged;\n\n"
+    "static __device__ void sync() { ignis_ptx_bar_sync(1, TILE_THREADS); }\n\n\n\n"
+    "template <typename Sums> __device__ void run(int group, Sums &sums) const\n"
+    "{\n"
+    "if (p.gated)\n"
+    "run_as<IGNIS__GEMV_OUT, true>(group, sums);\n"
+    "else if (p.kind == IGNIS__GEMV_OUT)\n"
+    "run_as<IGNIS__GEMV_OUT, false>(group, sums);\n"
+    "else if (p.kind == IGNIS__GEMV_GELU)\n"
+    "run_as<IGNIS__GEMV_GELU, false>(group, sums);\n"
+    "else if (p.kind == IGNIS__GEMV_ADD)\n"
+    "run_as<IGNIS__GEMV_ADD, false>(group, sums);\n"
+    "else if (p.kind == IGNIS__GEMV_LOGITS)\n"
+    "run_as<IGNIS__GEMV_LOGITS, false>(group, sums);\n"
+    "else\n"
+    "run_as<IGNIS__GEMV_CACHE, false>(group, sums);\n"
+    "}\n"
+    "template <ignis__gemv_kind kind, bool gated, typename Sums> __device__ void run_as(int group, Sums &sums_of) const\n"
+    "{\n"
+    "constexpr bool adds = kind == IGNIS__GEMV_ADD, is_float = adds || kind == IGNIS__GEMV_LOGITS;\n"
+    "const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row = row_of_lanes(lane / 4);\n"
+    "const int first = place.part * SHARE * 8;\n"
+    "const int inner = 8 * warp + row, low_at = p.orders ? ordered_place(inner) : inner;\n"
+    "int low, high;\n"
+    "group_rows<TILES>(p, 0, group, warp, low, high);\n"
+    "low += row, high += row;\n"
+    "const bool has_low = low < p.n, has_high = gated ? has_low : high < p.n;\n"
+    "const int own = first + 2 * (lane % 4), column = place.column + own;\n"
+    "T *const to = (T *)(staged + 2 * (lane % 4) * STAGED_BYTES) + low_at;\n"
+    "float *const sums = (adds ? p.sum : p.logits) + column * p.result_row;\n"
+    "const long long added_row = (gated ? 2 : 1) * p.result_row;\n"
+    "const float *const added = adds ? p.sum + column * added_row : p.delta ? p.delta + column * added_row : nullptr;\n"
+    "finish_line line;\n"
+    "float frequency = 0;\n"
+    "bool rotates = false;\n"
+    "line.bias[0] = p.bias && has_low ? float(p.bias[low]) : 0.0f;\n"
+    "line.bias[1] = p.bias && has_high ? float(p.bias[high]) : 0.0f;\n"
+    "line.sine = 0, line.cosine = 1;\n"
+    "if (kind == IGNIS__GEMV_CACHE && p.frequencies && has_low && low / p.head_dim < p.heads + p.kv_heads) {\n"
+    "rotates = true;\n"
+    "frequency = p.frequencies[low % p.head_dim];\n"
+    "}\n"
+    "if (Sums::in_staged && !is_float)\n"
+    "sync();\n"
+    "#pragma unroll 1\n"
+    "for (int from = 0; from < SHARE; from += AT_ONCE) {\n"
+    "float found[AT_ONCE][2][2] = {};\n"
+    "if (adds || added)\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < AT_ONCE; i++)\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < 2; j++) {\n"
+    "const int c = 8 * (from + i) + j;\n"
+    "const bool exists = column + c < p.rows;\n";
+static const char ignis__text_gemv_tile_cuh_1[] =
+    "found[i][j][0] = exists && has_low ? added[c * added_row + low] : 0.0f;\n"
+    "found[i][j][1] = exists && has_high ? added[c * added_row + high] : 0.0f;\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < AT_ONCE; i++) {\n"
+    "const float4 y = sums_of.take(from, i);\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < 2; j++) {\n"
+    "const int c = 8 * (from + i) + j;\n"
+    "const bool exists = column + c < p.rows;\n"
+    "float a = j ? y.y : y.x, b = j ? y.w : y.z;\n"
+    "line.sum[0] = found[i][j][0], line.sum[1] = found[i][j][1];\n"
+    "if (kind == IGNIS__GEMV_CACHE)\n"
+    "line.turn((float)rows[own + c].position, frequency, rotates);\n"
+    "line.template finish<kind, gated>(p, a, b);\n"
+    "if (is_float) {\n"
+    "if (exists && has_low)\n"
+    "sums[c * p.result_row + low] = a;\n"
+    "if (exists && has_high)\n"
+    "sums[c * p.result_row + high] = b;\n"
+    "} else {\n"
+    "to[c * (STAGED_BYTES / 2)] = T(a);\n"
+    "if (!gated)\n"
+    "to[c * (STAGED_BYTES / 2) + 8 * TILES] = T(b);\n"
+    "}\n"
+    "}\n"
+    "}\n"
+    "sums_of.go_on();\n"
+    "}\n"
+    "if (is_float)\n"
+    "return;\n"
+    "sync();\n"
+    "store(group, first);\n"
+    "}\n\n"
+    "__device__ void store(int group, int first) const\n"
+    "{\n"
+    "const int chunks = p.gated ? TILES : 2 * TILES, chunk = threadIdx.x % chunks;\n"
+    "int low, high;\n"
+    "group_rows<TILES>(p, 0, group, chunk % TILES, low, high);\n"
+    "const int result = chunk < TILES ? low : high;\n"
+    "if (result >= p.n)\n"
+    "return;\n"
+    "const bool is_cached = p.kind == IGNIS__GEMV_CACHE, whole = p.result_row % 8 == 0;\n"
+    "T *cell = nullptr;\n"
+    "if (is_cached) {\n"
+    "const int head = result / p.head_dim - p.heads;\n"
+    "if (head >= 0)\n"
+    "cell = (head >= p.kv_heads ? p.values : p.keys) + head % p.kv_heads * PAGE * p.head_dim +\n"
+    "result % p.head_dim;\n"
+    "}\n"
+    "#pragma unroll 1\n"
+    "for (int i = threadIdx.x / chunks; i < 8 * SHARE; i += TILE_THREADS / chunks) {\n"
+    "const int c = place.column + first + i;\n"
+    "const cache_row *const row = rows + first + i;\n"
+    "if (c >= p.rows)\n"
+    "return;\n"
+    "if (is_cached && row->position < 0)\n"
+    "continue;\n"
+    "T *const to = cell ? cell + row->offset : p.out + c * p.result_row + result;\n"
+    "const uint4 eight = *(const uint4 *)(staged + i * STAGED_BYTES + 16 * chunk);\n"
+    "if (whole) {\n"
+    "*(uint4 *)to = eight;\n"
+    "} else {\n"
+    "const ignis_pack<T, 8> results = ignis_pack_of<ignis_pack<T, 8>>(eight);\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < 8; j++)\n"
+    "if (result + j < p.n)\n"
+    "to[j] = results[j];\n"
+    "}\n"
+    "}\n"
+    "}\n"
+    "};\n\n"
+    "#endif\n";
+static const char *const ignis__text_gemv_tile_cuh[] = {
+    ignis__text_gemv_tile_cuh_0,
+    ignis__text_gemv_tile_cuh_1,
 };
 
 static const char ignis__text_generate_cu_0[] =
@@ -10205,8 +10283,10 @@ static const char ignis__text_shared_models_gemv_h_0[] =
     "IGNIS__POINTER(float) scales;\n\n"
     "int first;\n"
     "int paired;\n"
+    "int x_ring;\n"
+    "int unused;\n"
     "} ignis__gemv_blocks;\n"
-    "IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 232);\n";
+    "IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 240);\n";
 static const char *const ignis__text_shared_models_gemv_h[] = {
     ignis__text_shared_models_gemv_h_0,
 };
@@ -11034,18 +11114,18 @@ static const char *const ignis__text_weights_f8_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0x7381d8c4efd2299fULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 43};
+    "shared/models/generate.h", 0x7381d8c4efd2299fULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 44};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_generate_cuh = {
-    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 28};
+    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 29};
 
 static const ignis__source *const ignis__includes_shared_models_cache_types_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_cache_types_h = {
-    "shared/models/cache_types.h", 0x8d5c298f9f8587aeULL, IGNIS__PIECES(shared_models_cache_types_h), ignis__includes_shared_models_cache_types_h, 36};
+    "shared/models/cache_types.h", 0x8d5c298f9f8587aeULL, IGNIS__PIECES(shared_models_cache_types_h), ignis__includes_shared_models_cache_types_h, 37};
 
 static const ignis__source *const ignis__includes_cache_types_cuh[] = {
     &ignis__source_generate_cuh,
@@ -11058,7 +11138,7 @@ static const ignis__source ignis__source_cache_types_cuh = {
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0x6da56872450b242fULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 44};
+    "shared/models/kv_cache.h", 0x6da56872450b242fULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 45};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -11191,7 +11271,7 @@ static const ignis__source ignis__source_attention_paged_mma_cu = {
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_weights_h = {
-    "shared/models/weights.h", 0x13e11cae73f21faeULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 48};
+    "shared/models/weights.h", 0x13e11cae73f21faeULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 49};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
@@ -11213,7 +11293,7 @@ static const ignis__source ignis__source_blocks_cu = {
 static const ignis__source *const ignis__includes_shared_models_delta_net_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_delta_net_h = {
-    "shared/models/delta_net.h", 0x919af7c9d0c3aca6ULL, IGNIS__PIECES(shared_models_delta_net_h), ignis__includes_shared_models_delta_net_h, 37};
+    "shared/models/delta_net.h", 0x919af7c9d0c3aca6ULL, IGNIS__PIECES(shared_models_delta_net_h), ignis__includes_shared_models_delta_net_h, 38};
 
 static const ignis__source *const ignis__includes_delta_net_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11240,7 +11320,7 @@ static const ignis__source ignis__source_delta_net_rule_cu = {
 static const ignis__source *const ignis__includes_shared_models_expert_choice_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_expert_choice_h = {
-    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 38};
+    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 39};
 
 static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11259,7 +11339,7 @@ static const ignis__source ignis__source_experts_cuh = {
 static const ignis__source *const ignis__includes_shared_models_experts_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_h = {
-    "shared/models/experts.h", 0x3e104fd3ad9e7ce8ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 39};
+    "shared/models/experts.h", 0x3e104fd3ad9e7ce8ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 40};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -11267,7 +11347,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x11c6eb756c0d689aULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 50};
+    "weights_blocks.cuh", 0x11c6eb756c0d689aULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 51};
 
 static const ignis__source *const ignis__includes_weights_f8_cuh[] = {
     &ignis__source_mma_cuh,
@@ -11276,7 +11356,7 @@ static const ignis__source *const ignis__includes_weights_f8_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_weights_f8_cuh = {
-    "weights_f8.cuh", 0x0dab8aa519bce1ffULL, IGNIS__PIECES(weights_f8_cuh), ignis__includes_weights_f8_cuh, 51};
+    "weights_f8.cuh", 0x0dab8aa519bce1ffULL, IGNIS__PIECES(weights_f8_cuh), ignis__includes_weights_f8_cuh, 52};
 
 static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11296,7 +11376,7 @@ static const ignis__source ignis__source_experts_product_cu = {
 static const ignis__source *const ignis__includes_shared_models_experts_sorted_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_sorted_h = {
-    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 40};
+    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 41};
 
 static const ignis__source *const ignis__includes_experts_sorted_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11311,7 +11391,7 @@ static const ignis__source ignis__source_experts_sorted_cu = {
 static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_gemv_h = {
-    "shared/models/gemv.h", 0x695565a8af87b44fULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 42};
+    "shared/models/gemv.h", 0xe6b3f01e91c8fafbULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 43};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11333,7 +11413,7 @@ static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cuh = {
-    "gemv.cuh", 0xd26e8f47a3c4aef4ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 18};
+    "gemv.cuh", 0xe8cbe4788fc96f98ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 18};
 
 static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11376,7 +11456,7 @@ static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
     NULL};
 static const ignis__source ignis__source_weights_cuh = {
-    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 49};
+    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 50};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11419,6 +11499,22 @@ static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
 static const ignis__source ignis__source_gemv_cluster_blocks_cu = {
     "gemv_cluster_blocks.cu", 0xae860dc60d43de9bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 22};
 
+static const ignis__source *const ignis__includes_gemv_tile_cuh[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_activation_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_hopper_cuh,
+    &ignis__source_rope_cuh,
+    &ignis__source_shared_rope_h,
+    &ignis__source_shared_tensor_map_h,
+    &ignis__source_gemv_cuh,
+    &ignis__source_generate_cuh,
+    &ignis__source_shared_models_gemv_h,
+    &ignis__source_shared_models_generate_h,
+    NULL};
+static const ignis__source ignis__source_gemv_tile_cuh = {
+    "gemv_tile.cuh", 0xea579f1945b25508ULL, IGNIS__PIECES(gemv_tile_cuh), ignis__includes_gemv_tile_cuh, 27};
+
 static const ignis__source *const ignis__includes_gemv_f8_cu[] = {
     &ignis__source_ignis_cuh,
     &ignis__source_activation_cuh,
@@ -11429,13 +11525,14 @@ static const ignis__source *const ignis__includes_gemv_f8_cu[] = {
     &ignis__source_shared_tensor_map_h,
     &ignis__source_blocks_cuh,
     &ignis__source_gemv_cuh,
+    &ignis__source_gemv_tile_cuh,
     &ignis__source_generate_cuh,
     &ignis__source_shared_models_gemv_h,
     &ignis__source_shared_models_generate_h,
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_gemv_f8_cu = {
-    "gemv_f8.cu", 0xc9175f347c0399a8ULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 23};
+    "gemv_f8.cu", 0x4eea27a15e5fd89bULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 23};
 
 static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11446,12 +11543,13 @@ static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
     &ignis__source_shared_rope_h,
     &ignis__source_shared_tensor_map_h,
     &ignis__source_gemv_cuh,
+    &ignis__source_gemv_tile_cuh,
     &ignis__source_generate_cuh,
     &ignis__source_shared_models_gemv_h,
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_hopper_cu = {
-    "gemv_hopper.cu", 0xbcf633da36afcb6aULL, IGNIS__PIECES(gemv_hopper_cu), ignis__includes_gemv_hopper_cu, 24};
+    "gemv_hopper.cu", 0xa2012a09c42d9853ULL, IGNIS__PIECES(gemv_hopper_cu), ignis__includes_gemv_hopper_cu, 24};
 
 static const ignis__source *const ignis__includes_gemv_hopper_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11506,12 +11604,12 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0x12b341b3d4059b60ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 27};
+    "generate.cu", 0x12b341b3d4059b60ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 28};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_sampling_h = {
-    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 47};
+    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 48};
 
 static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11521,12 +11619,12 @@ static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_shared_models_sampling_h,
     NULL};
 static const ignis__source ignis__source_generate_draw_cu = {
-    "generate_draw.cu", 0x7b016c8ac8f93810ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 29};
+    "generate_draw.cu", 0x7b016c8ac8f93810ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 30};
 
 static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_fused_step_h = {
-    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 41};
+    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 42};
 
 static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -11544,7 +11642,7 @@ static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_generate_step_cuh = {
-    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 31};
+    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 32};
 
 static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -11566,7 +11664,7 @@ static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_blocks_cuh = {
-    "generate_step_blocks.cuh", 0x466e1c374174af38ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 32};
+    "generate_step_blocks.cuh", 0x466e1c374174af38ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 33};
 
 static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -11587,7 +11685,7 @@ static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_dense_cuh = {
-    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 33};
+    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 34};
 
 static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11620,12 +11718,12 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_cu = {
-    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 30};
+    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 31};
 
 static const ignis__source *const ignis__includes_shared_models_latent_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_latent_h = {
-    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 45};
+    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 46};
 
 static const ignis__source *const ignis__includes_latent_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11637,12 +11735,12 @@ static const ignis__source *const ignis__includes_latent_cu[] = {
     &ignis__source_shared_models_latent_h,
     NULL};
 static const ignis__source ignis__source_latent_cu = {
-    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 34};
+    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 35};
 
 static const ignis__source *const ignis__includes_shared_models_lora_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_lora_h = {
-    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 46};
+    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 47};
 
 static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11652,7 +11750,7 @@ static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_shared_models_lora_h,
     NULL};
 static const ignis__source ignis__source_lora_cu = {
-    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 35};
+    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 36};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -11686,6 +11784,7 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_gemv_hopper_cu,
     &ignis__source_gemv_hopper_blocks_cu,
     &ignis__source_gemv_mma_cu,
+    &ignis__source_gemv_tile_cuh,
     &ignis__source_generate_cu,
     &ignis__source_generate_cuh,
     &ignis__source_generate_draw_cu,
@@ -35242,7 +35341,7 @@ IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
     to 128 scales after the last one. */
 IGNIS__PRIVATE int64_t ignis__f8_rows_bytes(int64_t rows, int64_t columns)
 {
-    return ignis__ceil_div(rows, 8) * 8 * ignis__ceil_div(columns, 256) * (256 + 2 * 4) + 128 * 4;
+    return ignis__ceil_div(rows, 16) * 16 * ignis__ceil_div(columns, 256) * (256 + 2 * 4) + 128 * 4;
 }
 
 /*  Returns the elements of all heads of values of a recurrent layer. */
@@ -35976,8 +36075,10 @@ typedef struct ignis__gemv_blocks {
     /* the result of the first row of these weights; product.n is the one after the last row */
     int first;
     int paired; /* whether x is not two bytes, but the number as a T, in the order of paired_place */
+    int x_ring; /* gemv_f8.cu: units of x in flight to shared memory; product.ring is of records of weights */
+    int unused;
 } ignis__gemv_blocks;
-IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 232);
+IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 240);
 
 /*  Params of the products of experts. Kernels define T, the type of elements, and Wide, that of sums. */
 typedef struct ignis__experts {
@@ -38910,61 +39011,113 @@ IGNIS__PRIVATE bool ignis__gemv_takes_f8(const ignis__gemv_desc *desc)
            (!desc->gated || blocks->part[0].rows % 16 == 0);
 }
 
-static void ignis__gemv_f8_define(char *define, size_t size, int columns, int cluster)
+static void ignis__gemv_f8_define(char *define, size_t size, int columns, int split)
 {
-    snprintf(define, size, "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d", columns, cluster);
+    snprintf(define, size, "-DIGNIS_COLUMNS=%d -DIGNIS_SPLIT=%d", columns, split);
 }
 
 /*  Records the kernels that other numbers of rows take. */
 IGNIS__COLD static void ignis__gemv_f8_record(const ignis__op *op, ignis_dtype dtype)
 {
     char define[64];
-    int columns, cluster;
+    int columns, split;
     if (!op->ok || !ignis__requests.path[0])
         return;
-    for (columns = 8; columns <= 128; columns *= 2)
-        for (cluster = 1; cluster <= 4; cluster *= 4) {
-            ignis__gemv_f8_define(define, sizeof define, columns, cluster);
+    for (columns = 16; columns <= 128; columns *= 2)
+        for (split = 1; split <= 2; split++) {
+            ignis__gemv_f8_define(define, sizeof define, columns, split);
             ignis__record_builtin(IGNIS__BUILTIN(GEMV_F8), dtype, define, 90, 90);
         }
 }
 
-/*  Launches the product of rounded rows. A cluster divides the slices of K of a tile if the device is at least a fifth
-    faster with it, counted in tiles that its SMs take one after the other. */
+/*  How gemv_f8.cu takes a product. weights, columns: rows of the weights and of x of a block; split: blocks that divide
+    K; resident: blocks of an SM. */
+typedef struct ignis__gemv_f8_shape {
+    int columns, split, weights, resident;
+    int64_t groups, across;
+} ignis__gemv_f8_shape;
+
+static ignis__gemv_f8_shape ignis__gemv_f8_shape_of(const ignis__gemv_mma *product, int columns, int split)
+{
+    ignis__gemv_f8_shape shape;
+    shape.columns = columns;
+    shape.split = split;
+    shape.weights = columns > 64 ? 128 : 64;
+    shape.resident = columns > 64 ? 1 : 2;
+    shape.groups = ignis__ceil_div(product->n, product->gated ? shape.weights / 2 : shape.weights);
+    shape.across = ignis__ceil_div(product->rows, columns);
+    return shape;
+}
+
+/*  Returns the time of a product, in bytes of shared memory or of weights that an SM moves: a tile's records, and as
+    much as MORE of them for what comes before and after. Counted: a record goes in and out, x of a record goes in once,
+    and out for each 64 rows of weights; weights from memory take about four times as long. */
+static int64_t ignis__gemv_f8_time(const ignis__gemv_f8_shape *shape, int processors, int64_t records)
+{
+    enum { RECORD = 272, UNITS = 256, MORE = 4, MEMORY = 4 };
+    const int64_t tiles = shape->groups * shape->across * shape->split;
+    const int64_t moved =
+        2 * RECORD * shape->weights + (int64_t)UNITS * shape->columns * (1 + shape->weights / 64);
+    const int64_t read = MEMORY * (int64_t)RECORD * shape->weights / shape->across;
+    return ignis__ceil_div(tiles, processors) * (moved > read ? moved : read) *
+           (ignis__ceil_div(records, shape->split) + MORE);
+}
+
+static ignis__gemv_f8_shape ignis__gemv_f8_choose(const ignis__gemv_mma *product, int processors, bool clusters)
+{
+    const int64_t records = ignis__ceil_div(product->k, 256);
+    ignis__gemv_f8_shape best;
+    int64_t least = 0;
+    int columns, split, least_columns = 16;
+    memset(&best, 0, sizeof best);
+    while (least_columns < product->rows && least_columns < 64)
+        least_columns *= 2;
+    for (columns = least_columns; columns <= (product->rows > 64 ? 128 : least_columns); columns *= 2)
+        for (split = 1; split <= (clusters ? 2 : 1); split++) {
+            const ignis__gemv_f8_shape shape = ignis__gemv_f8_shape_of(product, columns, split);
+            const int64_t time = ignis__gemv_f8_time(&shape, processors, records);
+            if (least == 0 || time < least) {
+                least = time;
+                best = shape;
+            }
+        }
+    return best;
+}
+
+/*  Launches the product of rounded rows. */
 static void ignis__gemv_f8_launch(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p)
 {
-    /* gemv_f8.cu has the same: slices of K; of a stage the bytes of the weights, and of all else for a row of x; bytes
-       of the sums of a column */
-    enum { SLICES_OF_K = 4, WEIGHTS = 128 * 272, EACH = 2 * (128 + 4), FOUND = 132 * 4 };
     const ignis_device_info *info = &op->work.device->info;
     ignis__gemv_mma *product = &p->product;
+    const ignis__gemv_f8_shape shape = ignis__gemv_f8_choose(product, info->multiprocessors, op->work.device->clusters);
+    const int64_t clusters =
+        ignis__clamp(info->multiprocessors * shape.resident / shape.split / shape.across, 1, shape.groups) *
+        shape.across;
+    /* gemv_f8.cu has the same: threads that multiply; bytes of a record of all rows of weights, of a unit of x and its
+       scales, each with two barriers; of sums that are sent, and of results; of what follows */
+    const size_t threads = 2 * (size_t)shape.weights, columns = (size_t)shape.columns,
+                 weights = 272 * (size_t)shape.weights + 16, unit = (128 + 4) * columns + 16,
+                 share = columns / (size_t)shape.split, sent = shape.split > 1 ? 2 * threads * share : 0,
+                 results = (2 * (size_t)shape.weights + 16) * share, found = sent > results ? sent : results,
+                 rest = found + 16 + 16 * columns;
+    const size_t bytes = ((size_t)info->shared_per_block + 1024) / (size_t)shape.resident - 1024 - rest;
     const int64_t dims[] = {ignis__ceil_div(product->k, 256) * 256, product->rows}, step = dims[0];
-    const int64_t processors = info->multiprocessors;
-    int columns = 8, cluster = 1;
-    int box[] = {128, 0};
+    const int box[] = {128, shape.columns};
     const ignis__tensor_map_desc desc = {IGNIS_F8_E4M3, false, p->x, 2, dims, &step, box, NULL};
-    int64_t tiles;
-    size_t stage, found;
     char define[64];
     ignis__tensor_map x_map;
     void *params[] = {p, &x_map};
-    while (columns < product->rows && columns < 128)
-        columns *= 2;
-    box[1] = columns;
-    product->across = (int)ignis__ceil_div(product->rows, columns);
-    tiles = ignis__ceil_div(product->n, product->gated ? 64 : 128) * product->across;
-    if (op->work.device->clusters &&
-        5 * ignis__ceil_div(tiles * SLICES_OF_K, processors) <= 4 * SLICES_OF_K * ignis__ceil_div(tiles, processors))
-        cluster = SLICES_OF_K;
-    stage = ((size_t)WEIGHTS + (size_t)EACH * (size_t)columns + 1023) / 1024 * 1024;
-    found = (size_t)FOUND * (size_t)columns;
-    product->ring = (int)(((size_t)info->shared_per_block - found - 8) / (stage + 16));
-    product->found_at = (int)stage * product->ring;
-    ignis__gemv_f8_define(define, sizeof define, columns, cluster);
+    product->across = (int)shape.across;
+    /* a record is on its way with the units of x that it meets, except one */
+    product->ring = (int)((bytes + unit) / (weights + 2 * unit));
+    p->x_ring = (int)((bytes - (size_t)product->ring * weights) / unit);
+    p->x_ring = p->x_ring < 2 * product->ring ? p->x_ring : 2 * product->ring;
+    product->found_at = (int)((size_t)product->ring * (weights - 16) + (size_t)p->x_ring * (unit - 16));
+    ignis__gemv_f8_define(define, sizeof define, shape.columns, shape.split);
     op->ok = op->ok && ignis__tensor_map_make(&op->work, &x_map, &desc);
     ignis__op_launch(op, IGNIS__BUILTIN(GEMV_F8), dtype, define,
-                     ignis__launch_row(cluster > 1 ? tiles * cluster : ignis__clamp(tiles, 1, processors), 384,
-                                       (size_t)product->found_at + found + 8 + 16 * (size_t)product->ring),
+                     ignis__launch_row(clusters * shape.split, (unsigned)threads + (shape.resident == 1 ? 128u : 32u),
+                                       (size_t)product->found_at + rest + 16 * (size_t)(product->ring + p->x_ring)),
                      params);
 }
 
@@ -38974,6 +39127,7 @@ IGNIS__PRIVATE void ignis__gemv_run_f8(ignis__op *op, const ignis__gemv_desc *de
 {
     const ignis__blocks *blocks = &desc->weights->blocks;
     const ignis_dtype dtype = desc->x->dtype;
+    const int64_t records = ignis__ceil_div(blocks->columns, 256);
     ignis__gemv_blocks p;
     ignis__gemv_mma *product = &p.product;
     void *params[] = {&p};
@@ -38992,14 +39146,14 @@ IGNIS__PRIVATE void ignis__gemv_run_f8(ignis__op *op, const ignis__gemv_desc *de
     else
         product->x = ignis__op_read(op, desc->x);
     p.x = ignis__op_write(op, desc->dequantised);
-    p.scales = p.x + (ignis__address)(desc->count * ignis__ceil_div(product->k, 256) * 256);
+    p.scales = p.x + (ignis__address)(desc->count * records * 256);
     product->out = product->sum = product->logits = ignis__op_write(op, desc->out);
     product->delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
     product->result_row = result_row;
     ignis__gemv_f8_record(op, dtype);
     ignis__cost(-1, 2.0 * (double)desc->count * (double)(ignis__blocks_rows(blocks) * product->k), (int)IGNIS_F8_E4M3);
     ignis__op_launch(op, IGNIS__BUILTIN(GEMV_F8_ROWS), dtype, NULL,
-                     ignis__launch_row(desc->count, 256, desc->norm ? 2 * (size_t)product->k : 0), params);
+                     ignis__launch_row(desc->count * (desc->norm ? 1 : ignis__ceil_div(records, 16)), 256, 0), params);
     ignis__gemv_f8_launch(op, dtype, &p);
 }
 

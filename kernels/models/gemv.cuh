@@ -126,13 +126,13 @@ template <typename Product> __device__ inline void tile_rows(const Product &p, i
 /*  Finds the rows of tile i of a group of adjacent tiles: eight from `low` on, and eight from `high` on. Rows are
     numbered as results are, and all tiles begin at `first`. */
 constexpr int GROUP_TILES = 8;
-template <typename Product>
+template <int tiles = GROUP_TILES, typename Product>
 __device__ inline void group_rows(const Product &p, int first, int group, int i, int &low, int &high)
 {
-    low = first + group * 16 * GROUP_TILES + 8 * i;
-    high = low + 8 * GROUP_TILES;
+    low = first + group * 16 * tiles + 8 * i;
+    high = low + 8 * tiles;
     if (p.gated || p.kind == IGNIS__GEMV_CACHE)
-        tile_rows(p, first, group * GROUP_TILES + i, low, high);
+        tile_rows(p, first, group * tiles + i, low, high);
 }
 
 /*  Returns which of a tile's first eight rows in shared memory lanes 4 g to 4 g + 3 have. Adjacent rows would be in

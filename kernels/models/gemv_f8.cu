@@ -3,55 +3,47 @@
 
     Weights have the records of blocks.cuh. x is rounded to e4m3 with an f32 scale for each unit of 128 elements of a
     row, as in DeepSeek-V3 (DeepSeek-AI, 2024, section 3.3). wgmma adds a unit from zero; the sum times both scales is
-    added in f32. A slice of K, of K_SLICES, is summed from zero, unit after unit, and slice after slice is added. No
-    sum depends on the number of rows: a row has the same bits alone and in any batch.
+    added in f32. Each half of K, in records, is summed from zero, unit after unit, and both sums are added. No sum
+    depends on the number of rows: a row has the same bits alone and in any batch.
 
-    A block takes tiles of 128 rows of weights and COLUMNS rows of x, one after the other; or the blocks of a cluster
-    have a slice of one tile each, and exchange their sums. The weights come through registers, as the A of wgmma: of
+    Records of weights and units of x have rings of their own. Up to 64 columns a block has 64 rows of weights, and an
+    SM has two blocks; with 128 columns a block has 128 rows. The weights come through registers, as the A of wgmma: of
     a block of 32 elements lane % 4 = t has elements 8 t to 8 t + 7, the first four as bytes 4 t to 4 t + 3 of the
     operand, the last four 16 bytes later, each four in the order 0, 2, 1, 3. x is stored in that order.
 
-    For f16 and bf16. Compiled with -DIGNIS_COLUMNS=<8, 16, 32, 64 or 128> -DIGNIS_CLUSTER=<1 or 4>: ignis_gemv_f8;
-    without both: ignis_gemv_f8_rows.
+    For f16 and bf16. Compiled with -DIGNIS_COLUMNS=<16, 32, 64 or 128> -DIGNIS_SPLIT=<1 or 2>: ignis_gemv_f8; without
+    both: ignis_gemv_f8_rows.
 */
 #define IGNIS_OPERANDS 8
 #include "gemv.cuh"
 #include "hopper.cuh"
 #include "blocks.cuh"
 
+/*  Returns the place of a row's scale: those of 16 rows are in an order of which lanes read four at a time. */
+__device__ inline int scale_place(int row) { return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2; }
+__device__ inline int scales_of_rows(int rows) { return (rows + 15) / 16 * 16; } /* from a unit to the next */
+
 #ifndef IGNIS_COLUMNS
 
-/*  Rounds rows of x. all.x: [rows, records of K, 256] bytes; all.scales: [units of the records, rows up to a multiple
-    of 8]. A unit with a number that is not finite has the scale NaN. grid = rows; shared memory for a row of T, if its
-    norm comes first. */
+/*  Rounds rows of x. all.x: [rows, records of K, 256] bytes; all.scales: [units of the records, scales_of_rows]. A unit
+    with a number that is not finite has the scale NaN. The blocks of a row, one if its norm comes first, have
+    PART_UNITS each. grid = rows times them. */
+constexpr int UNIT = 128, WARP_UNITS = 4, PART_UNITS = WARP_UNITS * SLICES;
+
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_gemv_f8_rows(const __grid_constant__ ignis__gemv_blocks all)
 {
-    extern __shared__ __align__(16) char memory[];
-    constexpr int of_unit = 128;
     const ignis__gemv_mma &p = all.product;
-    const int lane = threadIdx.x % 32, stride = (gridDim.x + 7) / 8 * 8,
-              units = ((int)p.k + 2 * of_unit - 1) / (2 * of_unit) * 2;
-    const T *row = p.x + blockIdx.x * p.k;
-    uint8_t *const to = all.x + (long long)blockIdx.x * units * of_unit;
-    ignis_grid_dependents_launch();
-    if (p.norm_of) {
-        const row_norm norm(p);
-        ignis_grid_dependency_wait();
-        norm.run(p.norm_of + blockIdx.x * p.k,
-                 [&](int i, const ignis_pack<T, 4> &four) { ignis_store_shared((T *)memory + i, four); });
-        row = (const T *)memory;
-        __syncthreads();
-    } else {
-        ignis_grid_dependency_wait();
-    }
-    for (int unit = threadIdx.x / 32; unit < units; unit += SLICES) {
-        const int at = unit * of_unit + 4 * lane;
-        ignis_pack<T, 4> x = {};
+    const int parts = (int)gridDim.x / p.rows, row = (int)blockIdx.x / parts,
+              first = (int)blockIdx.x % parts * PART_UNITS + (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32,
+              units = ((int)p.k + 2 * UNIT - 1) / (2 * UNIT) * 2;
+    const int stride = scales_of_rows(p.rows);
+    /* the order of operands */
+    uint8_t *const to = all.x + (long long)row * units * UNIT + lane / 8 * 32 + lane % 2 * 16 + lane % 8 / 2 * 4;
+    float *const scales = all.scales + scale_place(row);
+    const auto put = [&](int unit, const ignis_pack<T, 4> &x) { /* by a warp: lanes have four elements */
         float most = 0;
         bool finite = true;
-        if (at < p.k)
-            x = *(const ignis_pack<T, 4> *)(row + at);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float size = fabsf(float(x[i]));
@@ -62,359 +54,424 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         const float scale = fmaxf(__fdiv_rn(ignis_warp_max(most), 448.0f), 1.175494351e-38f);
         const bool all_finite = __all_sync(0xffffffff, finite);
         const float inverse = __frcp_rn(scale);
-        const auto two = [&](int first, int second) {
-            return ignis_e4m3_two(float(x[first]) * inverse, float(x[second]) * inverse);
+        const auto two = [&](int one, int other) {
+            return ignis_e4m3_two(float(x[one]) * inverse, float(x[other]) * inverse);
         };
-        /* the order of operands */
-        *(uint32_t *)(to + unit * of_unit + lane / 8 * 32 + lane % 2 * 16 + lane % 8 / 2 * 4) =
-            all_finite ? two(0, 2) | two(1, 3) << 16 : 0;
+        *(uint32_t *)(to + unit * UNIT) = all_finite ? two(0, 2) | two(1, 3) << 16 : 0;
         if (lane == 0)
-            all.scales[(long long)unit * stride + blockIdx.x] = all_finite ? scale : __int_as_float(0x7fc00000);
+            scales[(long long)unit * stride] = all_finite ? scale : __int_as_float(0x7fc00000);
+    };
+    ignis_grid_dependents_launch();
+    if (p.norm_of) {
+        const row_norm norm(p);
+        ignis_grid_dependency_wait();
+        norm.run(p.norm_of + row * p.k, [&](int i, const ignis_pack<T, 4> &four) { put(i / UNIT, four); });
+        if (threadIdx.x / 32 == 0 && (units - 1) * UNIT >= p.k)
+            put(units - 1, ignis_pack<T, 4>{});
+        return;
     }
+    ignis_grid_dependency_wait();
+    const T *const from = p.x + row * p.k + 4 * lane;
+    ignis_pack<T, 4> x[WARP_UNITS];
+#pragma unroll
+    for (int i = 0; i < WARP_UNITS; i++) {
+        const int unit = first + i * SLICES;
+        x[i] = {};
+        if (unit * UNIT < p.k)
+            x[i] = *(const ignis_pack<T, 4> *)(from + unit * UNIT);
+    }
+#pragma unroll
+    for (int i = 0; i < WARP_UNITS; i++)
+        if (first + i * SLICES < units)
+            put(first + i * SLICES, x[i]);
 }
 
 #else
 
-constexpr int COLUMNS = IGNIS_COLUMNS, CLUSTER = IGNIS_CLUSTER, N = COLUMNS / 8;
-/*  Slices of K, and those of a block. */
-constexpr int K_SLICES = 4, OWN = K_SLICES / CLUSTER;
-constexpr int TILES = SLICES; /* pairs of eight rows of weights, one for each warp */
+#define IGNIS_TILES (IGNIS_COLUMNS <= 64 ? 4 : 8)
+#include "gemv_tile.cuh"
+
+constexpr bool WIDE = COLUMNS > 64;
+/*  A warp starts the copies, or the first one of a warpgroup, which gives up registers. */
+constexpr int ALL_THREADS = TILE_THREADS + (WIDE ? 128 : 32), RESIDENT = WIDE ? 1 : 2; /* blocks of an SM */
+constexpr int K_SLICES = 2, OWN = K_SLICES / SPLIT;                                    /* slices of a block */
 constexpr int RECORD_BYTES = record_bytes(BLOCKS_F8), EIGHT_BYTES = TOGETHER * RECORD_BYTES;
-/*  of a unit of all rows of x, of a record of them, and of its scales */
-constexpr int BOX_BYTES = COLUMNS * 128, X_BYTES = 2 * BOX_BYTES, SCALES_BYTES = 2 * COLUMNS * 4;
-constexpr int WEIGHTS_BYTES = 2 * TILES * EIGHT_BYTES, ALL_BYTES = X_BYTES + SCALES_BYTES + WEIGHTS_BYTES;
-/*  the host has the same */
-constexpr int STAGE_BYTES = (ALL_BYTES + 1023) / 1024 * 1024;
-/*  Floats from a column of sums to the next: pairs of two rows of weights. Threads write without conflicts. */
-constexpr int PITCH = 16 * TILES + 4, FOUND_BYTES = COLUMNS * PITCH * 4; /* the host has the same */
-constexpr int ALL_THREADS = THREADS + 128;                               /* a warpgroup starts the copies */
-/*  columns whose epilogue is that of this block */
-constexpr int SHARE = COLUMNS / CLUSTER;
-/*  Two units are multiplied before the first one's sums are read, as registers allow. */
-constexpr int UNITS = COLUMNS <= 64 ? 2 : 1;
+/*  The host has these, too: of a record of all rows of weights; of a unit of all rows of x, and of its scales. FOUND:
+    sums that another block sends, and then results. */
+constexpr int WEIGHT_BYTES = 2 * TILES * EIGHT_BYTES, UNIT_BYTES = COLUMNS * 128, SCALES_BYTES = COLUMNS * 4;
+constexpr int SENT_BYTES = SPLIT > 1 ? TILE_THREADS * SHARE * 16 : 0, RESULT_BYTES = SHARE * 8 * STAGED_BYTES,
+              FOUND_BYTES = SENT_BYTES > RESULT_BYTES ? SENT_BYTES : RESULT_BYTES;
+/*  Two products run at a time, as registers allow: those of both halves of the columns, or of both units of a record.
+*/
+constexpr int PART = WIDE ? N / 2 : N, UNITS = COLUMNS <= 32 ? 2 : 1; /* PART: eights of columns of a product */
 static_assert(RECORD_BYTES / 16 % 2 == 1, "so rows that lanes read at a time have different banks");
 
-/*  Finds tile i of a group: eight rows of weights from `low` on, and eight from `high` on. */
-__device__ inline void group_rows(const ignis__gemv_mma &p, int group, int i, int &low, int &high)
-{
-    low = group * 16 * TILES + 8 * i;
-    high = low + 8 * TILES;
-    if (p.gated || p.kind == IGNIS__GEMV_CACHE)
-        tile_rows(p, 0, group * TILES + i, low, high);
-}
+/*  Of a block. Addresses are those of shared memory. */
+struct f8_memory {
+    char *weights, *scales, *found;
+    uint32_t x_at, weights_at, scales_at, found_at, full, empty, x_full, x_empty, arrived, ready;
+    cache_row *rows; /* of the block's columns */
 
-/*  The order in which a block takes records of K: tiles, then its slices, then their records. */
-struct record_order {
-    int tile, slice, at, end; /* tile: none after the last one */
-    const int length, per_slice, first_slice, tiles, stride;
-
-    __device__ record_order(int k, int tiles)
-        : tile(blockIdx.x / CLUSTER), slice(0), length((k + 255) / 256), per_slice((length + K_SLICES - 1) / K_SLICES),
-          first_slice(blockIdx.x % CLUSTER * OWN), tiles(tiles), stride(gridDim.x / CLUSTER)
+    __device__ f8_memory(const ignis__gemv_blocks &all, char *memory)
+        : weights(memory + all.x_ring * UNIT_BYTES), scales(weights + all.product.ring * WEIGHT_BYTES),
+          found(memory + all.product.found_at), x_at((uint32_t)__cvta_generic_to_shared(memory)),
+          weights_at(x_at + all.x_ring * UNIT_BYTES), scales_at(weights_at + all.product.ring * WEIGHT_BYTES),
+          found_at(x_at + all.product.found_at), full(found_at + FOUND_BYTES), empty(full + 8 * all.product.ring),
+          x_full(empty + 8 * all.product.ring), x_empty(x_full + 8 * all.x_ring), arrived(x_empty + 8 * all.x_ring),
+          ready(arrived + 8), rows((cache_row *)(found + FOUND_BYTES + 16 * (all.product.ring + all.x_ring) + 16))
     {
-        begin();
-        if (at == end)
-            next_slice();
-    }
-    __device__ void begin()
-    {
-        at = min((first_slice + slice) * per_slice, length);
-        end = min(at + per_slice, length);
-    }
-    /*  Goes to the next slice that is not empty. */
-    __device__ void next_slice()
-    {
-        do {
-            if (++slice == OWN)
-                slice = 0, tile += stride;
-            begin();
-        } while (at == end && tile < tiles);
-    }
-    __device__ void go_on()
-    {
-        if (++at == end)
-            next_slice();
     }
 };
 
-/*  The copies to the ring, by a warp. */
-struct ring_copies {
+/*  The records of a slice of K, or of those of a block. */
+struct record_range {
+    int first, count;
+
+    __device__ record_range(const ignis__gemv_mma &p, int slice, int slices)
+    {
+        const int all = ((int)p.k + 255) / 256, each = (all + K_SLICES - 1) / K_SLICES;
+        first = min(slice * each, all);
+        count = min(first + slices * each, all) - first;
+    }
+};
+
+/*  Sums of the share of a block, as tile_finish takes them. */
+struct share_sums {
+    static constexpr bool in_staged = SPLIT > 1;
+    float y[SHARE][4];
+
+    __device__ float4 take(int, int i) const { return make_float4(y[i][0], y[i][1], y[i][2], y[i][3]); }
+    __device__ void go_on() /* registers have no index in a loop */
+    {
+#pragma unroll
+        for (int n = 0; n + AT_ONCE < SHARE; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                y[n][i] = y[n + AT_ONCE][i];
+    }
+};
+
+/*  A thread that multiplies. */
+struct f8_thread {
     const ignis__gemv_blocks &all;
-    const ignis__tensor_map *of_x;
-    const uint32_t ring, full;
-    const int rows; /* of the scales */
+    const ignis__gemv_mma &p;
+    const f8_memory &m;
+    const block_place &place;
+    const int lane, warp;
+    ring_place at, x_at; /* of weights; of x */
+    uint32_t exchanges;  /* of sums */
 
-    __device__ void ask_weights(int stage, const record_order &of) const
+    __device__ f8_thread(const ignis__gemv_blocks &all, const f8_memory &m, const block_place &place)
+        : all(all), p(all.product), m(m), place(place), lane(threadIdx.x % 32), warp(threadIdx.x / 32), at{0, 0}, x_at{0, 0}, exchanges(0)
     {
-        const ignis__gemv_mma &p = all.product;
-        const int lane = threadIdx.x % 32, behind = (int)(p.gated ? 2 * p.n : p.n);
-        int low, high;
-        if (lane == 0) /* the barrier expects the bytes of x, too */
-            ignis_ptx_mbarrier_arrive_expect(full + 8 * stage, ALL_BYTES);
-        __syncwarp();
-        if (lane >= 2 * TILES)
-            return;
-        group_rows(p, of.tile / p.across, lane % TILES, low, high);
-        const int row = lane < TILES ? low : high;
-        ignis_ptx_bulk_load(
-            ring + stage * STAGE_BYTES + X_BYTES + SCALES_BYTES + lane * EIGHT_BYTES,
-            (const uint8_t *)p.weights +
-                (first_record(row < behind ? row : 0, of.length) + (long long)of.at * TOGETHER) * RECORD_BYTES,
-            EIGHT_BYTES, full + 8 * stage);
     }
-    __device__ void ask_x(int stage, const record_order &of) const
+
+    /*  Loads the weights of a unit, and their scales. Weights are not loaded while wgmma multiplies: the compiler would
+        load them to the registers that it reads. */
+    static __device__ void load(const char *record, int unit, uint32_t (&a)[4][4], float (&d)[2])
     {
-        const int lane = threadIdx.x % 32, column = of.tile % all.product.across * COLUMNS;
-        const uint32_t to = ring + stage * STAGE_BYTES;
-        if (lane < 2)
-            ignis_ptx_tensor_load<2>(to + lane * BOX_BYTES, of_x, full + 8 * stage, (2 * of.at + lane) * 128, column);
-        else if (lane < 4) /* some after those of the last row are read, and not used */
-            ignis_ptx_bulk_load(to + X_BYTES + (lane - 2) * COLUMNS * 4,
-                                all.scales + (long long)(2 * of.at + lane - 2) * rows + column, COLUMNS * 4,
-                                full + 8 * stage);
-    }
-};
-
-/*  Adds the sums of a unit, times both scales. d: of two rows of weights; scales: of this lane's columns. */
-__device__ inline void add_unit(float (&sum)[N][4], const float (&found)[N][4], const float (&d)[2],
-                                const float *scales)
-{
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-        const float2 of_x = *(const float2 *)(scales + 8 * n);
-#pragma unroll
-        for (int c = 0; c < 4; c++)
-            sum[n][c] = fmaf(found[n][c], __fmul_rn(d[c / 2], c % 2 ? of_x.y : of_x.x), sum[n][c]);
-    }
-}
-
-/*  Multiplies a record of each row of weights with those of x, by a warpgroup: a warp has a tile. */
-__device__ inline void multiply(float (&sum)[N][4], const char *stage)
-{
-    const int lane = threadIdx.x % 32, t = lane % 4;
-    const char *const records = stage + X_BYTES + SCALES_BYTES + threadIdx.x / 32 * EIGHT_BYTES +
-                                row_of_lanes(lane / 4) * RECORD_BYTES;
-    /* from one lane: the compiler keeps descriptors in uniform registers */
-    const uint64_t x =
-        ignis_wgmma_descriptor(__shfl_sync(0xffffffff, (uint32_t)__cvta_generic_to_shared(stage), 0), 0, 1024);
-    uint32_t a[UNITS][4][4];
-    float d[UNITS][2], found[UNITS][N][4];
-    const auto load = [&](int unit) {
-        const int i = unit % UNITS;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            const char *const record = records + r * TILES * EIGHT_BYTES;
+            const char *const from = record + r * TILES * EIGHT_BYTES;
 #pragma unroll
             for (int j = 0; j < 2; j++) {
-                const uint4 q = *(const uint4 *)(record + unit * 128 + j * 64 + t * 16);
-                a[i][2 * j][r] = q.x, a[i][2 * j][2 + r] = q.y;
-                a[i][2 * j + 1][r] = q.z, a[i][2 * j + 1][2 + r] = q.w;
+                const uint4 q = *(const uint4 *)(from + unit * 128 + j * 64 + threadIdx.x % 4 * 16);
+                a[2 * j][r] = q.x, a[2 * j][2 + r] = q.y;
+                a[2 * j + 1][r] = q.z, a[2 * j + 1][2 + r] = q.w;
             }
-            d[i][r] = ((const float *)(record + 256))[unit];
+            d[r] = ((const float *)(from + 256))[unit];
         }
-        ignis_wgmma_hold(a[i]);
-    };
-    const auto ask = [&](int unit) {
-        const int i = unit % UNITS;
-        const uint64_t of_unit = ignis_wgmma_ahead(x, unit * BOX_BYTES);
-        ignis_ptx_wgmma_fence();
-        ignis_ptx_wgmma<0>(found[i], a[i][0], of_unit);
+        ignis_wgmma_hold(a);
+    }
+    static __device__ void ask(float (&found)[PART][4], const uint32_t (&a)[4][4], uint64_t x)
+    {
+        ignis_ptx_wgmma<0>(found, a[0], x);
 #pragma unroll
         for (int j = 1; j < 4; j++)
-            ignis_ptx_wgmma<1>(found[i], a[i][j], ignis_wgmma_ahead(of_unit, 32 * j));
+            ignis_ptx_wgmma<1>(found, a[j], ignis_wgmma_ahead(x, 32 * j));
         ignis_ptx_wgmma_commit();
-    };
-    const auto take = [&](int unit) {
-        const int i = unit % UNITS;
-        ignis_wgmma_hold(found[i]);
-        ignis_wgmma_hold(a[i]); /* until here wgmma reads the registers of these weights */
-        add_unit(sum, found[i], d[i], (const float *)(stage + X_BYTES) + unit * COLUMNS + 2 * t);
-    };
-    /* weights are not loaded while wgmma multiplies: the compiler would load them to the registers that it reads */
-    load(0);
-    if (UNITS == 2)
-        load(1);
-    ask(0);
-    if (UNITS == 2) {
-        ask(1);
-        ignis_ptx_wgmma_wait<1>();
-        take(0);
-    } else {
-        ignis_ptx_wgmma_wait<0>();
-        take(0);
-        load(1);
-        ask(1);
     }
-    ignis_ptx_wgmma_wait<0>();
-    take(1);
-}
+    /*  Adds the sums of a unit, times both scales, for columns from eight `first` on. scales: of the unit. */
+    template <int first>
+    static __device__ void add(float (&sum)[N][4], float (&found)[PART][4], const float (&d)[2], const char *scales)
+    {
+        ignis_wgmma_hold(found);
+#pragma unroll
+        for (int n = 0; n < PART; n += 2) {
+            const float4 x = ((const float4 *)scales)[(first + n) * 2 + threadIdx.x % 4];
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+#pragma unroll
+                for (int c = 0; c < 4; c++)
+                    sum[first + n + i][c] =
+                        fmaf(found[n + i][c],
+                             __fmul_rn(d[c / 2], i ? (c % 2 ? x.w : x.z) : (c % 2 ? x.y : x.x)), sum[first + n + i][c]);
+        }
+    }
+    __device__ uint64_t x_of(const ring_place &of) const
+    {
+        ignis_mbarrier_wait(m.x_full + 8 * of.stage, of.phase);
+        return ignis_wgmma_descriptor(m.x_at + of.stage * UNIT_BYTES, 0, 1024);
+    }
+    __device__ const char *scales_of(const ring_place &of) const { return m.scales + of.stage * SCALES_BYTES; }
 
-/*  Does the epilogue of a tile's columns, of a share of them in a cluster. found: sums by slice of the cluster, column
-    and pair of rows; column: the first one of the tile; wait(): called before the first sum is read. */
-template <typename Wait>
-__device__ inline void finish_columns(const ignis__gemv_mma &p, int group, int column, const float *found,
-                                      const Wait &wait)
-{
-    constexpr int HALVES = 8 * TILES / 32, PARTS = SHARE * HALVES, AT_ONCE = PARTS / SLICES >= 2 ? 2 : 1;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    bool waits = true;
+    /*  Multiplies a record of each row of weights with those of x. */
+    __device__ void multiply(float (&sum)[N][4])
+    {
+        const char *const record =
+            m.weights + at.stage * WEIGHT_BYTES + warp * EIGHT_BYTES + row_of_lanes(lane / 4) * RECORD_BYTES;
+        float found[WIDE ? 2 : UNITS][PART][4];
+        ignis_mbarrier_wait(m.full + 8 * at.stage, at.phase);
+        if constexpr (WIDE) {
 #pragma unroll 1
-    for (int from = warp; from < PARTS || waits; from += SLICES * AT_ONCE) {
-        finish_line lines[AT_ONCE];
-        int low[AT_ONCE], high[AT_ONCE];
-#pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            const int part = from + i * SLICES, pair = part % HALVES * 32 + lane, c = column + part / HALVES;
-            group_rows(p, group, pair / 8, low[i], high[i]);
-            low[i] += row_of_lanes(pair % 8), high[i] += row_of_lanes(pair % 8);
-            if (part < PARTS && c < p.rows) {
-                lines[i].load(p, low[i], high[i], c);
-                lines[i].load_sum(p, low[i], high[i], c);
+            for (int unit = 0; unit < 2; unit++) {
+                uint32_t a[4][4];
+                float d[2];
+                load(record, unit, a, d);
+                const uint64_t x = x_of(x_at);
+                ignis_ptx_wgmma_fence();
+                ask(found[0], a, x);
+                ask(found[1], a, ignis_wgmma_ahead(x, UNIT_BYTES / 2));
+                if (unit == 1)
+                    ignis_warp_arrive(m.empty + 8 * at.stage);
+                ignis_ptx_wgmma_wait<1>();
+                add<0>(sum, found[0], d, scales_of(x_at));
+                ignis_ptx_wgmma_wait<0>();
+                add<N - PART>(sum, found[1], d, scales_of(x_at));
+                ignis_wgmma_hold(a); /* until here wgmma reads the registers of these weights */
+                ignis_warp_arrive(m.x_empty + 8 * x_at.stage);
+                x_at.go_on(all.x_ring);
             }
+        } else {
+            const ring_place first = x_at;
+            uint32_t a[UNITS][4][4];
+            float d[UNITS][2];
+            load(record, 0, a[0], d[0]);
+            if (UNITS == 2)
+                load(record, 1, a[UNITS - 1], d[UNITS - 1]);
+            x_at.go_on(all.x_ring);
+            const uint64_t x[2] = {x_of(first), x_of(x_at)};
+            ignis_ptx_wgmma_fence();
+            ask(found[0], a[0], x[0]);
+            if (UNITS == 2) {
+                ask(found[UNITS - 1], a[UNITS - 1], x[1]);
+                ignis_warp_arrive(m.empty + 8 * at.stage);
+                ignis_ptx_wgmma_wait<1>();
+                add<0>(sum, found[0], d[0], scales_of(first));
+            } else {
+                ignis_ptx_wgmma_wait<0>();
+                add<0>(sum, found[0], d[0], scales_of(first));
+                ignis_wgmma_hold(a[0]);
+                load(record, 1, a[0], d[0]);
+                ignis_ptx_wgmma_fence();
+                ask(found[0], a[0], x[1]);
+                ignis_warp_arrive(m.empty + 8 * at.stage);
+            }
+            ignis_warp_arrive(m.x_empty + 8 * first.stage);
+            ignis_ptx_wgmma_wait<0>();
+            add<0>(sum, found[UNITS - 1], d[UNITS - 1], scales_of(x_at));
+#pragma unroll
+            for (int i = 0; i < UNITS; i++)
+                ignis_wgmma_hold(a[i]);
+            ignis_warp_arrive(m.x_empty + 8 * x_at.stage);
+            x_at.go_on(all.x_ring);
         }
-        if (waits)
-            wait();
-        waits = false;
+        at.go_on(p.ring);
+    }
+    /*  Multiplies the block's slices, and adds them. */
+    __device__ void slices(float (&total)[N][4])
+    {
+        float sum[N][4];
+#pragma unroll 1
+        for (int slice = 0; slice < OWN; slice++) {
+            const int count = record_range(p, place.part * OWN + slice, 1).count;
 #pragma unroll
-        for (int i = 0; i < AT_ONCE; i++) {
-            const int part = from + i * SLICES, pair = part % HALVES * 32 + lane, c = part / HALVES;
-            if (part >= PARTS || column + c >= p.rows)
-                continue;
-            float2 y = *(const float2 *)(found + c * PITCH + 2 * pair);
+            for (int n = 0; n < N; n++)
+                sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;
+#pragma unroll 1
+            for (int i = 0; i < count; i++)
+                multiply(sum);
 #pragma unroll
-            for (int slice = 1; slice < CLUSTER; slice++) {
-                const float2 more = *(const float2 *)(found + (slice * SHARE + c) * PITCH + 2 * pair);
-                y.x += more.x, y.y += more.y;
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    total[n][i] = (OWN > 1 ? total[n][i] : 0.0f) + sum[n][i]; /* a sum is never -0 */
+        }
+    }
+
+    /*  The other block may send its sums. */
+    __device__ void allow() const
+    {
+        if (SPLIT == 1 || threadIdx.x > 0)
+            return;
+        ignis_ptx_mbarrier_arrive_expect(m.arrived, SENT_BYTES);
+        ignis_ptx_mbarrier_arrive_cluster(ignis_ptx_mapa(m.ready, place.part ^ 1));
+    }
+    /*  Sends the other block the sums of its share, and adds those that it sends. */
+    __device__ void exchange(const float (&sum)[N][4], share_sums &own)
+    {
+        if constexpr (SPLIT == 1) {
+#pragma unroll
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    own.y[n][i] = sum[n][i];
+        } else {
+            const bool last = place.part == 1;
+            const uint32_t to = ignis_ptx_mapa(m.found_at + threadIdx.x * 8, place.part ^ 1),
+                           barrier = ignis_ptx_mapa(m.arrived, place.part ^ 1);
+            const float2 *const from = (const float2 *)m.found + threadIdx.x;
+            ignis_mbarrier_wait(m.ready, exchanges & 1);
+#pragma unroll
+            for (int n = 0; n < SHARE; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i += 2) {
+                    const float *const low = sum[n] + i, *const high = sum[SHARE + n] + i;
+                    ignis_ptx_st_async(to + (2 * n + i / 2) * TILE_THREADS * 8,
+                                       make_float2(last ? low[0] : high[0], last ? low[1] : high[1]), barrier);
+                    own.y[n][i] = last ? high[0] : low[0];
+                    own.y[n][i + 1] = last ? high[1] : low[1];
+                }
+            ignis_mbarrier_wait(m.arrived, exchanges & 1);
+            exchanges++;
+#pragma unroll
+            for (int n = 0; n < SHARE; n++)
+#pragma unroll
+                for (int i = 0; i < 4; i += 2) {
+                    const float2 more = from[(2 * n + i / 2) * TILE_THREADS];
+                    own.y[n][i] += more.x, own.y[n][i + 1] += more.y;
+                }
+        }
+    }
+};
+
+/*  Brings the records and units of all tiles of a block, by a warp. It starts before earlier work has ended, which does
+    not write weights. */
+__device__ inline void bring(const ignis__gemv_blocks &all, const f8_memory &m, const block_place &place,
+                             const ignis__tensor_map &of_x)
+{
+    const ignis__gemv_mma &p = all.product;
+    const int lane = threadIdx.x % 32, rows = (int)(p.gated ? 2 * p.n : p.n), stride = scales_of_rows(p.rows),
+              length = ((int)p.k + 255) / 256;
+    const record_range records(p, place.part * OWN, OWN);
+    const uint32_t own = m.weights_at + lane * EIGHT_BYTES;
+    const uint8_t *from = nullptr; /* this lane's eight rows of weights */
+    int asked = 0;
+    const auto find_rows = [&](int group) {
+        int low, high;
+        group_rows<TILES>(p, 0, group, lane % TILES, low, high);
+        const int row = lane < TILES ? low : high;
+        from = (const uint8_t *)p.weights +
+               (first_record(row < rows ? row : 0, length) + (long long)records.first * TOGETHER) * RECORD_BYTES;
+    };
+    const auto ask_weights = [&](int stage) {
+        if (lane == 0)
+            ignis_ptx_mbarrier_arrive_expect(m.full + 8 * stage, WEIGHT_BYTES);
+        __syncwarp();
+        if (lane < 2 * TILES)
+            ignis_ptx_bulk_load(own + stage * WEIGHT_BYTES, from, EIGHT_BYTES, m.full + 8 * stage);
+        from += EIGHT_BYTES;
+    };
+    find_rows(place.group);
+    if (place.group < place.groups)
+        for (; asked < min(p.ring, records.count); asked++)
+            ask_weights(asked);
+    ignis_grid_dependency_wait();
+    ring_place at = {0, 1}, x_at = {0, 1}; /* the first round waits for nobody */
+    for (int group = place.group; group < place.groups; group += place.stride) {
+        const float *scales = all.scales + (long long)2 * records.first * stride + place.column;
+        if (group != place.group)
+            find_rows(group);
+#pragma unroll 1
+        for (int i = 0; i < 2 * records.count; i++) {
+            if (i % 2 == 0) {
+                ignis_mbarrier_wait(m.empty + 8 * at.stage, at.phase);
+                if (asked > 0)
+                    asked--;
+                else
+                    ask_weights(at.stage);
+                at.go_on(p.ring);
             }
-            lines[i].put(p, low[i], high[i], column + c, y.x, y.y);
+            ignis_mbarrier_wait(m.x_empty + 8 * x_at.stage, x_at.phase);
+            if (lane == 0) { /* some scales after those of the last row are read, and not used */
+                const uint32_t barrier = m.x_full + 8 * x_at.stage;
+                ignis_ptx_mbarrier_arrive_expect(barrier, UNIT_BYTES + SCALES_BYTES);
+                ignis_ptx_tensor_load<2>(m.x_at + x_at.stage * UNIT_BYTES, &of_x, barrier,
+                                         (2 * records.first + i) * 128, place.column);
+                ignis_ptx_bulk_load(m.scales_at + x_at.stage * SCALES_BYTES, scales, SCALES_BYTES, barrier);
+            }
+            scales += stride;
+            x_at.go_on(all.x_ring);
         }
     }
 }
-
-/*  Waits for the warps that multiply. */
-__device__ inline void wait_for_sums() { ignis_ptx_bar_sync(1, THREADS); }
 
 /*  more: takes registers that others gave; else gives them. The launch has 168 for each of 384 threads. */
 template <bool more> __device__ inline void shift_registers()
 {
 #if __CUDA_ARCH__ == 900
-    if (more)
+    if (WIDE && more)
         ignis_ptx_setmaxnreg_inc<232>();
-    else
+    else if (WIDE)
         ignis_ptx_setmaxnreg_dec<40>();
 #endif
 }
 
-/*  Params: a TMA map of x, whose tiles are COLUMNS rows of 128 bytes. grid = any number of blocks, at most one per
-    tile; or one cluster per tile. Shared memory for product.ring stages, FOUND_BYTES from found_at on, and barriers. */
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(ALL_THREADS, 1)
+/*  Params: a TMA map of x, whose tiles are COLUMNS rows of 128 bytes. grid: clusters, a multiple of p.across. Shared
+    memory: units of x, p.ring records, scales; FOUND_BYTES from p.found_at on; barriers, and a cache_row for each
+    column. */
+extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(ALL_THREADS, RESIDENT)
     ignis_gemv_f8(const __grid_constant__ ignis__gemv_blocks all, const __grid_constant__ ignis__tensor_map of_x)
 {
     extern __shared__ __align__(1024) char memory[];
     const ignis__gemv_mma &p = all.product;
-    float *const found = (float *)(memory + p.found_at);
-    const uint32_t at = (uint32_t)__cvta_generic_to_shared(memory), found_at = at + p.found_at,
-                   arrived = found_at + FOUND_BYTES, full = arrived + 8, empty = full + 8 * p.ring;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rank = blockIdx.x % CLUSTER;
-    const int results = p.gated ? 8 * TILES : 16 * TILES, tiles = (int)((p.n + results - 1) / results) * p.across;
+    const f8_memory m(all, memory);
+    const block_place place(p);
+    const int warp = threadIdx.x / 32;
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < p.ring; i++) {
-            ignis_ptx_mbarrier_init(full + 8 * i, 1);
-            ignis_ptx_mbarrier_init(empty + 8 * i, SLICES * IGNIS_WARP_ARRIVALS);
+            ignis_ptx_mbarrier_init(m.full + 8 * i, 1);
+            ignis_ptx_mbarrier_init(m.empty + 8 * i, TILES * IGNIS_WARP_ARRIVALS);
         }
-        ignis_ptx_mbarrier_init(arrived, 1);
+        for (int i = 0; i < all.x_ring; i++) {
+            ignis_ptx_mbarrier_init(m.x_full + 8 * i, 1);
+            ignis_ptx_mbarrier_init(m.x_empty + 8 * i, TILES * IGNIS_WARP_ARRIVALS);
+        }
+        ignis_ptx_mbarrier_init(m.arrived, 1);
+        ignis_ptx_mbarrier_init(m.ready, 1);
         ignis_ptx_fence_mbarrier_init();
-        if (CLUSTER > 1)
-            ignis_ptx_mbarrier_arrive_expect(arrived, COLUMNS * 8 * TILES * 8);
     }
-    if (CLUSTER > 1)
+    if (SPLIT > 1)
         ignis_ptx_cluster_arrive(); /* nothing is sent to a block that has not begun */
     ignis_grid_dependents_launch();
     __syncthreads();
 
-    if (warp >= SLICES) {
+    if (warp >= TILES) {
         shift_registers<false>();
-        if (warp > SLICES) { /* the rest of its warpgroup */
-            ignis_grid_dependency_wait();
-            if (CLUSTER > 1)
-                ignis_ptx_cluster_wait();
-            return;
-        }
-        const ring_copies copies = {all, &of_x, at, full, (p.rows + 7) / 8 * 8};
-        record_order ahead((int)p.k, tiles), of = ahead;
-        int asked = 0;
-        for (; asked < p.ring && ahead.tile < tiles; ahead.go_on())
-            copies.ask_weights(asked++, ahead);
-        ignis_grid_dependency_wait();
-        for (int i = 0; i < asked; i++, of.go_on())
-            copies.ask_x(i, of);
-        for (uint32_t stage = 0, phase = 0; ahead.tile < tiles; ahead.go_on()) {
-            ignis_mbarrier_wait(empty + 8 * stage, phase);
-            copies.ask_weights(stage, ahead);
-            copies.ask_x(stage, ahead);
-            if (++stage == p.ring)
-                stage = 0, phase ^= 1;
-        }
-        if (CLUSTER > 1)
+        if (SPLIT > 1)
             ignis_ptx_cluster_wait();
-        return;
-    }
-
-    shift_registers<true>();
-    ignis_grid_dependency_wait();
-    record_order of((int)p.k, tiles);
-    int stage = 0;
-    uint32_t phase = 0;
-    /* this lane's part of found: a pair of rows, and columns */
-    const int pair = 2 * (8 * warp + lane / 4), own = lane % 4 * 2;
-    for (int tile = blockIdx.x / CLUSTER; tile < tiles; tile += of.stride) {
-        const int group = tile / p.across, column = tile % p.across * COLUMNS;
-        float sum[N][4];
-        for (int slice = 0; slice < OWN; slice++) {
-#pragma unroll
-            for (int n = 0; n < N; n++)
-                sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;
-            while (of.tile == tile && of.slice == slice) {
-                ignis_mbarrier_wait(full + 8 * stage, phase);
-                multiply(sum, memory + stage * STAGE_BYTES);
-                ignis_warp_arrive(empty + 8 * stage);
-                if (++stage == p.ring)
-                    stage = 0, phase ^= 1;
-                of.go_on();
-            }
-            if (CLUSTER > 1)
-                break;
-            if (slice == 0 && tile != blockIdx.x)
-                wait_for_sums(); /* the epilogue before has read them */
-#pragma unroll
-            for (int n = 0; n < N; n++)
-#pragma unroll
-                for (int j = 0; j < 2; j++) {
-                    float2 *const kept = (float2 *)(found + (8 * n + own + j) * PITCH + pair);
-                    float2 x = make_float2(sum[n][j], sum[n][2 + j]);
-                    if (slice > 0) {
-                        const float2 before = *kept;
-                        x.x = before.x + x.x, x.y = before.y + x.y;
-                    }
-                    *kept = x;
-                }
+        if (warp == TILES)
+            bring(all, m, place, of_x);
+        else
+            ignis_grid_dependency_wait();
+    } else {
+        shift_registers<true>();
+        if (SPLIT > 1)
+            ignis_ptx_cluster_wait();
+        ignis_grid_dependency_wait();
+        find_cache_rows(p, place.column, m.rows);
+        f8_thread thread(all, m, place);
+        const tile_finish finish = {p, place, m.rows, m.found};
+        for (int group = place.group; group < place.groups; group += place.stride) {
+            float sum[N][4] = {};
+            share_sums own;
+            tile_finish::sync(); /* results of the tile before, and places of rows */
+            thread.allow();
+            thread.slices(sum);
+            thread.exchange(sum, own);
+            finish.run(group, own);
         }
-        if (CLUSTER == 1) {
-            finish_columns(p, group, column, found, wait_for_sums);
-            continue;
-        }
-        ignis_ptx_cluster_wait();
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int j = 0; j < 2; j++) {
-                const int c = 8 * n + own + j;
-                ignis_ptx_st_async(
-                    ignis_ptx_mapa(found_at + ((rank * SHARE + c % SHARE) * PITCH + pair) * 4, c / SHARE),
-                    make_float2(sum[n][j], sum[n][2 + j]), ignis_ptx_mapa(arrived, c / SHARE));
-            }
-        finish_columns(p, group, column + rank * SHARE, found, [&] { ignis_mbarrier_wait(arrived, 0); });
     }
 }
 

@@ -7,39 +7,26 @@
     same elements are in one MMA: wgmma adds them as mma.sync does. Rows of x are in the order of operands (see
     ordered_place).
 
-    Two blocks of a cluster may divide the slices of K: they exchange their sums, and each finishes half of the columns.
-    Clusters stay, and take one tile after the other. Adjacent ones have the same weights and other rows of x: they read
-    the weights at a time, from the L2 cache.
+    Two blocks of a cluster may divide the slices of K: see gemv_tile.cuh.
 
     The bandwidth of shared memory limits the speed: 80 KB of a stage go in or out in 640 cycles, where wgmma takes 512.
 
     Compiled with -DIGNIS_COLUMNS=<64 or 128> -DIGNIS_SPLIT=<1 or 2>.
 */
-#include "gemv.cuh"
-#include "hopper.cuh"
+#define IGNIS_TILES GROUP_TILES
+#include "gemv_tile.cuh"
 
-constexpr int COLUMNS = IGNIS_COLUMNS, SPLIT = IGNIS_SPLIT; /* SPLIT: blocks of a cluster */
 constexpr int ALL_THREADS = THREADS + 128;
-constexpr int N = COLUMNS / 8, SHARE = N / SPLIT; /* eights of columns of a block, and of those that it finishes */
-constexpr int AT_ONCE = SHARE < 4 ? SHARE : 4;    /* of them, whose inputs are on their way at a time */
-constexpr int OWN = SLICES / SPLIT;               /* slices of a block */
+constexpr int OWN = SLICES / SPLIT; /* slices of a block */
 /*  Levels of the tree of slices. Sums of the first one wait in registers, those of others in memory. */
 constexpr int LEVELS = OWN == 8 ? 3 : OWN / 2, FAR = LEVELS > 1 ? LEVELS - 1 : 0;
 
 constexpr int ELEMENTS = 64; /* of K, of a stage: rows of 128 bytes, which are those of a swizzle */
 constexpr int EIGHT_BYTES = 8 * 128, HALF_BYTES = GROUP_TILES * EIGHT_BYTES, WEIGHT_BYTES = 2 * HALF_BYTES;
-/*  of results of T for a column: aligned, and lanes write without conflicts */
-constexpr int STAGED_BYTES = 2 * 16 * GROUP_TILES + 16;
 /*  The host has these, too. SUMS: of a tile. FOUND: what waits, or arrives, and then results of T. */
 constexpr int STAGE_BYTES = WEIGHT_BYTES + N * EIGHT_BYTES, SUMS_BYTES = THREADS * N * 16,
               WAITING_BYTES = (FAR > 1 ? FAR : 1) * SUMS_BYTES,
               FOUND_BYTES = WAITING_BYTES + (FAR > 1 ? 0 : SHARE * 8 * STAGED_BYTES);
-
-/*  Where the keys and values of a row of x go. */
-struct cache_row {
-    long long offset; /* of the first head's */
-    int position;
-};
 
 /*  Of a block. Addresses are those of shared memory. */
 struct gemv_memory {
@@ -56,51 +43,24 @@ struct gemv_memory {
     }
 };
 
-/*  The tiles of a block: groups of 128 rows of weights from `group` on, every stride-th, by rows of x from `column` on;
-    and its part of K. */
-struct block_place {
-    int part, column, group, groups, stride, steps; /* steps: of a slice */
-
-    __device__ explicit block_place(const ignis__gemv_mma &p)
-    {
-        constexpr int results = 16 * GROUP_TILES;
-        const int number = (int)blockIdx.x / SPLIT;
-        part = (int)blockIdx.x % SPLIT;
-        column = number % p.across * COLUMNS;
-        group = number / p.across;
-        groups = p.gated ? ((int)p.n + results / 2 - 1) / (results / 2) : ((int)p.n + results - 1) / results;
-        stride = (int)gridDim.x / SPLIT / p.across;
-        steps = (int)p.k / SLICES / ELEMENTS;
-    }
-};
-
-/*  The ring, as a thread goes round it. */
-struct ring_place {
-    int stage;
-    uint32_t phase;
-
-    __device__ void go_on(int stages)
-    {
-        if (++stage == stages)
-            stage = 0, phase ^= 1;
-    }
-};
+/*  Returns the steps of a slice. */
+__device__ inline int steps_of(const ignis__gemv_mma &p) { return (int)p.k / SLICES / ELEMENTS; }
 
 /*  A thread that multiplies. */
 struct gemv_thread {
+    static constexpr bool in_staged = FAR > 1;
     const ignis__gemv_mma &p;
     const gemv_memory &m;
     const block_place &place;
-    const int lane, warp, row; /* row: of eight */
+    const int lane, warp, row, steps; /* row: of eight */
     ring_place at;
     uint32_t exchanges; /* of sums */
 
     __device__ gemv_thread(const ignis__gemv_mma &p, const gemv_memory &m, const block_place &place)
         : p(p), m(m), place(place), lane(threadIdx.x % 32), warp(threadIdx.x / 32),
-          row(row_of_lanes(lane / 4)), at{0, 0}, exchanges(0)
+          row(row_of_lanes(lane / 4)), steps(steps_of(p)), at{0, 0}, exchanges(0)
     {
     }
-    static __device__ void sync() { ignis_ptx_bar_sync(1, THREADS); }
     __device__ float4 *own_sums() const { return (float4 *)m.found_at + threadIdx.x; }
 
     /*  Multiplies a stage. Weights are not loaded while wgmma multiplies: the compiler would load them to the registers
@@ -142,7 +102,7 @@ struct gemv_thread {
             for (int n = 0; n < N; n++)
                 sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;
 #pragma unroll 1
-            for (int step = 0; step < place.steps; step++) {
+            for (int step = 0; step < steps; step++) {
                 ignis_mbarrier_wait(m.full + 8 * at.stage, at.phase);
                 multiply(sum);
                 ignis_warp_arrive(m.empty + 8 * at.stage);
@@ -188,7 +148,7 @@ struct gemv_thread {
             for (int n = 0; n < N; n++)
                 own_sums()[n * THREADS] = make_float4(sum[n][0], sum[n][1], sum[n][2], sum[n][3]);
         } else {
-            sync(); /* nobody needs what is there */
+            tile_finish::sync(); /* nobody needs what is there */
             if (warp == 0) {
                 if (lane == 0)
                     ignis_ptx_mbarrier_arrive_expect(m.arrived, SUMS_BYTES);
@@ -214,9 +174,10 @@ struct gemv_thread {
             exchanges++;
         }
     }
-    /*  Returns a sum of all slices: of the low row and two columns, then of the high row. */
-    __device__ float4 take(int n) const
+    /*  Returns a sum of all slices. */
+    __device__ float4 take(int first, int i) const
     {
+        const int n = first + i;
         if constexpr (SPLIT == 1) {
             return own_sums()[n * THREADS];
         } else {
@@ -238,132 +199,7 @@ struct gemv_thread {
             return of[0];
         }
     }
-
-    /*  Finishes the block's share of a tile. */
-    __device__ void finish(int group)
-    {
-        if (p.gated)
-            finish_as<IGNIS__GEMV_OUT, true>(group);
-        else if (p.kind == IGNIS__GEMV_OUT)
-            finish_as<IGNIS__GEMV_OUT, false>(group);
-        else if (p.kind == IGNIS__GEMV_GELU)
-            finish_as<IGNIS__GEMV_GELU, false>(group);
-        else if (p.kind == IGNIS__GEMV_ADD)
-            finish_as<IGNIS__GEMV_ADD, false>(group);
-        else if (p.kind == IGNIS__GEMV_LOGITS)
-            finish_as<IGNIS__GEMV_LOGITS, false>(group);
-        else
-            finish_as<IGNIS__GEMV_CACHE, false>(group);
-    }
-    /*  Results of T go by shared memory, so that stores are of adjacent ones. */
-    template <ignis__gemv_kind kind, bool gated> __device__ void finish_as(int group)
-    {
-        constexpr bool adds = kind == IGNIS__GEMV_ADD, is_float = adds || kind == IGNIS__GEMV_LOGITS;
-        char *const staged = m.found_at + (FAR > 1 ? SUMS_BYTES : WAITING_BYTES);
-        const int first = place.part * SHARE * 8; /* of the share's columns */
-        const int inner = 8 * warp + row, low_at = p.orders ? ordered_place(inner) : inner;
-        int low, high;
-        group_rows(p, 0, group, warp, low, high);
-        low += row, high += row;
-        const bool has_low = low < p.n, has_high = gated ? has_low : high < p.n;
-        const int own = first + 2 * (lane % 4), column = place.column + own; /* of this thread */
-        T *const to = (T *)(staged + 2 * (lane % 4) * STAGED_BYTES) + low_at;
-        float *const sums = (adds ? p.sum : p.logits) + column * p.result_row;
-        const long long added_row = (gated ? 2 : 1) * p.result_row;
-        const float *const added = adds ? p.sum + column * added_row : p.delta ? p.delta + column * added_row : nullptr;
-        finish_line line;
-        float frequency = 0;
-        bool rotates = false;
-        line.bias[0] = p.bias && has_low ? float(p.bias[low]) : 0.0f;
-        line.bias[1] = p.bias && has_high ? float(p.bias[high]) : 0.0f;
-        line.sine = 0, line.cosine = 1;
-        if (kind == IGNIS__GEMV_CACHE && p.frequencies && has_low && low / p.head_dim < p.heads + p.kv_heads) {
-            rotates = true;
-            frequency = p.frequencies[low % p.head_dim];
-        }
-        if (FAR > 1 && !is_float)
-            sync(); /* nobody needs the sums that waited there */
-#pragma unroll 1
-        for (int from = 0; from < SHARE; from += AT_ONCE) {
-            float found[AT_ONCE][2][2] = {};
-            if (adds || added)
-#pragma unroll
-                for (int i = 0; i < AT_ONCE; i++)
-#pragma unroll
-                    for (int j = 0; j < 2; j++) {
-                        const int c = 8 * (from + i) + j;
-                        const bool exists = column + c < p.rows;
-                        found[i][j][0] = exists && has_low ? added[c * added_row + low] : 0.0f;
-                        found[i][j][1] = exists && has_high ? added[c * added_row + high] : 0.0f;
-                    }
-#pragma unroll
-            for (int i = 0; i < AT_ONCE; i++) {
-                const float4 y = take(from + i);
-#pragma unroll
-                for (int j = 0; j < 2; j++) {
-                    const int c = 8 * (from + i) + j;
-                    const bool exists = column + c < p.rows;
-                    float a = j ? y.y : y.x, b = j ? y.w : y.z;
-                    line.sum[0] = found[i][j][0], line.sum[1] = found[i][j][1];
-                    if (kind == IGNIS__GEMV_CACHE)
-                        line.turn((float)m.rows[own + c].position, frequency, rotates);
-                    line.template finish<kind, gated>(p, a, b);
-                    if (is_float) {
-                        if (exists && has_low)
-                            sums[c * p.result_row + low] = a;
-                        if (exists && has_high)
-                            sums[c * p.result_row + high] = b;
-                    } else {
-                        to[c * (STAGED_BYTES / 2)] = T(a);
-                        if (!gated)
-                            to[c * (STAGED_BYTES / 2) + 8 * GROUP_TILES] = T(b);
-                    }
-                }
-            }
-        }
-        if (is_float)
-            return;
-        sync();
-        store(group, first, staged);
-    }
-    /*  Stores what was staged, eight adjacent results at a time. */
-    __device__ void store(int group, int first, const char *staged) const
-    {
-        const int chunks = p.gated ? GROUP_TILES : 2 * GROUP_TILES, chunk = threadIdx.x % chunks;
-        int low, high;
-        group_rows(p, 0, group, chunk % GROUP_TILES, low, high);
-        const int result = chunk < GROUP_TILES ? low : high;
-        if (result >= p.n)
-            return;
-        const bool is_cached = p.kind == IGNIS__GEMV_CACHE, whole = p.result_row % 8 == 0;
-        T *cell = nullptr; /* of a key or value, at offset 0 */
-        if (is_cached) {
-            const int head = result / p.head_dim - p.heads;
-            if (head >= 0)
-                cell = (head >= p.kv_heads ? p.values : p.keys) + head % p.kv_heads * PAGE * p.head_dim +
-                       result % p.head_dim;
-        }
-#pragma unroll 1
-        for (int i = threadIdx.x / chunks; i < 8 * SHARE; i += THREADS / chunks) {
-            const int c = place.column + first + i;
-            const cache_row *const row = m.rows + first + i;
-            if (c >= p.rows)
-                return;
-            if (is_cached && row->position < 0)
-                continue;
-            T *const to = cell ? cell + row->offset : p.out + c * p.result_row + result;
-            const uint4 eight = *(const uint4 *)(staged + i * STAGED_BYTES + 16 * chunk);
-            if (whole) {
-                *(uint4 *)to = eight;
-            } else {
-                const ignis_pack<T, 8> results = ignis_pack_of<ignis_pack<T, 8>>(eight);
-#pragma unroll
-                for (int j = 0; j < 8; j++)
-                    if (result + j < p.n)
-                        to[j] = results[j];
-            }
-        }
-    }
+    __device__ void go_on() const {}
 };
 
 /*  Brings the stages of all tiles of a block, by a warp. It starts before earlier work has ended, which does not write
@@ -374,7 +210,7 @@ __device__ inline void bring(const ignis__gemv_mma &p, const gemv_memory &m, con
     /* rows of a box: the host has the same. region, eight: where this lane's box of weights goes to */
     const int lane = threadIdx.x % 32, half = p.kind == IGNIS__GEMV_CACHE ? p.head_dim / 2 : 64,
               box = min(64, half & -half), region = lane * box / 64, eight = lane * box % 64 / 8;
-    const int steps = OWN * place.steps, from = place.part * steps * ELEMENTS;
+    const int steps = OWN * steps_of(p), from = place.part * steps * ELEMENTS;
     const uint32_t own = m.stages + region * HALF_BYTES + eight * EIGHT_BYTES;
     int row = 0, ahead = place.group < place.groups ? min(p.ring, steps) : 0;
     const auto find_row = [&](int group) { /* of the box */
@@ -455,24 +291,15 @@ extern "C" __global__ void __cluster_dims__(SPLIT, 1, 1) __launch_bounds__(ALL_T
         if (SPLIT > 1)
             ignis_ptx_cluster_wait();
         ignis_grid_dependency_wait();
-        if (p.kind == IGNIS__GEMV_CACHE && threadIdx.x < COLUMNS) {
-            cache_row row = {0, -1};
-            if (place.column + (int)threadIdx.x < p.rows) {
-                const ignis__generate_row &of = p.places[place.column + threadIdx.x];
-                const generate_cache<T> cache = {nullptr, p.kv_heads, p.head_dim};
-                row.position = of.position;
-                if (of.position >= 0)
-                    row.offset = cache.offset(of.pages + p.table, of.position, 0);
-            }
-            m.rows[threadIdx.x] = row;
-        }
+        find_cache_rows(p, place.column, m.rows);
         gemv_thread thread(p, m, place);
+        const tile_finish finish = {p, place, m.rows, m.found_at + (FAR > 1 ? SUMS_BYTES : WAITING_BYTES)};
         for (int group = place.group; group < place.groups; group += place.stride) {
             float sum[N][4];
-            gemv_thread::sync(); /* results of the tile before, and places of rows */
+            tile_finish::sync(); /* results of the tile before, and places of rows */
             thread.slices(sum);
             thread.send(sum);
-            thread.finish(group);
+            finish.run(group, thread);
         }
     }
 }

@@ -16,61 +16,113 @@ IGNIS__PRIVATE bool ignis__gemv_takes_f8(const ignis__gemv_desc *desc)
            (!desc->gated || blocks->part[0].rows % 16 == 0);
 }
 
-static void ignis__gemv_f8_define(char *define, size_t size, int columns, int cluster)
+static void ignis__gemv_f8_define(char *define, size_t size, int columns, int split)
 {
-    snprintf(define, size, "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d", columns, cluster);
+    snprintf(define, size, "-DIGNIS_COLUMNS=%d -DIGNIS_SPLIT=%d", columns, split);
 }
 
 /*  Records the kernels that other numbers of rows take. */
 IGNIS__COLD static void ignis__gemv_f8_record(const ignis__op *op, ignis_dtype dtype)
 {
     char define[64];
-    int columns, cluster;
+    int columns, split;
     if (!op->ok || !ignis__requests.path[0])
         return;
-    for (columns = 8; columns <= 128; columns *= 2)
-        for (cluster = 1; cluster <= 4; cluster *= 4) {
-            ignis__gemv_f8_define(define, sizeof define, columns, cluster);
+    for (columns = 16; columns <= 128; columns *= 2)
+        for (split = 1; split <= 2; split++) {
+            ignis__gemv_f8_define(define, sizeof define, columns, split);
             ignis__record_builtin(IGNIS__BUILTIN(GEMV_F8), dtype, define, 90, 90);
         }
 }
 
-/*  Launches the product of rounded rows. A cluster divides the slices of K of a tile if the device is at least a fifth
-    faster with it, counted in tiles that its SMs take one after the other. */
+/*  How gemv_f8.cu takes a product. weights, columns: rows of the weights and of x of a block; split: blocks that divide
+    K; resident: blocks of an SM. */
+typedef struct ignis__gemv_f8_shape {
+    int columns, split, weights, resident;
+    int64_t groups, across;
+} ignis__gemv_f8_shape;
+
+static ignis__gemv_f8_shape ignis__gemv_f8_shape_of(const ignis__gemv_mma *product, int columns, int split)
+{
+    ignis__gemv_f8_shape shape;
+    shape.columns = columns;
+    shape.split = split;
+    shape.weights = columns > 64 ? 128 : 64;
+    shape.resident = columns > 64 ? 1 : 2;
+    shape.groups = ignis__ceil_div(product->n, product->gated ? shape.weights / 2 : shape.weights);
+    shape.across = ignis__ceil_div(product->rows, columns);
+    return shape;
+}
+
+/*  Returns the time of a product, in bytes of shared memory or of weights that an SM moves: a tile's records, and as
+    much as MORE of them for what comes before and after. Counted: a record goes in and out, x of a record goes in once,
+    and out for each 64 rows of weights; weights from memory take about four times as long. */
+static int64_t ignis__gemv_f8_time(const ignis__gemv_f8_shape *shape, int processors, int64_t records)
+{
+    enum { RECORD = 272, UNITS = 256, MORE = 4, MEMORY = 4 };
+    const int64_t tiles = shape->groups * shape->across * shape->split;
+    const int64_t moved =
+        2 * RECORD * shape->weights + (int64_t)UNITS * shape->columns * (1 + shape->weights / 64);
+    const int64_t read = MEMORY * (int64_t)RECORD * shape->weights / shape->across;
+    return ignis__ceil_div(tiles, processors) * (moved > read ? moved : read) *
+           (ignis__ceil_div(records, shape->split) + MORE);
+}
+
+static ignis__gemv_f8_shape ignis__gemv_f8_choose(const ignis__gemv_mma *product, int processors, bool clusters)
+{
+    const int64_t records = ignis__ceil_div(product->k, 256);
+    ignis__gemv_f8_shape best;
+    int64_t least = 0;
+    int columns, split, least_columns = 16;
+    memset(&best, 0, sizeof best);
+    while (least_columns < product->rows && least_columns < 64)
+        least_columns *= 2;
+    for (columns = least_columns; columns <= (product->rows > 64 ? 128 : least_columns); columns *= 2)
+        for (split = 1; split <= (clusters ? 2 : 1); split++) {
+            const ignis__gemv_f8_shape shape = ignis__gemv_f8_shape_of(product, columns, split);
+            const int64_t time = ignis__gemv_f8_time(&shape, processors, records);
+            if (least == 0 || time < least) {
+                least = time;
+                best = shape;
+            }
+        }
+    return best;
+}
+
+/*  Launches the product of rounded rows. */
 static void ignis__gemv_f8_launch(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p)
 {
-    /* gemv_f8.cu has the same: slices of K; of a stage the bytes of the weights, and of all else for a row of x; bytes
-       of the sums of a column */
-    enum { SLICES_OF_K = 4, WEIGHTS = 128 * 272, EACH = 2 * (128 + 4), FOUND = 132 * 4 };
     const ignis_device_info *info = &op->work.device->info;
     ignis__gemv_mma *product = &p->product;
+    const ignis__gemv_f8_shape shape = ignis__gemv_f8_choose(product, info->multiprocessors, op->work.device->clusters);
+    const int64_t clusters =
+        ignis__clamp(info->multiprocessors * shape.resident / shape.split / shape.across, 1, shape.groups) *
+        shape.across;
+    /* gemv_f8.cu has the same: threads that multiply; bytes of a record of all rows of weights, of a unit of x and its
+       scales, each with two barriers; of sums that are sent, and of results; of what follows */
+    const size_t threads = 2 * (size_t)shape.weights, columns = (size_t)shape.columns,
+                 weights = 272 * (size_t)shape.weights + 16, unit = (128 + 4) * columns + 16,
+                 share = columns / (size_t)shape.split, sent = shape.split > 1 ? 2 * threads * share : 0,
+                 results = (2 * (size_t)shape.weights + 16) * share, found = sent > results ? sent : results,
+                 rest = found + 16 + 16 * columns;
+    const size_t bytes = ((size_t)info->shared_per_block + 1024) / (size_t)shape.resident - 1024 - rest;
     const int64_t dims[] = {ignis__ceil_div(product->k, 256) * 256, product->rows}, step = dims[0];
-    const int64_t processors = info->multiprocessors;
-    int columns = 8, cluster = 1;
-    int box[] = {128, 0};
+    const int box[] = {128, shape.columns};
     const ignis__tensor_map_desc desc = {IGNIS_F8_E4M3, false, p->x, 2, dims, &step, box, NULL};
-    int64_t tiles;
-    size_t stage, found;
     char define[64];
     ignis__tensor_map x_map;
     void *params[] = {p, &x_map};
-    while (columns < product->rows && columns < 128)
-        columns *= 2;
-    box[1] = columns;
-    product->across = (int)ignis__ceil_div(product->rows, columns);
-    tiles = ignis__ceil_div(product->n, product->gated ? 64 : 128) * product->across;
-    if (op->work.device->clusters &&
-        5 * ignis__ceil_div(tiles * SLICES_OF_K, processors) <= 4 * SLICES_OF_K * ignis__ceil_div(tiles, processors))
-        cluster = SLICES_OF_K;
-    stage = ((size_t)WEIGHTS + (size_t)EACH * (size_t)columns + 1023) / 1024 * 1024;
-    found = (size_t)FOUND * (size_t)columns;
-    product->ring = (int)(((size_t)info->shared_per_block - found - 8) / (stage + 16));
-    product->found_at = (int)stage * product->ring;
-    ignis__gemv_f8_define(define, sizeof define, columns, cluster);
+    product->across = (int)shape.across;
+    /* a record is on its way with the units of x that it meets, except one */
+    product->ring = (int)((bytes + unit) / (weights + 2 * unit));
+    p->x_ring = (int)((bytes - (size_t)product->ring * weights) / unit);
+    p->x_ring = p->x_ring < 2 * product->ring ? p->x_ring : 2 * product->ring;
+    product->found_at = (int)((size_t)product->ring * (weights - 16) + (size_t)p->x_ring * (unit - 16));
+    ignis__gemv_f8_define(define, sizeof define, shape.columns, shape.split);
     op->ok = op->ok && ignis__tensor_map_make(&op->work, &x_map, &desc);
     ignis__op_launch(op, IGNIS__BUILTIN(GEMV_F8), dtype, define,
-                     ignis__launch_row(cluster > 1 ? tiles * cluster : ignis__clamp(tiles, 1, processors), 384,
-                                       (size_t)product->found_at + found + 8 + 16 * (size_t)product->ring),
+                     ignis__launch_row(clusters * shape.split, (unsigned)threads + (shape.resident == 1 ? 128u : 32u),
+                                       (size_t)product->found_at + rest + 16 * (size_t)(product->ring + p->x_ring)),
                      params);
 }
 
@@ -80,6 +132,7 @@ IGNIS__PRIVATE void ignis__gemv_run_f8(ignis__op *op, const ignis__gemv_desc *de
 {
     const ignis__blocks *blocks = &desc->weights->blocks;
     const ignis_dtype dtype = desc->x->dtype;
+    const int64_t records = ignis__ceil_div(blocks->columns, 256);
     ignis__gemv_blocks p;
     ignis__gemv_mma *product = &p.product;
     void *params[] = {&p};
@@ -98,13 +151,13 @@ IGNIS__PRIVATE void ignis__gemv_run_f8(ignis__op *op, const ignis__gemv_desc *de
     else
         product->x = ignis__op_read(op, desc->x);
     p.x = ignis__op_write(op, desc->dequantised);
-    p.scales = p.x + (ignis__address)(desc->count * ignis__ceil_div(product->k, 256) * 256);
+    p.scales = p.x + (ignis__address)(desc->count * records * 256);
     product->out = product->sum = product->logits = ignis__op_write(op, desc->out);
     product->delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
     product->result_row = result_row;
     ignis__gemv_f8_record(op, dtype);
     ignis__cost(-1, 2.0 * (double)desc->count * (double)(ignis__blocks_rows(blocks) * product->k), (int)IGNIS_F8_E4M3);
     ignis__op_launch(op, IGNIS__BUILTIN(GEMV_F8_ROWS), dtype, NULL,
-                     ignis__launch_row(desc->count, 256, desc->norm ? 2 * (size_t)product->k : 0), params);
+                     ignis__launch_row(desc->count * (desc->norm ? 1 : ignis__ceil_div(records, 16)), 256, 0), params);
     ignis__gemv_f8_launch(op, dtype, &p);
 }

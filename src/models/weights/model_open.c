@@ -334,7 +334,7 @@ IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
     to 128 scales after the last one. */
 IGNIS__PRIVATE int64_t ignis__f8_rows_bytes(int64_t rows, int64_t columns)
 {
-    return ignis__ceil_div(rows, 8) * 8 * ignis__ceil_div(columns, 256) * (256 + 2 * 4) + 128 * 4;
+    return ignis__ceil_div(rows, 16) * 16 * ignis__ceil_div(columns, 256) * (256 + 2 * 4) + 128 * 4;
 }
 
 /*  Returns the elements of all heads of values of a recurrent layer. */

@@ -67,5 +67,7 @@ typedef struct ignis__gemv_blocks {
     /* the result of the first row of these weights; product.n is the one after the last row */
     int first;
     int paired; /* whether x is not two bytes, but the number as a T, in the order of paired_place */
+    int x_ring; /* gemv_f8.cu: units of x in flight to shared memory; product.ring is of records of weights */
+    int unused;
 } ignis__gemv_blocks;
-IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 232);
+IGNIS__ASSERT_SIZE(ignis__gemv_blocks, 240);
