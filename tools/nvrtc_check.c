@@ -182,19 +182,9 @@ static const char *const gemv_cluster[] = {IN_CLUSTERS(2, 16, 8),
 #define IN_TILES(t, columns, split) "-DIGNIS_T=" #t " -DIGNIS_COLUMNS=" #columns " -DIGNIS_SPLIT=" #split
 static const char *const gemv_hopper[] = {IN_TILES(2, 128, 1), IN_TILES(2, 128, 2), IN_TILES(1, 64, 1),
                                           IN_TILES(2, 64, 2), NULL};
-static const char *const gemv_f8[] = {IN_CLUSTERS(2, 8, 1),
-                                      IN_CLUSTERS(2, 8, 4),
-                                      IN_CLUSTERS(2, 16, 1),
-                                      IN_CLUSTERS(1, 16, 4),
-                                      IN_CLUSTERS(2, 32, 1),
-                                      IN_CLUSTERS(2, 32, 4),
-                                      IN_CLUSTERS(2, 64, 1),
-                                      IN_CLUSTERS(1, 64, 1),
-                                      IN_CLUSTERS(2, 64, 4),
-                                      IN_CLUSTERS(2, 128, 1),
-                                      IN_CLUSTERS(1, 128, 4),
-                                      IN_CLUSTERS(2, 128, 4),
-                                      NULL};
+static const char *const gemv_f8[] = {IN_TILES(2, 16, 1), IN_TILES(2, 16, 2),  IN_TILES(2, 32, 1),  IN_TILES(1, 32, 2),
+                                      IN_TILES(2, 64, 1), IN_TILES(2, 64, 2),  IN_TILES(2, 128, 1), IN_TILES(2, 128, 2),
+                                      IN_TILES(1, 16, 2), IN_TILES(1, 128, 1), NULL};
 #define IN_CLUSTERS_BLOCKS(type, columns, blocks) IN_CLUSTERS(2, columns, blocks) " -DIGNIS_BLOCKS=" #type
 static const char *const gemv_cluster_blocks[] = {
     IN_CLUSTERS_BLOCKS(2, 16, 2),  IN_CLUSTERS_BLOCKS(2, 16, 1),  IN_CLUSTERS_BLOCKS(2, 32, 2),
@@ -748,7 +738,7 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_CLUSTER_CU, gemv_cluster, 90, 0, {0}},
     {IGNIS__SOURCE_GEMV_HOPPER_CU, gemv_hopper, 90, 90, {0}},
-    {IGNIS__SOURCE_GEMV_F8_CU, gemv_f8, 90, 90, {0}},
+    {IGNIS__SOURCE_GEMV_F8_CU, gemv_f8, 90, 90, {0, 0, 24}}, /* 128 columns: places of tiles, between them */
     {IGNIS__SOURCE_GEMV_F8_CU, halves, 90, 90, {0}}, /* its rows */
     {IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU,
      gemv_cluster_blocks,

@@ -162,7 +162,8 @@ struct f8_thread {
     uint32_t exchanges;  /* of sums */
 
     __device__ f8_thread(const ignis__gemv_blocks &all, const f8_memory &m, const block_place &place)
-        : all(all), p(all.product), m(m), place(place), lane(threadIdx.x % 32), warp(threadIdx.x / 32), at{0, 0}, x_at{0, 0}, exchanges(0)
+        : all(all), p(all.product), m(m), place(place), lane(threadIdx.x % 32), warp(threadIdx.x / 32), at{0, 0},
+          x_at{0, 0}, exchanges(0)
     {
     }
 
