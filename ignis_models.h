@@ -1679,7 +1679,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xa7b61ce614b2ce3eULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x2fb01c0660fc7ca1ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -6236,7 +6236,8 @@ static const char ignis__text_gemv_f8_cu_1[] =
     "ring_place at, x_at;\n"
     "uint32_t exchanges;\n\n"
     "__device__ f8_thread(const ignis__gemv_blocks &all, const f8_memory &m, const block_place &place)\n"
-    ": all(all), p(all.product), m(m), place(place), lane(threadIdx.x % 32), warp(threadIdx.x / 32), at{0, 0}, x_at{0, 0}, exchanges(0)\n"
+    ": all(all), p(all.product), m(m), place(place), lane(threadIdx.x % 32), warp(threadIdx.x / 32), at{0, 0},\n"
+    "x_at{0, 0}, exchanges(0)\n"
     "{\n"
     "}\n\n\n\n"
     "static __device__ void load(const char *record, int unit, uint32_t (&a)[4][4], float (&d)[2])\n"
@@ -6252,7 +6253,6 @@ static const char ignis__text_gemv_f8_cu_1[] =
     "}\n"
     "d[r] = ((const float *)(from + 256))[unit];\n"
     "}\n"
-    "ignis_wgmma_hold(a);\n"
     "}\n"
     "static __device__ void ask(float (&found)[PART][4], const uint32_t (&a)[4][4], uint64_t x)\n"
     "{\n"
@@ -6284,45 +6284,60 @@ static const char ignis__text_gemv_f8_cu_1[] =
     "return ignis_wgmma_descriptor(m.x_at + of.stage * UNIT_BYTES, 0, 1024);\n"
     "}\n"
     "__device__ const char *scales_of(const ring_place &of) const { return m.scales + of.stage * SCALES_BYTES; }\n\n\n"
-    "__device__ void multiply(float (&sum)[N][4])\n"
+    "__device__ const char *record() const\n"
     "{\n"
-    "const char *const record =\n"
-    "m.weights + at.stage * WEIGHT_BYTES + warp * EIGHT_BYTES + row_of_lanes(lane / 4) * RECORD_BYTES;\n"
-    "float found[WIDE ? 2 : UNITS][PART][4];\n"
     "ignis_mbarrier_wait(m.full + 8 * at.stage, at.phase);\n"
-    "if constexpr (WIDE) {\n"
-    "#pragma unroll 1\n"
-    "for (int unit = 0; unit < 2; unit++) {\n"
+    "return m.weights + at.stage * WEIGHT_BYTES + warp * EIGHT_BYTES + row_of_lanes(lane / 4) * RECORD_BYTES;\n"
+    "}\n\n\n\n"
+    "__device__ void multiply_halves(float (&sum)[N][4], int count)\n"
+    "{\n"
     "uint32_t a[4][4];\n"
     "float d[2];\n"
-    "load(record, unit, a, d);\n"
+    "if (count > 0)\n"
+    "load(record(), 0, a, d);\n"
+    "#pragma unroll 1\n"
+    "for (int unit = 0; unit < 2 * count; unit++) {\n"
+    "float found[2][PART][4], own[2] = {d[0], d[1]};\n"
     "const uint64_t x = x_of(x_at);\n"
+    "const char *const scales = scales_of(x_at);\n"
+    "ignis_wgmma_hold(a);\n"
     "ignis_ptx_wgmma_fence();\n"
     "ask(found[0], a, x);\n"
     "ask(found[1], a, ignis_wgmma_ahead(x, UNIT_BYTES / 2));\n"
-    "if (unit == 1)\n"
+    "if (unit % 2) {\n"
     "ignis_warp_arrive(m.empty + 8 * at.stage);\n"
+    "at.go_on(p.ring);\n"
+    "}\n"
     "ignis_ptx_wgmma_wait<1>();\n"
-    "add<0>(sum, found[0], d, scales_of(x_at));\n"
+    "add<0>(sum, found[0], own, scales);\n"
     "ignis_ptx_wgmma_wait<0>();\n"
-    "add<N - PART>(sum, found[1], d, scales_of(x_at));\n"
     "ignis_wgmma_hold(a);\n"
+    "if (unit < 2 * count - 1)\n"
+    "load(record(), (unit + 1) % 2, a, d);\n"
+    "add<N - PART>(sum, found[1], own, scales);\n"
     "ignis_warp_arrive(m.x_empty + 8 * x_at.stage);\n"
     "x_at.go_on(all.x_ring);\n"
     "}\n"
-    "} else {\n"
-    "const ring_place first = x_at;\n"
+    "}\n\n"
+    "__device__ void multiply(float (&sum)[N][4])\n"
+    "{\n"
+    "const char *const from = record();\n"
+    "float found[UNITS][PART][4];\n"
+    "const ring_place first = x_at;\n";
+static const char ignis__text_gemv_f8_cu_2[] =
     "uint32_t a[UNITS][4][4];\n"
     "float d[UNITS][2];\n"
-    "load(record, 0, a[0], d[0]);\n"
+    "load(from, 0, a[0], d[0]);\n"
     "if (UNITS == 2)\n"
-    "load(record, 1, a[UNITS - 1], d[UNITS - 1]);\n"
+    "load(from, 1, a[UNITS - 1], d[UNITS - 1]);\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < UNITS; i++)\n"
+    "ignis_wgmma_hold(a[i]);\n"
     "x_at.go_on(all.x_ring);\n"
     "const uint64_t x[2] = {x_of(first), x_of(x_at)};\n"
     "ignis_ptx_wgmma_fence();\n"
     "ask(found[0], a[0], x[0]);\n"
-    "if (UNITS == 2) {\n";
-static const char ignis__text_gemv_f8_cu_2[] =
+    "if (UNITS == 2) {\n"
     "ask(found[UNITS - 1], a[UNITS - 1], x[1]);\n"
     "ignis_warp_arrive(m.empty + 8 * at.stage);\n"
     "ignis_ptx_wgmma_wait<1>();\n"
@@ -6331,7 +6346,8 @@ static const char ignis__text_gemv_f8_cu_2[] =
     "ignis_ptx_wgmma_wait<0>();\n"
     "add<0>(sum, found[0], d[0], scales_of(first));\n"
     "ignis_wgmma_hold(a[0]);\n"
-    "load(record, 1, a[0], d[0]);\n"
+    "load(from, 1, a[0], d[0]);\n"
+    "ignis_wgmma_hold(a[0]);\n"
     "ignis_ptx_wgmma_fence();\n"
     "ask(found[0], a[0], x[1]);\n"
     "ignis_warp_arrive(m.empty + 8 * at.stage);\n"
@@ -6344,7 +6360,6 @@ static const char ignis__text_gemv_f8_cu_2[] =
     "ignis_wgmma_hold(a[i]);\n"
     "ignis_warp_arrive(m.x_empty + 8 * x_at.stage);\n"
     "x_at.go_on(all.x_ring);\n"
-    "}\n"
     "at.go_on(p.ring);\n"
     "}\n\n"
     "__device__ void slices(float (&total)[N][4])\n"
@@ -6356,6 +6371,9 @@ static const char ignis__text_gemv_f8_cu_2[] =
     "#pragma unroll\n"
     "for (int n = 0; n < N; n++)\n"
     "sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;\n"
+    "if constexpr (WIDE)\n"
+    "multiply_halves(sum, count);\n"
+    "else\n"
     "#pragma unroll 1\n"
     "for (int i = 0; i < count; i++)\n"
     "multiply(sum);\n"
@@ -6430,7 +6448,8 @@ static const char ignis__text_gemv_f8_cu_2[] =
     "if (lane == 0)\n"
     "ignis_ptx_mbarrier_arrive_expect(m.full + 8 * stage, WEIGHT_BYTES);\n"
     "__syncwarp();\n"
-    "if (lane < 2 * TILES)\n"
+    "if (lane < 2 * TILES)\n";
+static const char ignis__text_gemv_f8_cu_3[] =
     "ignis_ptx_bulk_load(own + stage * WEIGHT_BYTES, from, EIGHT_BYTES, m.full + 8 * stage);\n"
     "from += EIGHT_BYTES;\n"
     "};\n"
@@ -6442,8 +6461,7 @@ static const char ignis__text_gemv_f8_cu_2[] =
     "ring_place at = {0, 1}, x_at = {0, 1};\n"
     "for (int group = place.group; group < place.groups; group += place.stride) {\n"
     "const float *scales = all.scales + (long long)2 * records.first * stride + place.column;\n"
-    "if (group != place.group)\n";
-static const char ignis__text_gemv_f8_cu_3[] =
+    "if (group != place.group)\n"
     "find_rows(group);\n"
     "#pragma unroll 1\n"
     "for (int i = 0; i < 2 * records.count; i++) {\n"
@@ -11532,7 +11550,7 @@ static const ignis__source *const ignis__includes_gemv_f8_cu[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_gemv_f8_cu = {
-    "gemv_f8.cu", 0x4eea27a15e5fd89bULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 23};
+    "gemv_f8.cu", 0xac6eb7cc197e3b20ULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 23};
 
 static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
     &ignis__source_ignis_cuh,

@@ -738,7 +738,7 @@ static const struct {
     {IGNIS__SOURCE_ATTENTION_PAGED_CU, attention_paged, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_CLUSTER_CU, gemv_cluster, 90, 0, {0}},
     {IGNIS__SOURCE_GEMV_HOPPER_CU, gemv_hopper, 90, 90, {0}},
-    {IGNIS__SOURCE_GEMV_F8_CU, gemv_f8, 90, 90, {0, 0, 24}}, /* 128 columns: places of tiles, between them */
+    {IGNIS__SOURCE_GEMV_F8_CU, gemv_f8, 90, 90, {0}},
     {IGNIS__SOURCE_GEMV_F8_CU, halves, 90, 90, {0}}, /* its rows */
     {IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU,
      gemv_cluster_blocks,

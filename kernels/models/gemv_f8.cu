@@ -182,7 +182,6 @@ struct f8_thread {
             }
             d[r] = ((const float *)(from + 256))[unit];
         }
-        ignis_wgmma_hold(a);
     }
     static __device__ void ask(float (&found)[PART][4], const uint32_t (&a)[4][4], uint64_t x)
     {
@@ -216,67 +215,86 @@ struct f8_thread {
     }
     __device__ const char *scales_of(const ring_place &of) const { return m.scales + of.stage * SCALES_BYTES; }
 
-    /*  Multiplies a record of each row of weights with those of x. */
-    __device__ void multiply(float (&sum)[N][4])
+    /*  Returns this lane's record of the ring's stage, after it has come. */
+    __device__ const char *record() const
     {
-        const char *const record =
-            m.weights + at.stage * WEIGHT_BYTES + warp * EIGHT_BYTES + row_of_lanes(lane / 4) * RECORD_BYTES;
-        float found[WIDE ? 2 : UNITS][PART][4];
         ignis_mbarrier_wait(m.full + 8 * at.stage, at.phase);
-        if constexpr (WIDE) {
+        return m.weights + at.stage * WEIGHT_BYTES + warp * EIGHT_BYTES + row_of_lanes(lane / 4) * RECORD_BYTES;
+    }
+
+    /*  Multiplies `count` records of each row of weights with those of x: 128 columns. The next unit's weights are
+        loaded while sums are added. */
+    __device__ void multiply_halves(float (&sum)[N][4], int count)
+    {
+        uint32_t a[4][4];
+        float d[2];
+        if (count > 0)
+            load(record(), 0, a, d);
 #pragma unroll 1
-            for (int unit = 0; unit < 2; unit++) {
-                uint32_t a[4][4];
-                float d[2];
-                load(record, unit, a, d);
-                const uint64_t x = x_of(x_at);
-                ignis_ptx_wgmma_fence();
-                ask(found[0], a, x);
-                ask(found[1], a, ignis_wgmma_ahead(x, UNIT_BYTES / 2));
-                if (unit == 1)
-                    ignis_warp_arrive(m.empty + 8 * at.stage);
-                ignis_ptx_wgmma_wait<1>();
-                add<0>(sum, found[0], d, scales_of(x_at));
-                ignis_ptx_wgmma_wait<0>();
-                add<N - PART>(sum, found[1], d, scales_of(x_at));
-                ignis_wgmma_hold(a); /* until here wgmma reads the registers of these weights */
-                ignis_warp_arrive(m.x_empty + 8 * x_at.stage);
-                x_at.go_on(all.x_ring);
-            }
-        } else {
-            const ring_place first = x_at;
-            uint32_t a[UNITS][4][4];
-            float d[UNITS][2];
-            load(record, 0, a[0], d[0]);
-            if (UNITS == 2)
-                load(record, 1, a[UNITS - 1], d[UNITS - 1]);
-            x_at.go_on(all.x_ring);
-            const uint64_t x[2] = {x_of(first), x_of(x_at)};
+        for (int unit = 0; unit < 2 * count; unit++) {
+            float found[2][PART][4], own[2] = {d[0], d[1]};
+            const uint64_t x = x_of(x_at);
+            const char *const scales = scales_of(x_at);
+            ignis_wgmma_hold(a);
             ignis_ptx_wgmma_fence();
-            ask(found[0], a[0], x[0]);
-            if (UNITS == 2) {
-                ask(found[UNITS - 1], a[UNITS - 1], x[1]);
+            ask(found[0], a, x);
+            ask(found[1], a, ignis_wgmma_ahead(x, UNIT_BYTES / 2));
+            if (unit % 2) {
                 ignis_warp_arrive(m.empty + 8 * at.stage);
-                ignis_ptx_wgmma_wait<1>();
-                add<0>(sum, found[0], d[0], scales_of(first));
-            } else {
-                ignis_ptx_wgmma_wait<0>();
-                add<0>(sum, found[0], d[0], scales_of(first));
-                ignis_wgmma_hold(a[0]);
-                load(record, 1, a[0], d[0]);
-                ignis_ptx_wgmma_fence();
-                ask(found[0], a[0], x[1]);
-                ignis_warp_arrive(m.empty + 8 * at.stage);
+                at.go_on(p.ring);
             }
-            ignis_warp_arrive(m.x_empty + 8 * first.stage);
+            ignis_ptx_wgmma_wait<1>();
+            add<0>(sum, found[0], own, scales);
             ignis_ptx_wgmma_wait<0>();
-            add<0>(sum, found[UNITS - 1], d[UNITS - 1], scales_of(x_at));
-#pragma unroll
-            for (int i = 0; i < UNITS; i++)
-                ignis_wgmma_hold(a[i]);
+            ignis_wgmma_hold(a); /* until here wgmma reads the registers of these weights */
+            if (unit < 2 * count - 1)
+                load(record(), (unit + 1) % 2, a, d);
+            add<N - PART>(sum, found[1], own, scales);
             ignis_warp_arrive(m.x_empty + 8 * x_at.stage);
             x_at.go_on(all.x_ring);
         }
+    }
+    /*  Multiplies a record of each row of weights with those of x: fewer columns. */
+    __device__ void multiply(float (&sum)[N][4])
+    {
+        const char *const from = record();
+        float found[UNITS][PART][4];
+        const ring_place first = x_at;
+        uint32_t a[UNITS][4][4];
+        float d[UNITS][2];
+        load(from, 0, a[0], d[0]);
+        if (UNITS == 2)
+            load(from, 1, a[UNITS - 1], d[UNITS - 1]);
+#pragma unroll
+        for (int i = 0; i < UNITS; i++)
+            ignis_wgmma_hold(a[i]);
+        x_at.go_on(all.x_ring);
+        const uint64_t x[2] = {x_of(first), x_of(x_at)};
+        ignis_ptx_wgmma_fence();
+        ask(found[0], a[0], x[0]);
+        if (UNITS == 2) {
+            ask(found[UNITS - 1], a[UNITS - 1], x[1]);
+            ignis_warp_arrive(m.empty + 8 * at.stage);
+            ignis_ptx_wgmma_wait<1>();
+            add<0>(sum, found[0], d[0], scales_of(first));
+        } else {
+            ignis_ptx_wgmma_wait<0>();
+            add<0>(sum, found[0], d[0], scales_of(first));
+            ignis_wgmma_hold(a[0]);
+            load(from, 1, a[0], d[0]);
+            ignis_wgmma_hold(a[0]);
+            ignis_ptx_wgmma_fence();
+            ask(found[0], a[0], x[1]);
+            ignis_warp_arrive(m.empty + 8 * at.stage);
+        }
+        ignis_warp_arrive(m.x_empty + 8 * first.stage);
+        ignis_ptx_wgmma_wait<0>();
+        add<0>(sum, found[UNITS - 1], d[UNITS - 1], scales_of(x_at));
+#pragma unroll
+        for (int i = 0; i < UNITS; i++)
+            ignis_wgmma_hold(a[i]);
+        ignis_warp_arrive(m.x_empty + 8 * x_at.stage);
+        x_at.go_on(all.x_ring);
         at.go_on(p.ring);
     }
     /*  Multiplies the block's slices, and adds them. */
@@ -289,9 +307,12 @@ struct f8_thread {
 #pragma unroll
             for (int n = 0; n < N; n++)
                 sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;
+            if constexpr (WIDE)
+                multiply_halves(sum, count);
+            else
 #pragma unroll 1
-            for (int i = 0; i < count; i++)
-                multiply(sum);
+                for (int i = 0; i < count; i++)
+                    multiply(sum);
 #pragma unroll
             for (int n = 0; n < N; n++)
 #pragma unroll
