@@ -1679,7 +1679,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x2fb01c0660fc7ca1ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x813db2fa7a89c8bbULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -6125,8 +6125,7 @@ static const char ignis__text_gemv_f8_cu_0[] =
     "__device__ inline int scales_of_rows(int rows) { return (rows + 15) / 16 * 16; }\n\n"
     "#ifndef IGNIS_COLUMNS\n\n\n\n\n"
     "constexpr int UNIT = 128, WARP_UNITS = 4, PART_UNITS = WARP_UNITS * SLICES;\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(THREADS)\n"
-    "ignis_gemv_f8_rows(const __grid_constant__ ignis__gemv_blocks all)\n"
+    "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_gemv_f8_rows(const __grid_constant__ ignis__gemv_blocks all)\n"
     "{\n"
     "const ignis__gemv_mma &p = all.product;\n"
     "const int parts = (int)gridDim.x / p.rows, row = (int)blockIdx.x / parts,\n"
@@ -6135,7 +6134,9 @@ static const char ignis__text_gemv_f8_cu_0[] =
     "const int stride = scales_of_rows(p.rows);\n\n"
     "uint8_t *const to = all.x + (long long)row * units * UNIT + lane / 8 * 32 + lane % 2 * 16 + lane % 8 / 2 * 4;\n"
     "float *const scales = all.scales + scale_place(row);\n"
-    "const auto put = [&](int unit, const ignis_pack<T, 4> &x) {\n"
+    "const auto put =\n"
+    "[&](int unit,\n"
+    "const ignis_pack<T, 4> &x) {\n"
     "float most = 0;\n"
     "bool finite = true;\n"
     "#pragma unroll\n"
@@ -6144,7 +6145,8 @@ static const char ignis__text_gemv_f8_cu_0[] =
     "finite = finite && size <= 3.402823466e38f;\n"
     "most = fmaxf(most, size);\n"
     "}\n\n"
-    "const float scale = fmaxf(__fdiv_rn(ignis_warp_max(most), 448.0f), 1.175494351e-38f);\n"
+    "const float scale =\n"
+    "fmaxf(__fdiv_rn(ignis_warp_max(most), 448.0f), 1.175494351e-38f);\n"
     "const bool all_finite = __all_sync(0xffffffff, finite);\n"
     "const float inverse = __frcp_rn(scale);\n"
     "const auto two = [&](int one, int other) {\n"
@@ -6152,7 +6154,8 @@ static const char ignis__text_gemv_f8_cu_0[] =
     "};\n"
     "*(uint32_t *)(to + unit * UNIT) = all_finite ? two(0, 2) | two(1, 3) << 16 : 0;\n"
     "if (lane == 0)\n"
-    "scales[(long long)unit * stride] = all_finite ? scale : __int_as_float(0x7fc00000);\n"
+    "scales[(long long)unit * stride] =\n"
+    "all_finite ? scale : __int_as_float(0x7fc00000);\n"
     "};\n"
     "ignis_grid_dependents_launch();\n"
     "if (p.norm_of) {\n"
@@ -6186,7 +6189,7 @@ static const char ignis__text_gemv_f8_cu_0[] =
     "constexpr int K_SLICES = 2, OWN = K_SLICES / SPLIT;\n"
     "constexpr int RECORD_BYTES = record_bytes(BLOCKS_F8), EIGHT_BYTES = TOGETHER * RECORD_BYTES;\n\n\n"
     "constexpr int WEIGHT_BYTES = 2 * TILES * EIGHT_BYTES, UNIT_BYTES = COLUMNS * 128, SCALES_BYTES = COLUMNS * 4;\n"
-    "constexpr int SENT_BYTES = SPLIT > 1 ? TILE_THREADS * SHARE * 16 : 0, RESULT_BYTES = SHARE * 8 * STAGED_BYTES,\n"
+    "constexpr int SENT_BYTES = SPLIT > 1 ? TILE_THREADS *SHARE * 16 : 0, RESULT_BYTES = SHARE * 8 * STAGED_BYTES,\n"
     "FOUND_BYTES = SENT_BYTES > RESULT_BYTES ? SENT_BYTES : RESULT_BYTES;\n\n\n"
     "constexpr int PART = WIDE ? N / 2 : N, UNITS = COLUMNS <= 32 ? 2 : 1;\n"
     "static_assert(RECORD_BYTES / 16 % 2 == 1, \"so rows that lanes read at a time have different banks\");\n\n\n"
@@ -6236,8 +6239,8 @@ static const char ignis__text_gemv_f8_cu_1[] =
     "ring_place at, x_at;\n"
     "uint32_t exchanges;\n\n"
     "__device__ f8_thread(const ignis__gemv_blocks &all, const f8_memory &m, const block_place &place)\n"
-    ": all(all), p(all.product), m(m), place(place), lane(threadIdx.x % 32), warp(threadIdx.x / 32), at{0, 0},\n"
-    "x_at{0, 0}, exchanges(0)\n"
+    ": all(all), p(all.product), m(m), place(place), lane(threadIdx.x % 32),\n"
+    "warp(threadIdx.x / 32), at{0, 0}, x_at{0, 0}, exchanges(0)\n"
     "{\n"
     "}\n\n\n\n"
     "static __device__ void load(const char *record, int unit, uint32_t (&a)[4][4], float (&d)[2])\n"
@@ -6274,8 +6277,8 @@ static const char ignis__text_gemv_f8_cu_1[] =
     "#pragma unroll\n"
     "for (int c = 0; c < 4; c++)\n"
     "sum[first + n + i][c] =\n"
-    "fmaf(found[n + i][c],\n"
-    "__fmul_rn(d[c / 2], i ? (c % 2 ? x.w : x.z) : (c % 2 ? x.y : x.x)), sum[first + n + i][c]);\n"
+    "fmaf(found[n + i][c], __fmul_rn(d[c / 2], i ? (c % 2 ? x.w : x.z) : (c % 2 ? x.y : x.x)),\n"
+    "sum[first + n + i][c]);\n"
     "}\n"
     "}\n"
     "__device__ uint64_t x_of(const ring_place &of) const\n"
@@ -6589,8 +6592,8 @@ static const char ignis__text_gemv_hopper_cu_0[] =
     "ring_place at;\n"
     "uint32_t exchanges;\n\n"
     "__device__ gemv_thread(const ignis__gemv_mma &p, const gemv_memory &m, const block_place &place)\n"
-    ": p(p), m(m), place(place), lane(threadIdx.x % 32), warp(threadIdx.x / 32),\n"
-    "row(row_of_lanes(lane / 4)), steps(steps_of(p)), at{0, 0}, exchanges(0)\n"
+    ": p(p), m(m), place(place), lane(threadIdx.x % 32), warp(threadIdx.x / 32), row(row_of_lanes(lane / 4)),\n"
+    "steps(steps_of(p)), at{0, 0}, exchanges(0)\n"
     "{\n"
     "}\n"
     "__device__ float4 *own_sums() const { return (float4 *)m.found_at + threadIdx.x; }\n\n\n\n"
@@ -11550,7 +11553,7 @@ static const ignis__source *const ignis__includes_gemv_f8_cu[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_gemv_f8_cu = {
-    "gemv_f8.cu", 0xac6eb7cc197e3b20ULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 23};
+    "gemv_f8.cu", 0xb5df11326ba76bfaULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 23};
 
 static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11567,7 +11570,7 @@ static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_hopper_cu = {
-    "gemv_hopper.cu", 0xa2012a09c42d9853ULL, IGNIS__PIECES(gemv_hopper_cu), ignis__includes_gemv_hopper_cu, 24};
+    "gemv_hopper.cu", 0xd2b8ba7d2cf44e03ULL, IGNIS__PIECES(gemv_hopper_cu), ignis__includes_gemv_hopper_cu, 24};
 
 static const ignis__source *const ignis__includes_gemv_hopper_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -39074,8 +39077,7 @@ static int64_t ignis__gemv_f8_time(const ignis__gemv_f8_shape *shape, int proces
 {
     enum { RECORD = 272, UNITS = 256, MORE = 4, MEMORY = 4 };
     const int64_t tiles = shape->groups * shape->across * shape->split;
-    const int64_t moved =
-        2 * RECORD * shape->weights + (int64_t)UNITS * shape->columns * (1 + shape->weights / 64);
+    const int64_t moved = 2 * RECORD * shape->weights + (int64_t)UNITS * shape->columns * (1 + shape->weights / 64);
     const int64_t read = MEMORY * (int64_t)RECORD * shape->weights / shape->across;
     return ignis__ceil_div(tiles, processors) * (moved > read ? moved : read) *
            (ignis__ceil_div(records, shape->split) + MORE);

@@ -182,9 +182,17 @@ static const char *const gemv_cluster[] = {IN_CLUSTERS(2, 16, 8),
 #define IN_TILES(t, columns, split) "-DIGNIS_T=" #t " -DIGNIS_COLUMNS=" #columns " -DIGNIS_SPLIT=" #split
 static const char *const gemv_hopper[] = {IN_TILES(2, 128, 1), IN_TILES(2, 128, 2), IN_TILES(1, 64, 1),
                                           IN_TILES(2, 64, 2), NULL};
-static const char *const gemv_f8[] = {IN_TILES(2, 16, 1), IN_TILES(2, 16, 2),  IN_TILES(2, 32, 1),  IN_TILES(1, 32, 2),
-                                      IN_TILES(2, 64, 1), IN_TILES(2, 64, 2),  IN_TILES(2, 128, 1), IN_TILES(2, 128, 2),
-                                      IN_TILES(1, 16, 2), IN_TILES(1, 128, 1), NULL};
+static const char *const gemv_f8[] = {IN_TILES(2, 16, 1),
+                                      IN_TILES(2, 16, 2),
+                                      IN_TILES(2, 32, 1),
+                                      IN_TILES(1, 32, 2),
+                                      IN_TILES(2, 64, 1),
+                                      IN_TILES(2, 64, 2),
+                                      IN_TILES(2, 128, 1),
+                                      IN_TILES(2, 128, 2),
+                                      IN_TILES(1, 16, 2),
+                                      IN_TILES(1, 128, 1),
+                                      NULL};
 #define IN_CLUSTERS_BLOCKS(type, columns, blocks) IN_CLUSTERS(2, columns, blocks) " -DIGNIS_BLOCKS=" #type
 static const char *const gemv_cluster_blocks[] = {
     IN_CLUSTERS_BLOCKS(2, 16, 2),  IN_CLUSTERS_BLOCKS(2, 16, 1),  IN_CLUSTERS_BLOCKS(2, 32, 2),

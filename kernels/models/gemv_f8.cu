@@ -30,8 +30,7 @@ __device__ inline int scales_of_rows(int rows) { return (rows + 15) / 16 * 16; }
     PART_UNITS each. grid = rows times them. */
 constexpr int UNIT = 128, WARP_UNITS = 4, PART_UNITS = WARP_UNITS * SLICES;
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_gemv_f8_rows(const __grid_constant__ ignis__gemv_blocks all)
+extern "C" __global__ void __launch_bounds__(THREADS) ignis_gemv_f8_rows(const __grid_constant__ ignis__gemv_blocks all)
 {
     const ignis__gemv_mma &p = all.product;
     const int parts = (int)gridDim.x / p.rows, row = (int)blockIdx.x / parts,
@@ -41,26 +40,30 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     /* the order of operands */
     uint8_t *const to = all.x + (long long)row * units * UNIT + lane / 8 * 32 + lane % 2 * 16 + lane % 8 / 2 * 4;
     float *const scales = all.scales + scale_place(row);
-    const auto put = [&](int unit, const ignis_pack<T, 4> &x) { /* by a warp: lanes have four elements */
-        float most = 0;
-        bool finite = true;
+    const auto put =
+        [&](int unit,
+            const ignis_pack<T, 4> &x) { /* by a warp: lanes have four elements */
+                                         float most = 0;
+                                         bool finite = true;
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const float size = fabsf(float(x[i]));
-            finite = finite && size <= 3.402823466e38f;
-            most = fmaxf(most, size);
-        }
-        /* a scale has a finite inverse */
-        const float scale = fmaxf(__fdiv_rn(ignis_warp_max(most), 448.0f), 1.175494351e-38f);
-        const bool all_finite = __all_sync(0xffffffff, finite);
-        const float inverse = __frcp_rn(scale);
-        const auto two = [&](int one, int other) {
-            return ignis_e4m3_two(float(x[one]) * inverse, float(x[other]) * inverse);
+                                         for (int i = 0; i < 4; i++) {
+                                             const float size = fabsf(float(x[i]));
+                                             finite = finite && size <= 3.402823466e38f;
+                                             most = fmaxf(most, size);
+                                         }
+                                         /* a scale has a finite inverse */
+                                         const float scale =
+                                             fmaxf(__fdiv_rn(ignis_warp_max(most), 448.0f), 1.175494351e-38f);
+                                         const bool all_finite = __all_sync(0xffffffff, finite);
+                                         const float inverse = __frcp_rn(scale);
+                                         const auto two = [&](int one, int other) {
+                                             return ignis_e4m3_two(float(x[one]) * inverse, float(x[other]) * inverse);
+                                         };
+                                         *(uint32_t *)(to + unit * UNIT) = all_finite ? two(0, 2) | two(1, 3) << 16 : 0;
+                                         if (lane == 0)
+                                             scales[(long long)unit * stride] =
+                                                 all_finite ? scale : __int_as_float(0x7fc00000);
         };
-        *(uint32_t *)(to + unit * UNIT) = all_finite ? two(0, 2) | two(1, 3) << 16 : 0;
-        if (lane == 0)
-            scales[(long long)unit * stride] = all_finite ? scale : __int_as_float(0x7fc00000);
-    };
     ignis_grid_dependents_launch();
     if (p.norm_of) {
         const row_norm norm(p);
@@ -99,7 +102,7 @@ constexpr int RECORD_BYTES = record_bytes(BLOCKS_F8), EIGHT_BYTES = TOGETHER * R
 /*  The host has these, too: of a record of all rows of weights; of a unit of all rows of x, and of its scales. FOUND:
     sums that another block sends, and then results. */
 constexpr int WEIGHT_BYTES = 2 * TILES * EIGHT_BYTES, UNIT_BYTES = COLUMNS * 128, SCALES_BYTES = COLUMNS * 4;
-constexpr int SENT_BYTES = SPLIT > 1 ? TILE_THREADS * SHARE * 16 : 0, RESULT_BYTES = SHARE * 8 * STAGED_BYTES,
+constexpr int SENT_BYTES = SPLIT > 1 ? TILE_THREADS *SHARE * 16 : 0, RESULT_BYTES = SHARE * 8 * STAGED_BYTES,
               FOUND_BYTES = SENT_BYTES > RESULT_BYTES ? SENT_BYTES : RESULT_BYTES;
 /*  Two products run at a time, as registers allow: those of both halves of the columns, or of both units of a record.
 */
@@ -162,8 +165,8 @@ struct f8_thread {
     uint32_t exchanges;  /* of sums */
 
     __device__ f8_thread(const ignis__gemv_blocks &all, const f8_memory &m, const block_place &place)
-        : all(all), p(all.product), m(m), place(place), lane(threadIdx.x % 32), warp(threadIdx.x / 32), at{0, 0},
-          x_at{0, 0}, exchanges(0)
+        : all(all), p(all.product), m(m), place(place), lane(threadIdx.x % 32),
+          warp(threadIdx.x / 32), at{0, 0}, x_at{0, 0}, exchanges(0)
     {
     }
 
@@ -204,8 +207,8 @@ struct f8_thread {
 #pragma unroll
                 for (int c = 0; c < 4; c++)
                     sum[first + n + i][c] =
-                        fmaf(found[n + i][c],
-                             __fmul_rn(d[c / 2], i ? (c % 2 ? x.w : x.z) : (c % 2 ? x.y : x.x)), sum[first + n + i][c]);
+                        fmaf(found[n + i][c], __fmul_rn(d[c / 2], i ? (c % 2 ? x.w : x.z) : (c % 2 ? x.y : x.x)),
+                             sum[first + n + i][c]);
         }
     }
     __device__ uint64_t x_of(const ring_place &of) const

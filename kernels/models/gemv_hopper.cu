@@ -57,8 +57,8 @@ struct gemv_thread {
     uint32_t exchanges; /* of sums */
 
     __device__ gemv_thread(const ignis__gemv_mma &p, const gemv_memory &m, const block_place &place)
-        : p(p), m(m), place(place), lane(threadIdx.x % 32), warp(threadIdx.x / 32),
-          row(row_of_lanes(lane / 4)), steps(steps_of(p)), at{0, 0}, exchanges(0)
+        : p(p), m(m), place(place), lane(threadIdx.x % 32), warp(threadIdx.x / 32), row(row_of_lanes(lane / 4)),
+          steps(steps_of(p)), at{0, 0}, exchanges(0)
     {
     }
     __device__ float4 *own_sums() const { return (float4 *)m.found_at + threadIdx.x; }

@@ -61,8 +61,7 @@ static int64_t ignis__gemv_f8_time(const ignis__gemv_f8_shape *shape, int proces
 {
     enum { RECORD = 272, UNITS = 256, MORE = 4, MEMORY = 4 };
     const int64_t tiles = shape->groups * shape->across * shape->split;
-    const int64_t moved =
-        2 * RECORD * shape->weights + (int64_t)UNITS * shape->columns * (1 + shape->weights / 64);
+    const int64_t moved = 2 * RECORD * shape->weights + (int64_t)UNITS * shape->columns * (1 + shape->weights / 64);
     const int64_t read = MEMORY * (int64_t)RECORD * shape->weights / shape->across;
     return ignis__ceil_div(tiles, processors) * (moved > read ? moved : read) *
            (ignis__ceil_div(records, shape->split) + MORE);
