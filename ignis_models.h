@@ -1679,7 +1679,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x813db2fa7a89c8bbULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0xe6313e5087dc6f94ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -7569,8 +7569,8 @@ static const char ignis__text_gemv_tile_cuh_1[] =
     "group_rows<TILES>(p, 0, group, chunk % TILES, low, high);\n"
     "const int result = chunk < TILES ? low : high;\n"
     "if (result >= p.n)\n"
-    "return;\n"
-    "const bool is_cached = p.kind == IGNIS__GEMV_CACHE, whole = p.result_row % 8 == 0;\n"
+    "return;\n\n"
+    "const bool is_cached = p.kind == IGNIS__GEMV_CACHE, whole = p.result_row % 8 == 0 && result + 8 <= p.n;\n"
     "T *cell = nullptr;\n"
     "if (is_cached) {\n"
     "const int head = result / p.head_dim - p.heads;\n"
@@ -11534,7 +11534,7 @@ static const ignis__source *const ignis__includes_gemv_tile_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_tile_cuh = {
-    "gemv_tile.cuh", 0xea579f1945b25508ULL, IGNIS__PIECES(gemv_tile_cuh), ignis__includes_gemv_tile_cuh, 27};
+    "gemv_tile.cuh", 0x879973a2790779dbULL, IGNIS__PIECES(gemv_tile_cuh), ignis__includes_gemv_tile_cuh, 27};
 
 static const ignis__source *const ignis__includes_gemv_f8_cu[] = {
     &ignis__source_ignis_cuh,

@@ -180,7 +180,8 @@ struct tile_finish {
         const int result = chunk < TILES ? low : high;
         if (result >= p.n)
             return;
-        const bool is_cached = p.kind == IGNIS__GEMV_CACHE, whole = p.result_row % 8 == 0;
+        /* elements of a row after its results are not the product's */
+        const bool is_cached = p.kind == IGNIS__GEMV_CACHE, whole = p.result_row % 8 == 0 && result + 8 <= p.n;
         T *cell = nullptr; /* of a key or value, at offset 0 */
         if (is_cached) {
             const int head = result / p.head_dim - p.heads;

@@ -57,7 +57,8 @@ OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, i
     ignis_dtype out_dtype = kind == IGNIS__GEMV_ADD      ? ignis__wide_dtype(dtype)
                             : kind == IGNIS__GEMV_LOGITS ? IGNIS_F32
                                                          : dtype;
-    int width = kind == IGNIS__GEMV_LOGITS ? n + 3 : n;
+    /* rows of results end with elements that are not those of the product */
+    int width = kind == IGNIS__GEMV_LOGITS ? n + 3 : type ? n : (n + 7) / 8 * 8;
     ignis__array *x_room = room_noise(IGNIS_SHAPE(rows, k), dtype, 1, 1, &x);
     ignis__array *w_room = type ? room_blocks(parts * n, k, type, other == type ? parts * n : n / 2, other, 2, &w)
                                 : room_noise(IGNIS_SHAPE(parts * n, k), dtype, 2, 1, &w);
