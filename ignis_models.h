@@ -981,10 +981,11 @@ IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampl
     ignis_model_desc.sequences if that is fewer, but at least 8; more sequences take several steps. Steps of 1, 2, 4,
     ... 64, 128, 192, ... 512 sequences are captured as graphs the second time they run; other numbers are rounded up
     to these. A model keeps 84 graphs, as many as it can have without adapters; with adapters of several products the
-    one that was used longest ago makes room. A step reads the weights once for each 64 sequences. The first sequence
-    of a model takes the memory of a step: above all 8 bytes for each of its sequences and each token of the
-    vocabulary, and, in bf16 and f16, 4 bytes for each of its sequences, each element of the heads and each 64 tokens
-    of the context, up to 32 times.
+    one that was used longest ago makes room. A step reads the weights once for each 64 sequences; on devices of
+    compute capability 9.0 once for all, if they are of f16 or bf16 with rows of a multiple of 512 elements, or
+    ignis_model_desc.f8_activations is set. The first sequence of a model takes the memory of a step: above all 8 bytes
+    for each of its sequences and each token of the vocabulary, and, in bf16 and f16, 4 bytes for each of its
+    sequences, each element of the heads and each 64 tokens of the context, up to 32 times.
     Returns: IGNIS_OK, with the tokens in ids; or the reason, and then ids are -1 and all sequences are as they were.
     If no token can be sampled for some sequences, the others still get theirs: those with a token in ids.
     Errors: those of ignis_sequence_next; ARGUMENT (null; a count below 0; sequences of different models; one of them
