@@ -188,9 +188,10 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
         ignis__connection *connection = ignis__listener_next(rendezvous->call, &error, rendezvous->listener, &until);
         if (!connection && error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
             ignis__sleep_us(10000); /* a shortage of memory or descriptors may pass */
+        /* a rank that has died may be the one that comes */
+        ignis__rendezvous_drop_lost(rendezvous);
         if (connection && !ignis__rendezvous_admit(rendezvous, &error, connection))
             ignis__listener_refuse(rendezvous->call, rendezvous->listener, connection, true, error.why);
-        ignis__rendezvous_drop_lost(rendezvous);
     }
     ignis__listener_close(rendezvous->listener);
     memset(&answer, 0, sizeof answer);

@@ -233,6 +233,32 @@ TEST(a_rank_dies_while_all_grow)
     folder_end();
 }
 
+/*  A rank dies, and its successor comes before rank 0 has looked at those that it had. */
+TEST(a_rank_comes_again_at_once)
+{
+    process ranks[3], successor;
+    int i;
+    NEEDS(3);
+    start(ranks, 3, "");
+    all(ranks, 3, INIT, 0, 0);
+    die(&ranks[1]);
+    tell(&ranks[0], GROW, 0, 1, 0, 0);
+    replace(ranks, 1, 3, "");
+    for (i = 0; i < 3; i++) {
+        successor = puppet_new(rank_in_folder(1, 3, 1, ""));
+        ignis__sleep_us(300000); /* both have started, and rank 2 has not come yet */
+        die(&ranks[1]);
+        ranks[1] = successor;
+        tell(&ranks[1], INIT, 0, 1, 0, 0);
+    }
+    tell(&ranks[2], GROW, 0, 1, 0, 0);
+    all_well(ranks, 3);
+    check_grown(ranks, 3);
+    end(ranks, 3);
+    left_behind_remove();
+    folder_end();
+}
+
 #ifndef _WIN32
 
 /*  A rank that is stopped says nothing. It is named long before the deadline of the operation. When it goes on, it
