@@ -260,8 +260,9 @@ static void choose_flags(void)
     const char *lane = environment("IGNIS_SIM_SANITIZE", "");
     list_add_words(
         f, "-w -Wno-psabi -shared -fPIC -fno-strict-aliasing -fno-semantic-interposition -fno-exceptions -fno-rtti "
-           "-fno-threadsafe-statics "
            "-fno-math-errno -fno-trapping-math -fstack-clash-protection -Wl,-Bsymbolic -fdiagnostics-color=never");
+    if (strcmp(lane, "thread") != 0) /* else a guard of __shared__ variables would be a race of CUDA threads */
+        list_add_words(f, "-fno-threadsafe-statics");
     if (!toolchain.is_clang)
         list_add_words(f, "-fno-gnu-unique -fno-diagnostics-show-caret");
     else
