@@ -38736,6 +38736,26 @@ IGNIS__PRIVATE void ignis__pre_norm_fuse(ignis__op *op, ignis__gemv_mma *p, cons
     p->rms = norm->rms;
 }
 
+/*  Fills in the operands of a product with quantised weights, except those, and where its results go. result_row:
+    elements from a row of results to the next. */
+IGNIS__PRIVATE void ignis__gemv_fill(ignis__op *op, ignis__gemv_mma *p, const ignis__gemv_desc *desc,
+                                     int64_t result_row)
+{
+    if (desc->cache)
+        *p = *desc->cache;
+    p->bias = desc->bias ? ignis__op_read(op, desc->bias) : 0;
+    p->k = desc->weights->blocks.columns;
+    p->kind = (int)desc->kind;
+    p->gated = desc->gated;
+    if (desc->norm)
+        ignis__pre_norm_fuse(op, p, desc->norm);
+    else
+        p->x = ignis__op_read(op, desc->x);
+    p->out = p->sum = p->logits = ignis__op_write(op, desc->out);
+    p->delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
+    p->result_row = result_row;
+}
+
 /*  A variant of gemv_cluster.cuh. columns: rows of x at most; cluster: blocks per cluster; resident: blocks per SM. A
     product has one cluster for each 128 rows of weights. It takes the first variant for its rows of x with which it
     has at most `most` blocks for two SMs; the limits were measured. The last variants have clusters of one block,
@@ -39153,24 +39173,12 @@ IGNIS__PRIVATE void ignis__gemv_run_f8(ignis__op *op, const ignis__gemv_desc *de
     ignis__gemv_mma *product = &p.product;
     void *params[] = {&p};
     memset(&p, 0, sizeof p);
-    if (desc->cache)
-        *product = *desc->cache;
+    ignis__gemv_fill(op, product, desc, result_row);
     product->weights = ignis__quantised_part(blocks, 0, ignis__op_read(op, desc->weights)).records;
-    product->bias = desc->bias ? ignis__op_read(op, desc->bias) : 0;
-    product->k = blocks->columns;
     product->n = ignis__blocks_rows(blocks) / (desc->gated ? 2 : 1);
     product->rows = desc->count;
-    product->kind = (int)desc->kind;
-    product->gated = desc->gated;
-    if (desc->norm)
-        ignis__pre_norm_fuse(op, product, desc->norm);
-    else
-        product->x = ignis__op_read(op, desc->x);
     p.x = ignis__op_write(op, desc->dequantised);
     p.scales = p.x + (ignis__address)(desc->count * records * 256);
-    product->out = product->sum = product->logits = ignis__op_write(op, desc->out);
-    product->delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
-    product->result_row = result_row;
     ignis__gemv_f8_record(op, dtype);
     ignis__cost(-1, 2.0 * (double)desc->count * (double)(ignis__blocks_rows(blocks) * product->k), (int)IGNIS_F8_E4M3);
     ignis__op_launch(op, IGNIS__BUILTIN(GEMV_F8_ROWS), dtype, NULL,
@@ -39324,24 +39332,12 @@ static void ignis__gemv_launch_quantised(ignis__op *op, const ignis__gemv_desc *
     ignis__gemv_mma *product = &p.product;
     void *params[] = {&p};
     memset(&p, 0, sizeof p);
-    if (desc->cache)
-        *product = *desc->cache;
-    product->bias = desc->bias ? ignis__op_read(op, desc->bias) : 0;
-    product->k = blocks->columns;
+    ignis__gemv_fill(op, product, desc, desc->out->shape.dim[1]);
     product->rows = count;
-    product->kind = (int)desc->kind;
-    product->gated = desc->gated;
-    if (desc->norm)
-        ignis__pre_norm_fuse(op, product, desc->norm);
-    else
-        product->x = ignis__op_read(op, desc->x);
     if (!single) {
         p.x = ignis__op_write(op, desc->dequantised);
         p.scales = p.x + (ignis__address)(ignis__ceil_div(count, 8) * 8 * units * 256);
     }
-    product->out = product->sum = product->logits = ignis__op_write(op, desc->out);
-    product->delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
-    product->result_row = desc->out->shape.dim[1];
     ignis__gemv_advance(product, first);
     ignis__cost(-1, 2.0 * (double)count * (double)(ignis__blocks_rows(blocks) * product->k), (int)desc->x->dtype);
     /* gated weights have one part */

@@ -146,24 +146,12 @@ static void ignis__gemv_launch_quantised(ignis__op *op, const ignis__gemv_desc *
     ignis__gemv_mma *product = &p.product;
     void *params[] = {&p};
     memset(&p, 0, sizeof p);
-    if (desc->cache)
-        *product = *desc->cache;
-    product->bias = desc->bias ? ignis__op_read(op, desc->bias) : 0;
-    product->k = blocks->columns;
+    ignis__gemv_fill(op, product, desc, desc->out->shape.dim[1]);
     product->rows = count;
-    product->kind = (int)desc->kind;
-    product->gated = desc->gated;
-    if (desc->norm)
-        ignis__pre_norm_fuse(op, product, desc->norm);
-    else
-        product->x = ignis__op_read(op, desc->x);
     if (!single) {
         p.x = ignis__op_write(op, desc->dequantised);
         p.scales = p.x + (ignis__address)(ignis__ceil_div(count, 8) * 8 * units * 256);
     }
-    product->out = product->sum = product->logits = ignis__op_write(op, desc->out);
-    product->delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
-    product->result_row = desc->out->shape.dim[1];
     ignis__gemv_advance(product, first);
     ignis__cost(-1, 2.0 * (double)count * (double)(ignis__blocks_rows(blocks) * product->k), (int)desc->x->dtype);
     /* gated weights have one part */

@@ -39,6 +39,26 @@ IGNIS__PRIVATE void ignis__pre_norm_fuse(ignis__op *op, ignis__gemv_mma *p, cons
     p->rms = norm->rms;
 }
 
+/*  Fills in the operands of a product with quantised weights, except those, and where its results go. result_row:
+    elements from a row of results to the next. */
+IGNIS__PRIVATE void ignis__gemv_fill(ignis__op *op, ignis__gemv_mma *p, const ignis__gemv_desc *desc,
+                                     int64_t result_row)
+{
+    if (desc->cache)
+        *p = *desc->cache;
+    p->bias = desc->bias ? ignis__op_read(op, desc->bias) : 0;
+    p->k = desc->weights->blocks.columns;
+    p->kind = (int)desc->kind;
+    p->gated = desc->gated;
+    if (desc->norm)
+        ignis__pre_norm_fuse(op, p, desc->norm);
+    else
+        p->x = ignis__op_read(op, desc->x);
+    p->out = p->sum = p->logits = ignis__op_write(op, desc->out);
+    p->delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
+    p->result_row = result_row;
+}
+
 /*  A variant of gemv_cluster.cuh. columns: rows of x at most; cluster: blocks per cluster; resident: blocks per SM. A
     product has one cluster for each 128 rows of weights. It takes the first variant for its rows of x with which it
     has at most `most` blocks for two SMs; the limits were measured. The last variants have clusters of one block,

@@ -136,24 +136,12 @@ IGNIS__PRIVATE void ignis__gemv_run_f8(ignis__op *op, const ignis__gemv_desc *de
     ignis__gemv_mma *product = &p.product;
     void *params[] = {&p};
     memset(&p, 0, sizeof p);
-    if (desc->cache)
-        *product = *desc->cache;
+    ignis__gemv_fill(op, product, desc, result_row);
     product->weights = ignis__quantised_part(blocks, 0, ignis__op_read(op, desc->weights)).records;
-    product->bias = desc->bias ? ignis__op_read(op, desc->bias) : 0;
-    product->k = blocks->columns;
     product->n = ignis__blocks_rows(blocks) / (desc->gated ? 2 : 1);
     product->rows = desc->count;
-    product->kind = (int)desc->kind;
-    product->gated = desc->gated;
-    if (desc->norm)
-        ignis__pre_norm_fuse(op, product, desc->norm);
-    else
-        product->x = ignis__op_read(op, desc->x);
     p.x = ignis__op_write(op, desc->dequantised);
     p.scales = p.x + (ignis__address)(desc->count * records * 256);
-    product->out = product->sum = product->logits = ignis__op_write(op, desc->out);
-    product->delta = desc->delta ? ignis__op_write(op, desc->delta) : 0;
-    product->result_row = result_row;
     ignis__gemv_f8_record(op, dtype);
     ignis__cost(-1, 2.0 * (double)desc->count * (double)(ignis__blocks_rows(blocks) * product->k), (int)IGNIS_F8_E4M3);
     ignis__op_launch(op, IGNIS__BUILTIN(GEMV_F8_ROWS), dtype, NULL,

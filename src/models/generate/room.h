@@ -338,6 +338,8 @@ IGNIS__PRIVATE void ignis__embed_rows(ignis__op *op, int count, const ignis__eng
 IGNIS__PRIVATE bool ignis__gemv_uses_tensor_cores(ignis__op *op, ignis_dtype dtype, ignis__array *weights);
 IGNIS__PRIVATE void ignis__pre_norm_launch(ignis__op *op, int count, ignis__array *out, const ignis__pre_norm *norm);
 IGNIS__PRIVATE void ignis__pre_norm_fuse(ignis__op *op, ignis__gemv_mma *p, const ignis__pre_norm *norm);
+IGNIS__PRIVATE void ignis__gemv_fill(ignis__op *op, ignis__gemv_mma *p, const ignis__gemv_desc *desc,
+                                     int64_t result_row);
 IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dtype dtype, bool gated);
 IGNIS__PRIVATE void ignis__gemv_choose_ring(ignis__op *op, const ignis__array *weights, size_t rest, ignis__gemv_mma *p,
                                             ignis__tensor_map *map, int *resident);
