@@ -749,7 +749,7 @@ static void precompile(const options *o, int is_async, const char *path)
     list_free(&command);
 }
 
-/* Finds the folder of this library. 0 if there is none, or its path is too long. */
+/* Writes the path of the folder that has this library. Returns 0 if it is not known, or too long. */
 static int library_folder(char *path, size_t size)
 {
     Dl_info self;
@@ -762,7 +762,7 @@ static int library_folder(char *path, size_t size)
     return fits;
 }
 
-/* Finds the folder with the precompiled shim.h. 0 if there is none, and shim.h has to be beside the kernel. */
+/* Writes the path of the folder with the precompiled shim.h. Returns 0 if shim.h has to be beside the kernel. */
 static int precompiled_folder(const options *o, int is_async, char *path, size_t size)
 {
     static int none;

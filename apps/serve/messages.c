@@ -3,8 +3,8 @@
 
 #define CONTENT_KINDS "a string, or an array of objects of the type text with a string as text"
 
-/*  Finds the part of a content that is no text; NULL if there is none. A content that is neither a string nor an array
-    of parts is the wrong part itself. */
+/*  Finds the first part of a content that is not text; NULL if all are text. A content that is neither a string nor an
+    array of parts is the wrong part itself. */
 static const json *find_wrong_part(const json *content)
 {
     const json *part = content->first;

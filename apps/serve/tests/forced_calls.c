@@ -117,7 +117,7 @@ static void set_controls(const call_form *f, bool some)
     }
 }
 
-/*  Returns the index of the control token whose text in a grammar begins here; -1 if there is none. */
+/*  Returns the index of the control token whose text in a grammar begins here; -1 if no such text does. */
 static int find_control(const char *s, size_t size)
 {
     unsigned char bytes[IGNIS__GRAMMAR_CONTROL_SIZE];

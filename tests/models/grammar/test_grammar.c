@@ -193,7 +193,7 @@ TEST(control_tokens)
         {"root ::= \"a\" <[85]> \"b\"", {0, -1, 0}, true, false},
         {"root ::= \"a\" <[85]> \"b\"", {0, 85, -1}, false, true},
         {"root ::= (<[85]> | \"a\"){2}", {85, -1, 0}, true, true},
-        {"root ::= <[84]>", {-1, 0, 0}, false, false}, /* the end of a text is none of its tokens */
+        {"root ::= <[84]>", {-1, 0, 0}, false, false}, /* the token that ends a text is not among its tokens */
         {"root ::= <[7]> | \"a\"", {-1, 0, 0}, false, true},
         {"root ::= [^a]* | .+ | [\\x80-\\U0010FFFF]", {-1, 0, 0}, false, true},
     };
