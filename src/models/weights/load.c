@@ -7,8 +7,9 @@
 
 #include "room.h"
 
-#define IGNIS__MODEL_SLOTS 8
-#define IGNIS__MODEL_THREADS 4     /* below the number of slots: the chunk that is due always finds its slot free */
+#define IGNIS__MODEL_CHUNK ((int64_t)1 << 20)
+#define IGNIS__MODEL_SLOTS 32
+#define IGNIS__MODEL_THREADS 16    /* below the number of slots: the chunk that is due always finds its slot free */
 #define IGNIS__MODEL_TRANSPOSED 64 /* columns of a file that are transposed at a time: a cache line or more of each */
 
 typedef struct ignis__model_chunk {
@@ -372,7 +373,7 @@ static int64_t ignis__model_list_chunks(ignis__model_loading *loading, int count
         const ignis__model_part *part = &loading->parts[i];
         bool transposed = !loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT;
         int64_t size = ignis__dtypes[ignis__model_part_dtype(loading->model, part)].size;
-        int64_t row = part->columns * size, rows = IGNIS__CONVERT_CHUNK / row,
+        int64_t row = part->columns * size, rows = IGNIS__MODEL_CHUNK / row,
                 unit = ignis__part_is_transposed(part) ? part->rows / loading->model->heads
                                                        : ignis__model_move_unit(loading->model, part);
         int64_t first, bytes, packed, values, columns, here;

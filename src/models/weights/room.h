@@ -601,7 +601,6 @@ IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from,
 
 /* quantize.c */
 IGNIS__PRIVATE void ignis__quantise(int type, const float *x, int64_t columns, unsigned char *to);
-IGNIS__PRIVATE void ignis__model_to_bf16(char *to, const float *from, int count);
 IGNIS__PRIVATE void ignis__model_source_row(const ignis__model_source *source, const unsigned char *from,
                                             int64_t columns, char *to, ignis_dtype dtype);
 

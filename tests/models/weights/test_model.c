@@ -136,22 +136,30 @@ static void check_rounded(ignis_model f32, ignis_model bf16, const ck_model *m)
     ignis_scope_end(scope);
 }
 
-TEST(rounding_to_bf16_is_that_of_arrays)
+TEST(f32_and_bf16_convert_as_by_way_of_f64)
 {
     uint32_t bits;
     uint64_t state = 1;
     int i, wrong = 0;
     for (i = 0; i < 200000; i++) {
         uint16_t wanted, got;
+        uint32_t wanted_bits, got_bits;
         float value;
+        double exact;
         state = state * UINT64_C(6364136223846793005) + 1442695040888963407;
         bits = (uint32_t)(state >> 32);
         if (i % 4 == 0)
             bits = (bits & 0xFFFF0000u) | (uint32_t)(0x7FFF + i / 4 % 3); /* ties, and beside them */
         memcpy(&value, &bits, sizeof value);
-        ignis__convert(&wanted, IGNIS_BF16, &value, IGNIS_F32, 1);
-        ignis__model_to_bf16((char *)&got, &value, 1);
-        wrong += value == value ? wanted != got : (got & 0x7FFF) <= 0x7F80;
+        ignis__convert(&exact, IGNIS_F64, &value, IGNIS_F32, 1);
+        ignis__convert(&wanted, IGNIS_BF16, &exact, IGNIS_F64, 1);
+        ignis__convert(&got, IGNIS_BF16, &value, IGNIS_F32, 1);
+        wrong += wanted != got;
+        got = (uint16_t)(bits >> 16); /* any bits, NaN among them */
+        ignis__convert(&exact, IGNIS_F64, &got, IGNIS_BF16, 1);
+        ignis__convert(&wanted_bits, IGNIS_F32, &exact, IGNIS_F64, 1);
+        ignis__convert(&got_bits, IGNIS_F32, &got, IGNIS_BF16, 1);
+        wrong += wanted_bits != got_bits;
     }
     CHECK_INT(wrong, 0);
 }
