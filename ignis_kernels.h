@@ -45,7 +45,7 @@
         gemm_tile.cuh              143 lines    4554 bytes
         grid_sample.cu             255 lines    6669 bytes
         grouped_mma.cu             293 lines    9923 bytes
-        hopper.cuh                 567 lines   19533 bytes
+        hopper.cuh                 575 lines   19738 bytes
         image.cuh                   50 lines    1151 bytes
         linalg.cu                  324 lines    9774 bytes
         linalg.cuh                  93 lines    1940 bytes
@@ -230,7 +230,7 @@ enum {
     IGNIS__SOURCE_COUNT
 };
 
-#define IGNIS__SOURCES_HASH 0x8ae79d0f545022e5ULL /* of them all */
+#define IGNIS__SOURCES_HASH 0x1288eceaa2c69141ULL /* of them all */
 
 #define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 
@@ -11166,6 +11166,12 @@ static const char ignis__text_hopper_cuh_3[] =
     "#pragma unroll\n"
     "for (int i = 0; i < n; i++)\n"
     "asm volatile(\"\" : \"+f\"(c[i][0]), \"+f\"(c[i][1]), \"+f\"(c[i][2]), \"+f\"(c[i][3])::\"memory\");\n"
+    "}\n\n\n"
+    "template <int n> __device__ inline void ignis_wgmma_forget(float (&c)[n][4])\n"
+    "{\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < n; i++)\n"
+    "asm volatile(\"\" : \"=f\"(c[i][0]), \"=f\"(c[i][1]), \"=f\"(c[i][2]), \"=f\"(c[i][3]));\n"
     "}\n\n"
     "template <int n> __device__ inline void ignis_wgmma_hold(uint32_t (&a)[n][4])\n"
     "{\n"
@@ -11212,10 +11218,10 @@ static const char ignis__text_hopper_cuh_3[] =
     "#define IGNIS_WGMMA_SUMS_112 IGNIS_WGMMA_SUMS_96, IGNIS_WGMMA_SUM(12), IGNIS_WGMMA_SUM(13)\n"
     "#define IGNIS_WGMMA_TEXT_128 IGNIS_WGMMA_TEXT_112 \", %56, %57, %58, %59, %60, %61, %62, %63\"\n"
     "#define IGNIS_WGMMA_SUMS_128 IGNIS_WGMMA_SUMS_112, IGNIS_WGMMA_SUM(14), IGNIS_WGMMA_SUM(15)\n"
-    "#define IGNIS_WGMMA_TEXT_144 IGNIS_WGMMA_TEXT_128 \", %64, %65, %66, %67, %68, %69, %70, %71\"\n"
-    "#define IGNIS_WGMMA_SUMS_144 IGNIS_WGMMA_SUMS_128, IGNIS_WGMMA_SUM(16), IGNIS_WGMMA_SUM(17)\n"
-    "#define IGNIS_WGMMA_TEXT_160 IGNIS_WGMMA_TEXT_144 \", %72, %73, %74, %75, %76, %77, %78, %79\"\n";
+    "#define IGNIS_WGMMA_TEXT_144 IGNIS_WGMMA_TEXT_128 \", %64, %65, %66, %67, %68, %69, %70, %71\"\n";
 static const char ignis__text_hopper_cuh_4[] =
+    "#define IGNIS_WGMMA_SUMS_144 IGNIS_WGMMA_SUMS_128, IGNIS_WGMMA_SUM(16), IGNIS_WGMMA_SUM(17)\n"
+    "#define IGNIS_WGMMA_TEXT_160 IGNIS_WGMMA_TEXT_144 \", %72, %73, %74, %75, %76, %77, %78, %79\"\n"
     "#define IGNIS_WGMMA_SUMS_160 IGNIS_WGMMA_SUMS_144, IGNIS_WGMMA_SUM(18), IGNIS_WGMMA_SUM(19)\n"
     "#define IGNIS_WGMMA_TEXT_176 IGNIS_WGMMA_TEXT_160 \", %80, %81, %82, %83, %84, %85, %86, %87\"\n"
     "#define IGNIS_WGMMA_SUMS_176 IGNIS_WGMMA_SUMS_160, IGNIS_WGMMA_SUM(20), IGNIS_WGMMA_SUM(21)\n"
@@ -18436,7 +18442,7 @@ static const ignis__source *const ignis__includes_hopper_cuh[] = {
     &ignis__source_shared_tensor_map_h,
     NULL};
 IGNIS__PRIVATE const ignis__source ignis__source_hopper_cuh = {
-    "hopper.cuh", 0xc300996b4a2b1e49ULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 40};
+    "hopper.cuh", 0xadd133ba0d815aedULL, IGNIS__PIECES_OF_TENSORS(hopper_cuh), ignis__includes_hopper_cuh, 40};
 
 static const ignis__source *const ignis__includes_attention_hopper_cu[] = {
     &ignis__source_ignis_cuh,

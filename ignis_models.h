@@ -71,9 +71,10 @@
 
             ignis_model_desc from = {.path = "model", .weights = IGNIS_WEIGHTS_F8, .f8_activations = true};
 
-        Each 128 elements of an activation get a scale of their own, with which the greatest of them is 448. It is for
-        many sequences and long prompts, which wait for tensor cores. A rounded activation is off by as much as a
-        weight of F8, so a product is off by the square root of two times as much. Norms, attention, experts, the
+        Each row of an activation gets a scale of its own, with which its greatest element is 448. It is for many
+        sequences and long prompts, which wait for tensor cores. A rounded activation is off by as much as a weight of
+        F8, so a product is off by the square root of two times as much; elements below 1/28,672 of the row's greatest
+        one lose more bits. Norms, attention, experts, the
         embedding and the head stay as they are. Folders of FP8 need no .weights: their own are F8.
 
         Keys and values of sequences can be quantised, too: desc.cache_type = IGNIS_CACHE_F8 takes half of the
@@ -559,9 +560,9 @@ typedef struct ignis_model_desc {
     void *user_data;                      /* for progress_fn */
     ignis_model_parallel parallel;        /* the ranks that share the model, and this rank (none) */
     ignis_cache_type cache_type;          /* how keys and values are stored (as numbers of cache_dtype) */
-    /* Whether sequences multiply 8-bit activations with the weights of layers that are F8 (false). Each 128 elements of
-       an activation are rounded to e4m3 with an f32 scale of their own, as they come (W8A8). For devices of compute
-       capability 9.0. */
+    /* Whether sequences multiply 8-bit activations with the weights of layers that are F8 (false). Each row of an
+       activation is rounded to e4m3 with an f32 scale of its own, as it comes (W8A8). For devices of compute capability
+       9.0. */
     bool f8_activations;
 } ignis_model_desc;
 
@@ -626,8 +627,8 @@ IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_m
     a row have a scale, with which the greatest of them is 448. Activations stay in the dtype (W8A16), unless
     desc->f8_activations is set. Then the products of layers with F8 weights, quantised here or in the file, take e4m3
     tensor cores, for steps and prompts of sequences: 128 products are added by a tensor core, and their sum, times
-    both scales, in f32. Each row has the same bits alone and in any batch. Norms, attention, experts, the embedding,
-    the head, and weights of other types keep activations of the dtype, as do ignis_model_forward and
+    the weights' scale, in f32. Each row has the same bits alone and in any batch. Norms, attention, experts, the
+    embedding, the head, and weights of other types keep activations of the dtype, as do ignis_model_forward and
     ignis_model_hidden.
     Several threads read and convert while the caller's thread copies and calls desc->progress_fn. With
     desc->parallel a rank reads its share only, in the dtype; only sequences work with a share.
@@ -1680,7 +1681,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0xe6313e5087dc6f94ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x28b57eb66fbc8131ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -5054,6 +5055,10 @@ static const char ignis__text_gemv_cuh_0[] =
     "}\n\n\n"
     "template <typename Put> __device__ void run(const float *x, Put put) const\n"
     "{\n"
+    "run_times(x, [&](const auto &all) { all(put); });\n"
+    "}\n\n"
+    "template <typename Use> __device__ void run_times(const float *x, Use use) const\n"
+    "{\n"
     "__shared__ float sums[2][SLICES];\n"
     "const int hidden = (int)p.k, first = threadIdx.x * 4;\n"
     "ignis_pack<float, 4> own[kept];\n"
@@ -5086,11 +5091,13 @@ static const char ignis__text_gemv_cuh_0[] =
     "squares = fmaf(v[j] - mean, v[j] - mean, squares);\n"
     "});\n"
     "const float factor = rsqrtf(sum_of_threads<all_of_block>(squares, sums[1]) / hidden + (float)p.eps);\n"
+    "use([&](auto put) {\n"
     "each([&](int i, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &w, const ignis_pack<T, 4> &b) {\n"
     "ignis_pack<T, 4> y;\n"
     "for (int j = 0; j < 4; j++)\n"
     "y[j] = T((v[j] - mean) * factor * float(w[j]) + float(b[j]));\n"
     "put(i, y);\n"
+    "});\n"
     "});\n"
     "}\n"
     "};\n\n\n\n"
@@ -5122,14 +5129,14 @@ static const char ignis__text_gemv_cuh_0[] =
     "{\n"
     "return i / 32 * 32 + i % 8 / 4 * 16 + i % 4 / 2 * 8 + i % 32 / 8 * 2 + i % 2;\n"
     "}\n\n\n\n"
-    "struct finish_line {\n"
+    "struct finish_line {\n";
+static const char ignis__text_gemv_cuh_1[] =
     "float bias[2], sum[2], sine, cosine;\n"
     "T *to;\n\n\n"
     "__device__ void load(const ignis__gemv_mma &p, int low, int high, int c)\n"
     "{\n"
     "bias[0] = bias[1] = sine = 0;\n"
-    "cosine = 1;\n";
-static const char ignis__text_gemv_cuh_1[] =
+    "cosine = 1;\n"
     "to = nullptr;\n"
     "if (low >= p.n)\n"
     "return;\n"
@@ -5267,11 +5274,11 @@ static const char ignis__text_gemv_cuh_1[] =
     "break;\n"
     "}\n"
     "}\n"
-    "};\n\n\n\n"
+    "};\n\n\n\n";
+static const char ignis__text_gemv_cuh_2[] =
     "template <int columns, bool loaded>\n"
     "__device__ inline void finish_tile(const ignis__gemv_mma &p, const float *slices, int low, int high, finish_line &line)\n"
-    "{\n";
-static const char ignis__text_gemv_cuh_2[] =
+    "{\n"
     "const int g = threadIdx.x % 8, own = threadIdx.x / 8;\n"
     "#pragma unroll\n"
     "for (int c = own; c < columns; c += THREADS / 8) {\n"
@@ -6117,95 +6124,106 @@ static const char *const ignis__text_gemv_cluster_blocks_cu[] = {
 };
 
 static const char ignis__text_gemv_f8_cu_0[] =
-    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
+    "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
     "#define IGNIS_OPERANDS 8\n"
     "#include \"gemv.cuh\"\n"
     "#include \"hopper.cuh\"\n"
-    "#include \"blocks.cuh\"\n\n\n"
-    "__device__ inline int scale_place(int row) { return row / 16 * 16 + row % 8 / 2 * 4 + row % 16 / 8 * 2 + row % 2; }\n"
-    "__device__ inline int scales_of_rows(int rows) { return (rows + 15) / 16 * 16; }\n\n"
-    "#ifndef IGNIS_COLUMNS\n\n\n\n\n"
-    "constexpr int UNIT = 128, WARP_UNITS = 4, PART_UNITS = WARP_UNITS * SLICES;\n\n"
+    "#include \"blocks.cuh\"\n\n"
+    "#ifndef IGNIS_COLUMNS\n\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(THREADS) ignis_gemv_f8_rows(const __grid_constant__ ignis__gemv_blocks all)\n"
     "{\n"
+    "constexpr int at_once = 4, step = 4 * THREADS;\n"
     "const ignis__gemv_mma &p = all.product;\n"
-    "const int parts = (int)gridDim.x / p.rows, row = (int)blockIdx.x / parts,\n"
-    "first = (int)blockIdx.x % parts * PART_UNITS + (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32,\n"
-    "units = ((int)p.k + 2 * UNIT - 1) / (2 * UNIT) * 2;\n"
-    "const int stride = scales_of_rows(p.rows);\n\n"
-    "uint8_t *const to = all.x + (long long)row * units * UNIT + lane / 8 * 32 + lane % 2 * 16 + lane % 8 / 2 * 4;\n"
-    "float *const scales = all.scales + scale_place(row);\n"
-    "const auto put =\n"
-    "[&](int unit,\n"
-    "const ignis_pack<T, 4> &x) {\n"
-    "float most = 0;\n"
+    "const int row = blockIdx.x, k = (int)p.k, whole = (k + 255) / 256 * 256, first = 4 * threadIdx.x;\n"
+    "__shared__ uint32_t of_warps[SLICES];\n"
+    "uint8_t *const to = all.x + (long long)row * whole;\n"
+    "float inverse = 0;\n"
     "bool finite = true;\n"
+    "uint32_t most = 0;\n"
+    "const auto find_most = [&](int, const ignis_pack<T, 4> &x) {\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < 4; i++) {\n"
-    "const float size = fabsf(float(x[i]));\n"
-    "finite = finite && size <= 3.402823466e38f;\n"
-    "most = fmaxf(most, size);\n"
-    "}\n\n"
-    "const float scale =\n"
-    "fmaxf(__fdiv_rn(ignis_warp_max(most), 448.0f), 1.175494351e-38f);\n"
-    "const bool all_finite = __all_sync(0xffffffff, finite);\n"
-    "const float inverse = __frcp_rn(scale);\n"
-    "const auto two = [&](int one, int other) {\n"
-    "return ignis_e4m3_two(float(x[one]) * inverse, float(x[other]) * inverse);\n"
+    "for (int i = 0; i < 4; i++)\n"
+    "most = max(most, *(const uint16_t *)&x[i] & 0x7fffu);\n"
     "};\n"
-    "*(uint32_t *)(to + unit * UNIT) = all_finite ? two(0, 2) | two(1, 3) << 16 : 0;\n"
-    "if (lane == 0)\n"
-    "scales[(long long)unit * stride] =\n"
-    "all_finite ? scale : __int_as_float(0x7fc00000);\n"
+    "const auto find_scale = [&] {\n"
+    "most = (uint32_t)ignis_warp_max((float)most);\n"
+    "if (threadIdx.x % 32 == 0)\n"
+    "of_warps[threadIdx.x / 32] = most;\n"
+    "__syncthreads();\n"
+    "for (int i = 0; i < SLICES; i++)\n"
+    "most = max(most, of_warps[i]);\n"
+    "const uint16_t bits = (uint16_t)most;\n"
+    "const float size = float(*(const T *)&bits);\n"
+    "finite = size <= 3.402823466e38f;\n"
+    "const float scale = fmaxf(__fdiv_rn(size, 448.0f), 1.175494351e-38f);\n"
+    "inverse = __frcp_rn(scale);\n"
+    "if (threadIdx.x == 0)\n"
+    "all.scales[row] = finite ? scale : __int_as_float(0x7fc00000);\n"
+    "};\n"
+    "const auto two = [&](T one, T other) { return ignis_e4m3_two(float(one) * inverse, float(other) * inverse); };\n\n"
+    "const auto put = [&](int i, const ignis_pack<T, 4> &x) {\n"
+    "const uint32_t four = two(x[0], x[2]) | two(x[1], x[3]) << 16;\n"
+    "*(uint32_t *)(to + i / 32 * 32 + i / 4 % 2 * 16 + i / 8 % 4 * 4) = finite ? four : 0;\n"
     "};\n"
     "ignis_grid_dependents_launch();\n"
     "if (p.norm_of) {\n"
     "const row_norm norm(p);\n"
     "ignis_grid_dependency_wait();\n"
-    "norm.run(p.norm_of + row * p.k, [&](int i, const ignis_pack<T, 4> &four) { put(i / UNIT, four); });\n"
-    "if (threadIdx.x / 32 == 0 && (units - 1) * UNIT >= p.k)\n"
-    "put(units - 1, ignis_pack<T, 4>{});\n"
-    "return;\n"
-    "}\n"
+    "norm.run_times(p.norm_of + row * p.k, [&](const auto &all_of_row) {\n"
+    "all_of_row(find_most);\n"
+    "find_scale();\n"
+    "all_of_row(put);\n"
+    "});\n"
+    "} else {\n"
     "ignis_grid_dependency_wait();\n"
-    "const T *const from = p.x + row * p.k + 4 * lane;\n"
-    "ignis_pack<T, 4> x[WARP_UNITS];\n"
+    "const T *const from = p.x + row * p.k;\n"
+    "const auto each = [&](auto run) {\n"
+    "#pragma unroll 1\n"
+    "for (int begin = first; begin < k; begin += at_once * step) {\n"
+    "ignis_pack<T, 4> x[at_once];\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < WARP_UNITS; i++) {\n"
-    "const int unit = first + i * SLICES;\n"
-    "x[i] = {};\n"
-    "if (unit * UNIT < p.k)\n"
-    "x[i] = *(const ignis_pack<T, 4> *)(from + unit * UNIT);\n"
+    "for (int i = 0; i < at_once; i++)\n"
+    "if (begin + i * step < k)\n"
+    "x[i] = *(const ignis_pack<T, 4> *)(from + begin + i * step);\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < at_once; i++)\n"
+    "if (begin + i * step < k)\n"
+    "run(begin + i * step, x[i]);\n"
     "}\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < WARP_UNITS; i++)\n"
-    "if (first + i * SLICES < units)\n"
-    "put(first + i * SLICES, x[i]);\n"
+    "};\n"
+    "each(find_most);\n"
+    "find_scale();\n"
+    "each(put);\n"
+    "}\n"
+    "if (k + first < whole)\n"
+    "put(k + first, ignis_pack<T, 4>{});\n"
     "}\n\n"
     "#else\n\n"
     "#define IGNIS_TILES (IGNIS_COLUMNS <= 64 ? 4 : 8)\n"
     "#include \"gemv_tile.cuh\"\n\n"
     "constexpr bool WIDE = COLUMNS > 64;\n\n"
-    "constexpr int ALL_THREADS = TILE_THREADS + (WIDE ? 128 : 32), RESIDENT = WIDE ? 1 : 2;\n"
+    "constexpr int ALL_THREADS = TILE_THREADS + (WIDE ? 128 : 64), RESIDENT = WIDE ? 1 : 2;\n"
     "constexpr int K_SLICES = 2, OWN = K_SLICES / SPLIT;\n"
     "constexpr int RECORD_BYTES = record_bytes(BLOCKS_F8), EIGHT_BYTES = TOGETHER * RECORD_BYTES;\n\n\n"
-    "constexpr int WEIGHT_BYTES = 2 * TILES * EIGHT_BYTES, UNIT_BYTES = COLUMNS * 128, SCALES_BYTES = COLUMNS * 4;\n"
+    "constexpr int WEIGHT_BYTES = 2 * TILES * EIGHT_BYTES, UNIT_BYTES = COLUMNS * 128;\n"
     "constexpr int SENT_BYTES = SPLIT > 1 ? TILE_THREADS *SHARE * 16 : 0, RESULT_BYTES = SHARE * 8 * STAGED_BYTES,\n"
     "FOUND_BYTES = SENT_BYTES > RESULT_BYTES ? SENT_BYTES : RESULT_BYTES;\n\n\n"
-    "constexpr int PART = WIDE ? N / 2 : N, UNITS = COLUMNS <= 32 ? 2 : 1;\n"
+    "constexpr int PART = WIDE ? N / 2 : N, IN_REGISTERS = N < 8 ? N : 8, UNITS = COLUMNS <= 32 ? 2 : 1;\n"
+    "static_assert((N - IN_REGISTERS) * TILE_THREADS * 16 <= FOUND_BYTES, \"sums of a slice wait there\");\n"
     "static_assert(RECORD_BYTES / 16 % 2 == 1, \"so rows that lanes read at a time have different banks\");\n\n\n"
     "struct f8_memory {\n"
-    "char *weights, *scales, *found;\n"
-    "uint32_t x_at, weights_at, scales_at, found_at, full, empty, x_full, x_empty, arrived, ready;\n"
-    "cache_row *rows;\n\n"
+    "char *weights, *found;\n"
+    "uint32_t x_at, weights_at, found_at, full, empty, x_full, x_empty, arrived, ready;\n"
+    "cache_row *rows;\n"
+    "float *scales;\n\n"
     "__device__ f8_memory(const ignis__gemv_blocks &all, char *memory)\n"
-    ": weights(memory + all.x_ring * UNIT_BYTES), scales(weights + all.product.ring * WEIGHT_BYTES),\n"
-    "found(memory + all.product.found_at), x_at((uint32_t)__cvta_generic_to_shared(memory)),\n"
-    "weights_at(x_at + all.x_ring * UNIT_BYTES), scales_at(weights_at + all.product.ring * WEIGHT_BYTES),\n"
-    "found_at(x_at + all.product.found_at), full(found_at + FOUND_BYTES), empty(full + 8 * all.product.ring),\n";
+    ": weights(memory + all.x_ring * UNIT_BYTES), found(memory + all.product.found_at),\n"
+    "x_at((uint32_t)__cvta_generic_to_shared(memory)), weights_at(x_at + all.x_ring * UNIT_BYTES),\n"
+    "found_at(x_at + all.product.found_at), full(found_at + FOUND_BYTES), empty(full + 8 * all.product.ring),\n"
+    "x_full(empty + 8 * all.product.ring), x_empty(x_full + 8 * all.x_ring), arrived(x_empty + 8 * all.x_ring),\n";
 static const char ignis__text_gemv_f8_cu_1[] =
-    "x_full(empty + 8 * all.product.ring), x_empty(x_full + 8 * all.x_ring), arrived(x_empty + 8 * all.x_ring),\n"
-    "ready(arrived + 8), rows((cache_row *)(found + FOUND_BYTES + 16 * (all.product.ring + all.x_ring) + 16))\n"
+    "ready(arrived + 8), rows((cache_row *)(found + FOUND_BYTES + 16 * (all.product.ring + all.x_ring) + 16)),\n"
+    "scales((float *)(rows + COLUMNS))\n"
     "{\n"
     "}\n"
     "};\n\n\n"
@@ -6219,7 +6237,7 @@ static const char ignis__text_gemv_f8_cu_1[] =
     "}\n"
     "};\n\n\n"
     "struct share_sums {\n"
-    "static constexpr bool in_staged = SPLIT > 1;\n"
+    "static constexpr bool in_staged = SPLIT > 1 || N > IN_REGISTERS;\n"
     "float y[SHARE][4];\n\n"
     "__device__ float4 take(int, int i) const { return make_float4(y[i][0], y[i][1], y[i][2], y[i][3]); }\n"
     "__device__ void go_on()\n"
@@ -6243,135 +6261,152 @@ static const char ignis__text_gemv_f8_cu_1[] =
     ": all(all), p(all.product), m(m), place(place), lane(threadIdx.x % 32),\n"
     "warp(threadIdx.x / 32), at{0, 0}, x_at{0, 0}, exchanges(0)\n"
     "{\n"
-    "}\n\n\n\n"
-    "static __device__ void load(const char *record, int unit, uint32_t (&a)[4][4], float (&d)[2])\n"
+    "}\n\n\n"
+    "static __device__ void load(const char *record, int unit, uint32_t (&a)[4][4])\n"
     "{\n"
     "#pragma unroll\n"
-    "for (int r = 0; r < 2; r++) {\n"
-    "const char *const from = record + r * TILES * EIGHT_BYTES;\n"
+    "for (int r = 0; r < 2; r++)\n"
     "#pragma unroll\n"
     "for (int j = 0; j < 2; j++) {\n"
-    "const uint4 q = *(const uint4 *)(from + unit * 128 + j * 64 + threadIdx.x % 4 * 16);\n"
+    "const uint4 q =\n"
+    "*(const uint4 *)(record + r * TILES * EIGHT_BYTES + unit * 128 + j * 64 + threadIdx.x % 4 * 16);\n"
     "a[2 * j][r] = q.x, a[2 * j][2 + r] = q.y;\n"
     "a[2 * j + 1][r] = q.z, a[2 * j + 1][2 + r] = q.w;\n"
     "}\n"
-    "d[r] = ((const float *)(from + 256))[unit];\n"
-    "}\n"
-    "}\n"
-    "static __device__ void ask(float (&found)[PART][4], const uint32_t (&a)[4][4], uint64_t x)\n"
+    "}\n\n"
+    "static __device__ void load_scales(const char *record, float (&d)[2][2])\n"
     "{\n"
+    "#pragma unroll\n"
+    "for (int r = 0; r < 2; r++) {\n"
+    "const float2 of_units = *(const float2 *)(record + r * TILES * EIGHT_BYTES + 256);\n"
+    "d[0][r] = of_units.x, d[1][r] = of_units.y;\n"
+    "}\n"
+    "}\n"
+    "static __device__ void ask(float (&found)[PART][4], uint32_t (&a)[4][4], uint64_t x)\n"
+    "{\n"
+    "ignis_wgmma_hold(a);\n"
+    "ignis_ptx_wgmma_fence();\n"
     "ignis_ptx_wgmma<0>(found, a[0], x);\n"
     "#pragma unroll\n"
     "for (int j = 1; j < 4; j++)\n"
     "ignis_ptx_wgmma<1>(found, a[j], ignis_wgmma_ahead(x, 32 * j));\n"
     "ignis_ptx_wgmma_commit();\n"
+    "}\n\n\n"
+    "template <int pending> static __device__ void wait(float (&found)[PART][4], uint32_t (&a)[4][4])\n"
+    "{\n"
+    "ignis_ptx_wgmma_wait<pending>();\n"
+    "ignis_wgmma_hold(found);\n"
+    "ignis_wgmma_hold(a);\n"
     "}\n\n"
     "template <int first>\n"
-    "static __device__ void add(float (&sum)[N][4], float (&found)[PART][4], const float (&d)[2], const char *scales)\n"
+    "static __device__ void add(float (&sum)[N][4], const float (&found)[PART][4], const float (&d)[2])\n"
     "{\n"
-    "ignis_wgmma_hold(found);\n"
     "#pragma unroll\n"
-    "for (int n = 0; n < PART; n += 2) {\n"
-    "const float4 x = ((const float4 *)scales)[(first + n) * 2 + threadIdx.x % 4];\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < 2; i++)\n"
+    "for (int n = 0; n < PART; n++)\n"
     "#pragma unroll\n"
     "for (int c = 0; c < 4; c++)\n"
-    "sum[first + n + i][c] =\n"
-    "fmaf(found[n + i][c], __fmul_rn(d[c / 2], i ? (c % 2 ? x.w : x.z) : (c % 2 ? x.y : x.x)),\n"
-    "sum[first + n + i][c]);\n"
-    "}\n"
+    "sum[first + n][c] = fmaf(found[n][c], d[c / 2], sum[first + n][c]);\n"
     "}\n"
     "__device__ uint64_t x_of(const ring_place &of) const\n"
     "{\n"
     "ignis_mbarrier_wait(m.x_full + 8 * of.stage, of.phase);\n"
     "return ignis_wgmma_descriptor(m.x_at + of.stage * UNIT_BYTES, 0, 1024);\n"
-    "}\n"
-    "__device__ const char *scales_of(const ring_place &of) const { return m.scales + of.stage * SCALES_BYTES; }\n\n\n"
+    "}\n\n\n"
     "__device__ const char *record() const\n"
     "{\n"
     "ignis_mbarrier_wait(m.full + 8 * at.stage, at.phase);\n"
     "return m.weights + at.stage * WEIGHT_BYTES + warp * EIGHT_BYTES + row_of_lanes(lane / 4) * RECORD_BYTES;\n"
-    "}\n\n\n\n"
-    "__device__ void multiply_halves(float (&sum)[N][4], int count)\n"
+    "}\n\n\n"
+    "__device__ void free_record()\n"
     "{\n"
-    "uint32_t a[4][4];\n"
-    "float d[2];\n"
-    "if (count > 0)\n"
-    "load(record(), 0, a, d);\n"
-    "#pragma unroll 1\n"
-    "for (int unit = 0; unit < 2 * count; unit++) {\n"
-    "float found[2][PART][4], own[2] = {d[0], d[1]};\n"
-    "const uint64_t x = x_of(x_at);\n"
-    "const char *const scales = scales_of(x_at);\n"
-    "ignis_wgmma_hold(a);\n"
-    "ignis_ptx_wgmma_fence();\n"
-    "ask(found[0], a, x);\n"
-    "ask(found[1], a, ignis_wgmma_ahead(x, UNIT_BYTES / 2));\n"
-    "if (unit % 2) {\n"
     "ignis_warp_arrive(m.empty + 8 * at.stage);\n"
     "at.go_on(p.ring);\n"
+    "}\n\n\n\n\n"
+    "__device__ void multiply_halves(float (&sum)[N][4], int count)\n"
+    "{\n"
+    "constexpr int high = N - PART;\n"
+    "uint32_t a[2][4][4];\n"
+    "float d[2][2];\n"
+    "if (count > 0) {\n"
+    "const char *const from = record();\n"
+    "load(from, 0, a[0]);\n"
+    "load(from, 1, a[1]);\n"
+    "load_scales(from, d);\n"
+    "free_record();\n"
     "}\n"
-    "ignis_ptx_wgmma_wait<1>();\n"
-    "add<0>(sum, found[0], own, scales);\n"
-    "ignis_ptx_wgmma_wait<0>();\n"
-    "ignis_wgmma_hold(a);\n"
-    "if (unit < 2 * count - 1)\n"
-    "load(record(), (unit + 1) % 2, a, d);\n"
-    "add<N - PART>(sum, found[1], own, scales);\n"
+    "#pragma unroll 1\n"
+    "for (int left = count; left > 0; left--) {\n"
+    "float found[2][PART][4];\n"
+    "const float last[2] = {d[1][0], d[1][1]};\n"
+    "const int stage = x_at.stage;\n"
+    "const char *next = nullptr;\n"
+    "uint64_t x = x_of(x_at);\n"
+    "ignis_wgmma_forget(found[0]);\n"
+    "ignis_wgmma_forget(found[1]);\n"
+    "ask(found[0], a[0], x);\n"
+    "ask(found[1], a[0], ignis_wgmma_ahead(x, UNIT_BYTES / 2));\n"
+    "x_at.go_on(all.x_ring);\n"
+    "x = x_of(x_at);\n"
+    "wait<1>(found[0], a[1]);\n"
+    "add<0>(sum, found[0], d[0]);\n"
+    "ask(found[0], a[1], x);\n"
+    "wait<1>(found[1], a[0]);\n"
+    "add<high>(sum, found[1], d[0]);\n"
+    "ignis_warp_arrive(m.x_empty + 8 * stage);\n";
+static const char ignis__text_gemv_f8_cu_2[] =
+    "ask(found[1], a[1], ignis_wgmma_ahead(x, UNIT_BYTES / 2));\n"
+    "if (left > 1) {\n"
+    "next = record();\n"
+    "load(next, 0, a[0]);\n"
+    "}\n"
+    "wait<1>(found[0], a[0]);\n"
+    "add<0>(sum, found[0], last);\n"
+    "wait<0>(found[1], a[1]);\n"
     "ignis_warp_arrive(m.x_empty + 8 * x_at.stage);\n"
     "x_at.go_on(all.x_ring);\n"
+    "if (left > 1) {\n"
+    "load(next, 1, a[1]);\n"
+    "load_scales(next, d);\n"
+    "free_record();\n"
+    "}\n"
+    "add<high>(sum, found[1], last);\n"
     "}\n"
     "}\n\n"
     "__device__ void multiply(float (&sum)[N][4])\n"
     "{\n"
     "const char *const from = record();\n"
-    "float found[UNITS][PART][4];\n"
-    "const ring_place first = x_at;\n";
-static const char ignis__text_gemv_f8_cu_2[] =
+    "float found[UNITS][PART][4], d[2][2];\n"
+    "const ring_place first = x_at;\n"
     "uint32_t a[UNITS][4][4];\n"
-    "float d[UNITS][2];\n"
-    "load(from, 0, a[0], d[0]);\n"
+    "load(from, 0, a[0]);\n"
+    "load_scales(from, d);\n"
     "if (UNITS == 2)\n"
-    "load(from, 1, a[UNITS - 1], d[UNITS - 1]);\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < UNITS; i++)\n"
-    "ignis_wgmma_hold(a[i]);\n"
+    "load(from, 1, a[UNITS - 1]);\n"
     "x_at.go_on(all.x_ring);\n"
     "const uint64_t x[2] = {x_of(first), x_of(x_at)};\n"
-    "ignis_ptx_wgmma_fence();\n"
     "ask(found[0], a[0], x[0]);\n"
     "if (UNITS == 2) {\n"
     "ask(found[UNITS - 1], a[UNITS - 1], x[1]);\n"
     "ignis_warp_arrive(m.empty + 8 * at.stage);\n"
-    "ignis_ptx_wgmma_wait<1>();\n"
-    "add<0>(sum, found[0], d[0], scales_of(first));\n"
+    "wait<1>(found[0], a[0]);\n"
+    "add<0>(sum, found[0], d[0]);\n"
     "} else {\n"
-    "ignis_ptx_wgmma_wait<0>();\n"
-    "add<0>(sum, found[0], d[0], scales_of(first));\n"
-    "ignis_wgmma_hold(a[0]);\n"
-    "load(from, 1, a[0], d[0]);\n"
-    "ignis_wgmma_hold(a[0]);\n"
-    "ignis_ptx_wgmma_fence();\n"
+    "wait<0>(found[0], a[0]);\n"
+    "add<0>(sum, found[0], d[0]);\n"
+    "load(from, 1, a[0]);\n"
     "ask(found[0], a[0], x[1]);\n"
     "ignis_warp_arrive(m.empty + 8 * at.stage);\n"
     "}\n"
     "ignis_warp_arrive(m.x_empty + 8 * first.stage);\n"
-    "ignis_ptx_wgmma_wait<0>();\n"
-    "add<0>(sum, found[UNITS - 1], d[UNITS - 1], scales_of(x_at));\n"
-    "#pragma unroll\n"
-    "for (int i = 0; i < UNITS; i++)\n"
-    "ignis_wgmma_hold(a[i]);\n"
+    "wait<0>(found[UNITS - 1], a[UNITS - 1]);\n"
+    "add<0>(sum, found[UNITS - 1], d[1]);\n"
     "ignis_warp_arrive(m.x_empty + 8 * x_at.stage);\n"
     "x_at.go_on(all.x_ring);\n"
     "at.go_on(p.ring);\n"
     "}\n\n"
-    "__device__ void slices(float (&total)[N][4])\n"
+    "__device__ void slice(float (&sum)[N][4], int number)\n"
     "{\n"
-    "float sum[N][4];\n"
-    "#pragma unroll 1\n"
-    "for (int slice = 0; slice < OWN; slice++) {\n"
-    "const int count = record_range(p, place.part * OWN + slice, 1).count;\n"
+    "const int count = record_range(p, number, 1).count;\n"
     "#pragma unroll\n"
     "for (int n = 0; n < N; n++)\n"
     "sum[n][0] = sum[n][1] = sum[n][2] = sum[n][3] = 0;\n"
@@ -6381,11 +6416,26 @@ static const char ignis__text_gemv_f8_cu_2[] =
     "#pragma unroll 1\n"
     "for (int i = 0; i < count; i++)\n"
     "multiply(sum);\n"
+    "}\n\n\n"
+    "__device__ void slices(float (&sum)[N][4])\n"
+    "{\n"
+    "slice(sum, place.part * OWN);\n"
+    "if constexpr (OWN > 1) {\n"
+    "float4 kept[IN_REGISTERS], *const others = (float4 *)m.found + threadIdx.x;\n"
     "#pragma unroll\n"
-    "for (int n = 0; n < N; n++)\n"
+    "for (int n = 0; n < N; n++) {\n"
+    "const float4 four = make_float4(sum[n][0], sum[n][1], sum[n][2], sum[n][3]);\n"
+    "if (n < IN_REGISTERS)\n"
+    "kept[n] = four;\n"
+    "else\n"
+    "others[(n - IN_REGISTERS) * TILE_THREADS] = four;\n"
+    "}\n"
+    "slice(sum, 1);\n"
     "#pragma unroll\n"
-    "for (int i = 0; i < 4; i++)\n"
-    "total[n][i] = (OWN > 1 ? total[n][i] : 0.0f) + sum[n][i];\n"
+    "for (int n = 0; n < N; n++) {\n"
+    "const float4 four = n < IN_REGISTERS ? kept[n] : others[(n - IN_REGISTERS) * TILE_THREADS];\n"
+    "sum[n][0] += four.x, sum[n][1] += four.y, sum[n][2] += four.z, sum[n][3] += four.w;\n"
+    "}\n"
     "}\n"
     "}\n\n\n"
     "__device__ void allow() const\n"
@@ -6394,6 +6444,15 @@ static const char ignis__text_gemv_f8_cu_2[] =
     "return;\n"
     "ignis_ptx_mbarrier_arrive_expect(m.arrived, SENT_BYTES);\n"
     "ignis_ptx_mbarrier_arrive_cluster(ignis_ptx_mapa(m.ready, place.part ^ 1));\n"
+    "}\n\n"
+    "__device__ void scale(share_sums &own) const\n"
+    "{\n"
+    "const float *const of_columns = m.scales + place.part * SHARE * 8 + 2 * (lane % 4);\n"
+    "#pragma unroll\n"
+    "for (int n = 0; n < SHARE; n++) {\n"
+    "const float2 d = *(const float2 *)(of_columns + 8 * n);\n"
+    "own.y[n][0] *= d.x, own.y[n][1] *= d.y, own.y[n][2] *= d.x, own.y[n][3] *= d.y;\n"
+    "}\n"
     "}\n\n"
     "__device__ void exchange(const float (&sum)[N][4], share_sums &own)\n"
     "{\n"
@@ -6430,64 +6489,48 @@ static const char ignis__text_gemv_f8_cu_2[] =
     "}\n"
     "}\n"
     "}\n"
-    "};\n\n\n\n"
-    "__device__ inline void bring(const ignis__gemv_blocks &all, const f8_memory &m, const block_place &place,\n"
-    "const ignis__tensor_map &of_x)\n"
+    "};\n\n\n\n";
+static const char ignis__text_gemv_f8_cu_3[] =
+    "__device__ inline void bring_weights(const ignis__gemv_mma &p, const f8_memory &m, const block_place &place)\n"
     "{\n"
-    "const ignis__gemv_mma &p = all.product;\n"
-    "const int lane = threadIdx.x % 32, rows = (int)(p.gated ? 2 * p.n : p.n), stride = scales_of_rows(p.rows),\n"
-    "length = ((int)p.k + 255) / 256;\n"
+    "const int lane = threadIdx.x % 32, rows = (int)(p.gated ? 2 * p.n : p.n), length = ((int)p.k + 255) / 256;\n"
     "const record_range records(p, place.part * OWN, OWN);\n"
-    "const uint32_t own = m.weights_at + lane * EIGHT_BYTES;\n"
-    "const uint8_t *from = nullptr;\n"
-    "int asked = 0;\n"
-    "const auto find_rows = [&](int group) {\n"
+    "ring_place at = {0, 1};\n"
+    "for (int group = place.group; group < place.groups; group += place.stride) {\n"
     "int low, high;\n"
     "group_rows<TILES>(p, 0, group, lane % TILES, low, high);\n"
     "const int row = lane < TILES ? low : high;\n"
-    "from = (const uint8_t *)p.weights +\n"
+    "const uint8_t *from =\n"
+    "(const uint8_t *)p.weights +\n"
     "(first_record(row < rows ? row : 0, length) + (long long)records.first * TOGETHER) * RECORD_BYTES;\n"
-    "};\n"
-    "const auto ask_weights = [&](int stage) {\n"
-    "if (lane == 0)\n"
-    "ignis_ptx_mbarrier_arrive_expect(m.full + 8 * stage, WEIGHT_BYTES);\n"
-    "__syncwarp();\n"
-    "if (lane < 2 * TILES)\n";
-static const char ignis__text_gemv_f8_cu_3[] =
-    "ignis_ptx_bulk_load(own + stage * WEIGHT_BYTES, from, EIGHT_BYTES, m.full + 8 * stage);\n"
-    "from += EIGHT_BYTES;\n"
-    "};\n"
-    "find_rows(place.group);\n"
-    "if (place.group < place.groups)\n"
-    "for (; asked < min(p.ring, records.count); asked++)\n"
-    "ask_weights(asked);\n"
-    "ignis_grid_dependency_wait();\n"
-    "ring_place at = {0, 1}, x_at = {0, 1};\n"
-    "for (int group = place.group; group < place.groups; group += place.stride) {\n"
-    "const float *scales = all.scales + (long long)2 * records.first * stride + place.column;\n"
-    "if (group != place.group)\n"
-    "find_rows(group);\n"
     "#pragma unroll 1\n"
-    "for (int i = 0; i < 2 * records.count; i++) {\n"
-    "if (i % 2 == 0) {\n"
+    "for (int i = 0; i < records.count; i++, from += EIGHT_BYTES) {\n"
+    "const uint32_t barrier = m.full + 8 * at.stage;\n"
     "ignis_mbarrier_wait(m.empty + 8 * at.stage, at.phase);\n"
-    "if (asked > 0)\n"
-    "asked--;\n"
-    "else\n"
-    "ask_weights(at.stage);\n"
+    "if (lane == 0)\n"
+    "ignis_ptx_mbarrier_arrive_expect(barrier, WEIGHT_BYTES);\n"
+    "__syncwarp();\n"
+    "if (lane < 2 * TILES)\n"
+    "ignis_ptx_bulk_load(m.weights_at + at.stage * WEIGHT_BYTES + lane * EIGHT_BYTES, from, EIGHT_BYTES,\n"
+    "barrier);\n"
     "at.go_on(p.ring);\n"
     "}\n"
-    "ignis_mbarrier_wait(m.x_empty + 8 * x_at.stage, x_at.phase);\n"
-    "if (lane == 0) {\n"
-    "const uint32_t barrier = m.x_full + 8 * x_at.stage;\n"
-    "ignis_ptx_mbarrier_arrive_expect(barrier, UNIT_BYTES + SCALES_BYTES);\n"
-    "ignis_ptx_tensor_load<2>(m.x_at + x_at.stage * UNIT_BYTES, &of_x, barrier,\n"
-    "(2 * records.first + i) * 128, place.column);\n"
-    "ignis_ptx_bulk_load(m.scales_at + x_at.stage * SCALES_BYTES, scales, SCALES_BYTES, barrier);\n"
     "}\n"
-    "scales += stride;\n"
-    "x_at.go_on(all.x_ring);\n"
-    "}\n"
+    "}\n\n\n"
+    "__device__ inline void bring_x(const ignis__gemv_blocks &all, const f8_memory &m, const block_place &place,\n"
+    "const ignis__tensor_map &of_x)\n"
+    "{\n"
+    "const record_range records(all.product, place.part * OWN, OWN);\n"
+    "ring_place at = {0, 1};\n"
+    "for (int group = place.group; group < place.groups; group += place.stride)\n"
+    "#pragma unroll 1\n"
+    "for (int i = 0; i < 2 * records.count; i++) {\n"
+    "const uint32_t barrier = m.x_full + 8 * at.stage;\n"
+    "ignis_mbarrier_wait(m.x_empty + 8 * at.stage, at.phase);\n"
+    "ignis_ptx_mbarrier_arrive_expect(barrier, UNIT_BYTES);\n"
+    "ignis_ptx_tensor_load<2>(m.x_at + at.stage * UNIT_BYTES, &of_x, barrier, (2 * records.first + i) * 128,\n"
+    "place.column);\n"
+    "at.go_on(all.x_ring);\n"
     "}\n"
     "}\n\n\n"
     "template <bool more> __device__ inline void shift_registers()\n"
@@ -6529,24 +6572,29 @@ static const char ignis__text_gemv_f8_cu_3[] =
     "if (SPLIT > 1)\n"
     "ignis_ptx_cluster_wait();\n"
     "if (warp == TILES)\n"
-    "bring(all, m, place, of_x);\n"
-    "else\n"
+    "bring_weights(p, m, place);\n"
     "ignis_grid_dependency_wait();\n"
+    "if (threadIdx.x == TILE_THREADS + 32)\n"
+    "bring_x(all, m, place, of_x);\n"
     "} else {\n"
     "shift_registers<true>();\n"
     "if (SPLIT > 1)\n"
     "ignis_ptx_cluster_wait();\n"
     "ignis_grid_dependency_wait();\n"
     "find_cache_rows(p, place.column, m.rows);\n"
+    "if (threadIdx.x < COLUMNS)\n"
+    "m.scales[threadIdx.x] =\n"
+    "place.column + (int)threadIdx.x < p.rows ? all.scales[place.column + threadIdx.x] : 0;\n"
     "f8_thread thread(all, m, place);\n"
     "const tile_finish finish = {p, place, m.rows, m.found};\n"
     "for (int group = place.group; group < place.groups; group += place.stride) {\n"
-    "float sum[N][4] = {};\n"
+    "float sum[N][4];\n"
     "share_sums own;\n"
     "tile_finish::sync();\n"
     "thread.allow();\n"
     "thread.slices(sum);\n"
     "thread.exchange(sum, own);\n"
+    "thread.scale(own);\n"
     "finish.run(group, own);\n"
     "}\n"
     "}\n"
@@ -11435,7 +11483,7 @@ static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cuh = {
-    "gemv.cuh", 0xe8cbe4788fc96f98ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 18};
+    "gemv.cuh", 0xa43cc6d4b8204209ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 18};
 
 static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11554,7 +11602,7 @@ static const ignis__source *const ignis__includes_gemv_f8_cu[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_gemv_f8_cu = {
-    "gemv_f8.cu", 0xb5df11326ba76bfaULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 23};
+    "gemv_f8.cu", 0x62de80f44d62fd48ULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 23};
 
 static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -35355,11 +35403,10 @@ IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
     return IGNIS__GEMV_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
-/*  Returns the bytes of rows that are rounded to e4m3, and of their scales: see kernels/models/gemv_f8.cu. It reads up
-    to 128 scales after the last one. */
+/*  Returns the bytes of rows that are rounded to e4m3, and of their scales: see kernels/models/gemv_f8.cu. */
 IGNIS__PRIVATE int64_t ignis__f8_rows_bytes(int64_t rows, int64_t columns)
 {
-    return ignis__ceil_div(rows, 16) * 16 * ignis__ceil_div(columns, 256) * (256 + 2 * 4) + 128 * 4;
+    return rows * (ignis__ceil_div(columns, 256) * 256 + 4);
 }
 
 /*  Returns the elements of all heads of values of a recurrent layer. */
@@ -36086,7 +36133,7 @@ typedef struct ignis__gemv_blocks {
     ignis__gemv_mma product;
     IGNIS__POINTER(const uint8_t) scales_of; /* of weights whose scales are outside of the records: see blocks.cuh */
     /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, high bytes, then low ones, eight elements
-       after eight. For gemv_f8.cu: see ignis_gemv_f8_rows, as of scales */
+       after eight. For gemv_f8.cu, as scales: see ignis_gemv_f8_rows */
     IGNIS__POINTER(uint8_t) x;
     /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */
     IGNIS__POINTER(float) scales;
@@ -39130,13 +39177,13 @@ static void ignis__gemv_f8_launch(ignis__op *op, ignis_dtype dtype, ignis__gemv_
     const int64_t clusters =
         ignis__clamp(info->multiprocessors * shape.resident / shape.split / shape.across, 1, shape.groups) *
         shape.across;
-    /* gemv_f8.cu has the same: threads that multiply; bytes of a record of all rows of weights, of a unit of x and its
-       scales, each with two barriers; of sums that are sent, and of results; of what follows */
+    /* gemv_f8.cu has the same: threads that multiply; bytes of a record of all rows of weights, and of a unit of x,
+       each with two barriers; of sums that are sent, and of results; of what follows */
     const size_t threads = 2 * (size_t)shape.weights, columns = (size_t)shape.columns,
-                 weights = 272 * (size_t)shape.weights + 16, unit = (128 + 4) * columns + 16,
+                 weights = 272 * (size_t)shape.weights + 16, unit = 128 * columns + 16,
                  share = columns / (size_t)shape.split, sent = shape.split > 1 ? 2 * threads * share : 0,
                  results = (2 * (size_t)shape.weights + 16) * share, found = sent > results ? sent : results,
-                 rest = found + 16 + 16 * columns;
+                 rest = found + 16 + (16 + 4) * columns;
     const size_t bytes = ((size_t)info->shared_per_block + 1024) / (size_t)shape.resident - 1024 - rest;
     const int64_t dims[] = {ignis__ceil_div(product->k, 256) * 256, product->rows}, step = dims[0];
     const int box[] = {128, shape.columns};
@@ -39153,7 +39200,7 @@ static void ignis__gemv_f8_launch(ignis__op *op, ignis_dtype dtype, ignis__gemv_
     ignis__gemv_f8_define(define, sizeof define, shape.columns, shape.split);
     op->ok = op->ok && ignis__tensor_map_make(&op->work, &x_map, &desc);
     ignis__op_launch(op, IGNIS__BUILTIN(GEMV_F8), dtype, define,
-                     ignis__launch_row(clusters * shape.split, (unsigned)threads + (shape.resident == 1 ? 128u : 32u),
+                     ignis__launch_row(clusters * shape.split, (unsigned)threads + (shape.resident == 1 ? 128u : 64u),
                                        (size_t)product->found_at + rest + 16 * (size_t)(product->ring + p->x_ring)),
                      params);
 }
@@ -39177,8 +39224,7 @@ IGNIS__PRIVATE void ignis__gemv_run_f8(ignis__op *op, const ignis__gemv_desc *de
     p.scales = p.x + (ignis__address)(desc->count * records * 256);
     ignis__gemv_f8_record(op, dtype);
     ignis__cost(-1, 2.0 * (double)desc->count * (double)(ignis__blocks_rows(blocks) * product->k), (int)IGNIS_F8_E4M3);
-    ignis__op_launch(op, IGNIS__BUILTIN(GEMV_F8_ROWS), dtype, NULL,
-                     ignis__launch_row(desc->count * (desc->norm ? 1 : ignis__ceil_div(records, 16)), 256, 0), params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GEMV_F8_ROWS), dtype, NULL, ignis__launch_row(desc->count, 256, 0), params);
     ignis__gemv_f8_launch(op, dtype, &p);
 }
 

@@ -440,6 +440,14 @@ template <int n> __device__ inline void ignis_wgmma_hold(float (&c)[n][4])
         asm volatile("" : "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])::"memory");
 }
 
+/*  Forgets the values of C. Else the compiler copies them between products that do not add to them, round a loop. */
+template <int n> __device__ inline void ignis_wgmma_forget(float (&c)[n][4])
+{
+#pragma unroll
+    for (int i = 0; i < n; i++)
+        asm volatile("" : "=f"(c[i][0]), "=f"(c[i][1]), "=f"(c[i][2]), "=f"(c[i][3]));
+}
+
 template <int n> __device__ inline void ignis_wgmma_hold(uint32_t (&a)[n][4])
 {
 #pragma unroll

@@ -65,6 +65,11 @@ struct row_norm {
     /*  Calls put(i, four) with four elements from i on. All callers get the same bits. */
     template <typename Put> __device__ void run(const float *x, Put put) const
     {
+        run_times(x, [&](const auto &all) { all(put); });
+    }
+    /*  Calls use(all): all(put) does as run, any number of times. */
+    template <typename Use> __device__ void run_times(const float *x, Use use) const
+    {
         __shared__ float sums[2][SLICES];
         const int hidden = (int)p.k, first = threadIdx.x * 4;
         ignis_pack<float, 4> own[kept];
@@ -97,11 +102,13 @@ struct row_norm {
                 squares = fmaf(v[j] - mean, v[j] - mean, squares);
         });
         const float factor = rsqrtf(sum_of_threads<all_of_block>(squares, sums[1]) / hidden + (float)p.eps);
-        each([&](int i, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &w, const ignis_pack<T, 4> &b) {
-            ignis_pack<T, 4> y;
-            for (int j = 0; j < 4; j++)
-                y[j] = T((v[j] - mean) * factor * float(w[j]) + float(b[j]));
-            put(i, y);
+        use([&](auto put) {
+            each([&](int i, const ignis_pack<float, 4> &v, const ignis_pack<T, 4> &w, const ignis_pack<T, 4> &b) {
+                ignis_pack<T, 4> y;
+                for (int j = 0; j < 4; j++)
+                    y[j] = T((v[j] - mean) * factor * float(w[j]) + float(b[j]));
+                put(i, y);
+            });
         });
     }
 };

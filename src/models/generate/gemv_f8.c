@@ -97,13 +97,13 @@ static void ignis__gemv_f8_launch(ignis__op *op, ignis_dtype dtype, ignis__gemv_
     const int64_t clusters =
         ignis__clamp(info->multiprocessors * shape.resident / shape.split / shape.across, 1, shape.groups) *
         shape.across;
-    /* gemv_f8.cu has the same: threads that multiply; bytes of a record of all rows of weights, of a unit of x and its
-       scales, each with two barriers; of sums that are sent, and of results; of what follows */
+    /* gemv_f8.cu has the same: threads that multiply; bytes of a record of all rows of weights, and of a unit of x,
+       each with two barriers; of sums that are sent, and of results; of what follows */
     const size_t threads = 2 * (size_t)shape.weights, columns = (size_t)shape.columns,
-                 weights = 272 * (size_t)shape.weights + 16, unit = (128 + 4) * columns + 16,
+                 weights = 272 * (size_t)shape.weights + 16, unit = 128 * columns + 16,
                  share = columns / (size_t)shape.split, sent = shape.split > 1 ? 2 * threads * share : 0,
                  results = (2 * (size_t)shape.weights + 16) * share, found = sent > results ? sent : results,
-                 rest = found + 16 + 16 * columns;
+                 rest = found + 16 + (16 + 4) * columns;
     const size_t bytes = ((size_t)info->shared_per_block + 1024) / (size_t)shape.resident - 1024 - rest;
     const int64_t dims[] = {ignis__ceil_div(product->k, 256) * 256, product->rows}, step = dims[0];
     const int box[] = {128, shape.columns};
@@ -120,7 +120,7 @@ static void ignis__gemv_f8_launch(ignis__op *op, ignis_dtype dtype, ignis__gemv_
     ignis__gemv_f8_define(define, sizeof define, shape.columns, shape.split);
     op->ok = op->ok && ignis__tensor_map_make(&op->work, &x_map, &desc);
     ignis__op_launch(op, IGNIS__BUILTIN(GEMV_F8), dtype, define,
-                     ignis__launch_row(clusters * shape.split, (unsigned)threads + (shape.resident == 1 ? 128u : 32u),
+                     ignis__launch_row(clusters * shape.split, (unsigned)threads + (shape.resident == 1 ? 128u : 64u),
                                        (size_t)product->found_at + rest + 16 * (size_t)(product->ring + p->x_ring)),
                      params);
 }
@@ -144,7 +144,6 @@ IGNIS__PRIVATE void ignis__gemv_run_f8(ignis__op *op, const ignis__gemv_desc *de
     p.scales = p.x + (ignis__address)(desc->count * records * 256);
     ignis__gemv_f8_record(op, dtype);
     ignis__cost(-1, 2.0 * (double)desc->count * (double)(ignis__blocks_rows(blocks) * product->k), (int)IGNIS_F8_E4M3);
-    ignis__op_launch(op, IGNIS__BUILTIN(GEMV_F8_ROWS), dtype, NULL,
-                     ignis__launch_row(desc->count * (desc->norm ? 1 : ignis__ceil_div(records, 16)), 256, 0), params);
+    ignis__op_launch(op, IGNIS__BUILTIN(GEMV_F8_ROWS), dtype, NULL, ignis__launch_row(desc->count, 256, 0), params);
     ignis__gemv_f8_launch(op, dtype, &p);
 }

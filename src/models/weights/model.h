@@ -105,9 +105,9 @@ typedef struct ignis_model_desc {
     void *user_data;                      /* for progress_fn */
     ignis_model_parallel parallel;        /* the ranks that share the model, and this rank (none) */
     ignis_cache_type cache_type;          /* how keys and values are stored (as numbers of cache_dtype) */
-    /* Whether sequences multiply 8-bit activations with the weights of layers that are F8 (false). Each 128 elements of
-       an activation are rounded to e4m3 with an f32 scale of their own, as they come (W8A8). For devices of compute
-       capability 9.0. */
+    /* Whether sequences multiply 8-bit activations with the weights of layers that are F8 (false). Each row of an
+       activation is rounded to e4m3 with an f32 scale of its own, as it comes (W8A8). For devices of compute capability
+       9.0. */
     bool f8_activations;
 } ignis_model_desc;
 
@@ -172,8 +172,8 @@ IGNIS_API ignis_status ignis_model_inspect(const ignis_model_desc *desc, ignis_m
     a row have a scale, with which the greatest of them is 448. Activations stay in the dtype (W8A16), unless
     desc->f8_activations is set. Then the products of layers with F8 weights, quantised here or in the file, take e4m3
     tensor cores, for steps and prompts of sequences: 128 products are added by a tensor core, and their sum, times
-    both scales, in f32. Each row has the same bits alone and in any batch. Norms, attention, experts, the embedding,
-    the head, and weights of other types keep activations of the dtype, as do ignis_model_forward and
+    the weights' scale, in f32. Each row has the same bits alone and in any batch. Norms, attention, experts, the
+    embedding, the head, and weights of other types keep activations of the dtype, as do ignis_model_forward and
     ignis_model_hidden.
     Several threads read and convert while the caller's thread copies and calls desc->progress_fn. With
     desc->parallel a rank reads its share only, in the dtype; only sequences work with a share.

@@ -330,11 +330,10 @@ IGNIS__PRIVATE int64_t ignis__blocks_scratch_elements(int64_t columns)
     return IGNIS__GEMV_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
 }
 
-/*  Returns the bytes of rows that are rounded to e4m3, and of their scales: see kernels/models/gemv_f8.cu. It reads up
-    to 128 scales after the last one. */
+/*  Returns the bytes of rows that are rounded to e4m3, and of their scales: see kernels/models/gemv_f8.cu. */
 IGNIS__PRIVATE int64_t ignis__f8_rows_bytes(int64_t rows, int64_t columns)
 {
-    return ignis__ceil_div(rows, 16) * 16 * ignis__ceil_div(columns, 256) * (256 + 2 * 4) + 128 * 4;
+    return rows * (ignis__ceil_div(columns, 256) * 256 + 4);
 }
 
 /*  Returns the elements of all heads of values of a recurrent layer. */

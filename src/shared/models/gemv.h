@@ -60,7 +60,7 @@ typedef struct ignis__gemv_blocks {
     ignis__gemv_mma product;
     IGNIS__POINTER(const uint8_t) scales_of; /* of weights whose scales are outside of the records: see blocks.cuh */
     /* many rows: whole numbers, [rows, units] of UNIT_BYTES; of a block, high bytes, then low ones, eight elements
-       after eight. For gemv_f8.cu: see ignis_gemv_f8_rows, as of scales */
+       after eight. For gemv_f8.cu, as scales: see ignis_gemv_f8_rows */
     IGNIS__POINTER(uint8_t) x;
     /* [blocks of the units, rows, up to a multiple of 8], then sums, if the weights have minima */
     IGNIS__POINTER(float) scales;

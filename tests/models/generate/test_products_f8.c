@@ -10,8 +10,6 @@
 #include <float.h>
 #include <math.h>
 
-enum { UNIT = 128 };
-
 /*  Of the device, as products see it; 0: those that there are. They decide whether clusters divide K, and how many
     tiles a block has. */
 static int multiprocessors;
@@ -122,23 +120,22 @@ static bool has_wgmma(void)
     if (!has_wgmma()) \
     SKIP("the products need sm_90a")
 
-/*  Rounds a unit as ignis_gemv_f8_rows does. */
-static void round_unit(const double *x, double *to)
+/*  Rounds a row as ignis_gemv_f8_rows does. */
+static void round_row(const double *x, double *to, int k)
 {
-    float most = 0, scale, values[UNIT];
-    uint8_t bits[UNIT];
+    float most = 0, scale, value;
+    uint8_t bits;
     int i;
-    for (i = 0; i < UNIT; i++)
+    for (i = 0; i < k; i++)
         most = fmaxf(most, fabsf((float)x[i]));
     scale = fmaxf(most / 448.0f, FLT_MIN);
-    for (i = 0; i < UNIT; i++) {
-        values[i] = (float)x[i] * (1.0f / scale);
-        values[i] = values[i] > 448 ? 448 : values[i] < -448 ? -448 : values[i];
+    for (i = 0; i < k; i++) {
+        value = (float)x[i] * (1.0f / scale);
+        value = value > 448 ? 448 : value < -448 ? -448 : value;
+        ignis__convert(&bits, IGNIS_F8_E4M3, &value, IGNIS_F32, 1);
+        ignis__convert(&value, IGNIS_F32, &bits, IGNIS_F8_E4M3, 1);
+        to[i] = (double)value * (double)scale;
     }
-    ignis__convert(bits, IGNIS_F8_E4M3, values, IGNIS_F32, UNIT);
-    ignis__convert(values, IGNIS_F32, bits, IGNIS_F8_E4M3, UNIT);
-    for (i = 0; i < UNIT; i++)
-        to[i] = (double)values[i] * (double)scale;
 }
 
 static double sigmoid_of(double x) { return 1 / (1 + exp(-x)); }
@@ -175,10 +172,9 @@ OPTIMIZED static void check_numbers(const product *t, const double *got)
     const product_case *c = t->of;
     const double step = c->dtype == IGNIS_F16 ? 1.0 / 1024 : 1.0 / 128;
     double *rounded = (double *)calloc((size_t)(c->rows * c->k), sizeof *rounded);
-    int r, i, column, wrong = 0;
+    int r, column, wrong = 0;
     for (r = 0; r < c->rows; r++)
-        for (i = 0; i < c->k; i += UNIT)
-            round_unit(t->x_numbers + (int64_t)r * c->k + i, rounded + (int64_t)r * c->k + i);
+        round_row(t->x_numbers + (int64_t)r * c->k, rounded + (int64_t)r * c->k, c->k);
     for (r = 0; r < c->rows && !wrong; r++)
         for (column = 0; column < c->n && !wrong; column++) {
             double size, y = expected(t, rounded, r, column, &size), allowed;
