@@ -715,6 +715,40 @@ TEST(gradients_in_one_launch_have_the_bits_of_each_alone)
     }
 }
 
+/*  By each way: cuBLASLt adds biases' gradients in its products, and may divide a long sum. */
+TEST(gradients_have_the_same_bits_every_time)
+{
+    static const ignis_matmul_backend ways[] = {IGNIS_MATMUL_AUTO, IGNIS_MATMUL_CUBLASLT};
+    static const sizes all[] = {{40, 24, 70}, {8192, 1536, 384}, {8192, 384, 1536}};
+    ignis_library_info info;
+    int way, d, i, again, k;
+    for (way = 0; way < COUNT_OF(ways); way++) {
+        ignis_desc desc = test_desc(NULL);
+        desc.matmul = ways[way];
+        SETUP(&desc);
+        if (ways[way] == IGNIS_MATMUL_CUBLASLT && ignis_library_query(IGNIS_LIBRARY_CUBLASLT, &info) != IGNIS_OK) {
+            ignis_status_clear();
+            SKIP("there is no cuBLASLt");
+        }
+        for (d = 0; d < 4; d++)
+            for (i = 0; i < (test_takes_all() ? COUNT_OF(all) : 1); i++) {
+                const int64_t counts[3] = {all[i].m * all[i].k, all[i].n * all[i].k, all[i].n};
+                double *first[3], *now[3];
+                product_gradients(OF_LINEAR, float_dtypes[d], all[i], 7, first);
+                for (again = 0; again < 4; again++) {
+                    product_gradients(OF_LINEAR, float_dtypes[d], all[i], 7, now);
+                    for (k = 0; k < 3; k++) {
+                        CHECK(same_bits(first[k], now[k], counts[k]));
+                        free(now[k]);
+                    }
+                }
+                for (k = 0; k < 3; k++)
+                    free(first[k]);
+            }
+        CHECK_OK(ignis_shutdown());
+    }
+}
+
 TEST(gradients_of_layers_have_the_bits_of_each_alone)
 {
     network n[2];
