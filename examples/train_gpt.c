@@ -1165,9 +1165,11 @@ static void train(run *r, int64_t look_every)
 {
     int64_t steps = r->set.steps, validate_every = steps < 20 ? 1 : steps / 20,
             sample_every = steps < 4 ? 1 : steps / 4;
-    int64_t steps_before = 0, looked_at = r->step;
+    int64_t steps_before = 0, looked_at = r->step, i;
     float validation = 0;
     double since = seconds(), pace;
+    for (i = r->step; i >= 0 && validation == 0; i--) /* of a run that goes on */
+        validation = r->validation[i];
     for (;;) {
         if (is_rank_lost(r)) {
             bool is_joined = run_join(r, true);
@@ -1178,7 +1180,7 @@ static void train(run *r, int64_t look_every)
             steps_before = 0, looked_at = r->step; /* as those that have just come */
         }
         bool is_last = r->stopped || r->step >= steps, is_first_rank = r->rank == 0;
-        if (r->step % validate_every == 0 || is_last || steps_before == 0)
+        if (r->step % validate_every == 0 || is_last)
             validation = validate(r);
         if (is_rank_lost(r))
             continue;

@@ -24,16 +24,17 @@ run() { # name [option ...]
 export IGNIS_SIM_DEVICES="${IGNIS_SIM_DEVICES:-4}"
 run 1 || fail 'one GPU'
 
-# Steps of runs in which a rank is killed: those of a GPU would end before.
-long=4
-[ -n "${IGNIS_CUDA_LIBRARY:-}" ] || long=400
+# Runs in which a rank is killed: enough steps that it dies between two validations, and on a GPU before the end.
+long=120 small='--layers 1 --width 16 --heads 2 --context 16 --batch 2'
+[ -n "${IGNIS_CUDA_LIBRARY:-}" ] || long=400 small=
 
 last_child() { ps -o pid= --ppid "$1" | tail -n 1 | tr -d ' '; }
 
-# kill_one LAUNCHER LOG: after the first line of progress, the last process that the launcher has started.
+# kill_one LAUNCHER LOG: some steps after the first line of progress, the last process that the launcher has started.
 kill_one() {
     while kill -0 "$1" 2>/dev/null; do
         if grep -aq "/$long  loss" "$2" 2>/dev/null; then
+            sleep 0.2
             kill -KILL "$(last_child "$1")"
             return
         fi
@@ -56,7 +57,7 @@ done
 # run_killed NAME [option ...]: two GPUs, a rank of which is killed and starts again.
 run_killed() {
     rm -f "$out/$1.log"
-    run "$@" --gpus 2 --restarts 1 --steps $long &
+    run "$@" --gpus 2 --restarts 1 --steps $long $small &
     launched=$!
     limiter= launcher= # the run starts timeout, which starts the launcher
     while kill -0 $launched 2>/dev/null && [ -z "$launcher" ]; do
@@ -69,17 +70,22 @@ run_killed() {
     grep -aq 'was lost and starts again' "$out/$1.log" || fail 'no rank was killed'
 }
 
-# The same options without a kill: with --restarts a step is divided into other launches, and other kernels may be fused.
-whole() {
-    run "$1" --gpus 2 --restarts 1 --steps $long || fail "$long steps"
+# Where the model differs: checksums of runs without a kill, each twice.
+compare() {
+    for name in again plain plain-again one one-again; do
+        case $name in again) options='--gpus 2 --restarts 1' ;; plain*) options='--gpus 2' ;; *) options= ;; esac
+        run $name $options --steps $long $small || fail "$name"
+    done
+    for name in long again killed plain plain-again one one-again; do
+        echo "     $(cksum <"$out/$name.safetensors") $name"
+    done
 }
 
 if [ -f "$out/2.losses" ]; then
-    whole long
+    run long --gpus 2 --restarts 1 --steps $long $small || fail "$long steps"
     run_killed killed
     if ! cmp -s "$out/long.safetensors" "$out/killed.safetensors"; then
-        whole again
-        cmp -s "$out/long.safetensors" "$out/again.safetensors" || fail 'two runs without a kill give other models'
+        compare
         fail 'the model with a rank that was killed differs'
     fi
     echo 'ok   gpus: 2, one of which is killed: the same model'
