@@ -34014,9 +34014,11 @@ static void ignis__blocks_pack_f8(const unsigned char *from, int64_t columns, un
         if (half == 0)
             memset(to, 0, (size_t)size);
         memcpy(to + 256 + 4 * half, from, 4);
-        for (i = 0; i < 128; i++)
-            to[128 * half + i / 64 * 64 + i % 32 / 8 * 16 + i / 32 % 2 * 8 + i % 8 / 4 * 4 + i % 2 * 2 + i / 2 % 2] =
-                from[4 + i];
+        for (i = 0; i < 128; i += 4) {
+            const unsigned char *four = from + 4 + i;
+            unsigned char *at = to + 128 * half + i / 64 * 64 + i % 32 / 8 * 16 + i / 32 % 2 * 8 + i % 8 / 4 * 4;
+            at[0] = four[0], at[1] = four[2], at[2] = four[1], at[3] = four[3];
+        }
     }
 }
 
