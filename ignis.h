@@ -12406,13 +12406,13 @@ static void ignis__convert_f32_to_bf16(char *to, const char *from, int64_t count
     int64_t i;
     for (i = 0; i < count; i++) {
         uint32_t bits;
-        uint16_t half;
+        uint16_t narrow;
         memcpy(&bits, from + 4 * i, sizeof bits);
         if ((bits & 0x7FFFFFFFu) > 0x7F800000u)
-            half = (uint16_t)((bits >> 16 & 0x8000u) | 0x7FC0u); /* NaN */
+            narrow = (uint16_t)((bits >> 16 & 0x8000u) | 0x7FC0u); /* NaN */
         else
-            half = (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16); /* to the nearest, ties to even */
-        memcpy(to + 2 * i, &half, sizeof half);
+            narrow = (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1)) >> 16); /* to the nearest, ties to even */
+        memcpy(to + 2 * i, &narrow, sizeof narrow);
     }
 }
 
@@ -12420,10 +12420,10 @@ static void ignis__convert_bf16_to_f32(char *to, const char *from, int64_t count
 {
     int64_t i;
     for (i = 0; i < count; i++) {
-        uint16_t half;
+        uint16_t narrow;
         uint32_t bits;
-        memcpy(&half, from + 2 * i, sizeof half);
-        bits = (uint32_t)half << 16;
+        memcpy(&narrow, from + 2 * i, sizeof narrow);
+        bits = (uint32_t)narrow << 16;
         bits |= (bits & 0x7FFFFFFFu) > 0x7F800000u ? 0x400000u : 0; /* NaN becomes quiet */
         memcpy(to + 4 * i, &bits, sizeof bits);
     }

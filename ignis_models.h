@@ -20616,7 +20616,7 @@ IGNIS__PRIVATE const char *ignis__chat_search(ignis__chat *chat, const char *tex
 IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double *real)
 {
     static const char *const words[] = {"inf", "infinity", "nan"};
-    char copy[340], half[16], *out = copy, *end;
+    char copy[340], number[16], *out = copy, *end;
     bool minus = size > 0 && *text == '-', digits = false;
     size_t i, k;
     if (size > 0 && (*text == '-' || *text == '+'))
@@ -20631,8 +20631,8 @@ IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double 
         *real = k == 2 ? HUGE_VAL - HUGE_VAL : minus ? -HUGE_VAL : HUGE_VAL;
         return true;
     }
-    snprintf(half, sizeof half, "%.1f", 0.5); /* to find the decimal point of the program's locale, for strtod */
-    half[strlen(half) - 1] = 0;
+    snprintf(number, sizeof number, "%.1f", 0.5); /* to find the decimal point of the program's locale, for strtod */
+    number[strlen(number) - 1] = 0;
     for (i = 0; i < size; i++) {
         bool between =
             i > 0 && i + 1 < size && ignis__formula_is_digit(text[i - 1]) && ignis__formula_is_digit(text[i + 1]);
@@ -20641,7 +20641,7 @@ IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double 
             (strchr("+-", text[i]) && (i == 0 || (text[i - 1] | 32) != 'e')) || ((text[i] | 32) == 'e' && !digits))
             return false;
         if (text[i] == '.')
-            out += snprintf(out, 16, "%s", half + 1);
+            out += snprintf(out, 16, "%s", number + 1);
         else if (text[i] != '_')
             *out++ = text[i];
         digits = digits || ignis__formula_is_digit(text[i]);
@@ -31540,19 +31540,20 @@ IGNIS__PRIVATE void ignis__model_plain_frequencies(const ignis__model *model, do
 }
 
 /*  Reads a tensor of divisors of the frequencies from a GGUF file. */
-static bool ignis__model_read_divisors(ignis__model_files *files, ignis__model_source *source, int half, float *divisor)
+static bool ignis__model_read_divisors(ignis__model_files *files, ignis__model_source *source, int pairs,
+                                       float *divisor)
 {
     int i;
     source->used = true;
-    if (source->dtype != IGNIS_F32 || source->shape.ndim != 1 || source->shape.dim[0] != half) {
+    if (source->dtype != IGNIS_F32 || source->shape.ndim != 1 || source->shape.dim[0] != pairs) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor %s of '%s' is %s %s; F32 [%d] is needed",
                     source->name, files->path, ignis__model_type_write(source).text,
-                    ignis__shape_write(&source->shape).text, half);
+                    ignis__shape_write(&source->shape).text, pairs);
         return false;
     }
-    if (!ignis__model_read_source(files, source, divisor, half * 4))
+    if (!ignis__model_read_source(files, source, divisor, pairs * 4))
         return false;
-    for (i = 0; i < half; i++) {
+    for (i = 0; i < pairs; i++) {
         if (!(divisor[i] > 0 && (double)divisor[i] < 1e12)) {
             ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
                         "tensor %s of '%s' has %g at %d; positive numbers are needed", source->name, files->path,
@@ -31572,7 +31573,7 @@ static bool ignis__model_apply_longrope(ignis__model_files *files, ignis__model 
                *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling";
     ignis__model_source *factors[2] = {NULL, NULL};
     float divisor[IGNIS__MODEL_HALF];
-    int half = model->rotary / 2, count = 0, i;
+    int pairs = model->rotary / 2, count = 0, i;
     char name[64];
     if (files->is_gguf) {
         factors[0] = ignis__model_source_find(files, "rope_factors_short.weight");
@@ -31583,10 +31584,10 @@ static bool ignis__model_apply_longrope(ignis__model_files *files, ignis__model 
                         factors[0] ? "long" : "short");
             return false;
         }
-        if (!ignis__model_read_divisors(files, factors[!is_long], half, divisor) ||
-            !ignis__model_read_divisors(files, factors[is_long], half, divisor))
+        if (!ignis__model_read_divisors(files, factors[!is_long], pairs, divisor) ||
+            !ignis__model_read_divisors(files, factors[is_long], pairs, divisor))
             return false;
-        count = half;
+        count = pairs;
     }
     snprintf(name, sizeof name, "%s.%s[]", group, which);
     for (i = 0; !files->is_gguf && i < files->config.count; i++) {
@@ -31598,16 +31599,16 @@ static bool ignis__model_apply_longrope(ignis__model_files *files, ignis__model 
                         "config.json of '%s': item %d of %s is not a positive number", files->path, count, which);
             return false;
         }
-        if (count < half)
+        if (count < pairs)
             divisor[count] = (float)item->number;
         count++;
     }
-    if (count != half) {
+    if (count != pairs) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s' has %d items of %s; %d are needed",
-                    files->path, count, which, half);
+                    files->path, count, which, pairs);
         return false;
     }
-    for (i = 0; i < half; i++)
+    for (i = 0; i < pairs; i++)
         model->frequencies[i] /= (double)divisor[i];
     return true;
 }
@@ -31617,19 +31618,19 @@ IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, i
 {
     ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
     float divisor[IGNIS__MODEL_HALF];
-    int i, half = model->rotary / 2, guess;
+    int i, pairs = model->rotary / 2, guess;
     bool like, alone;
     if (model->rope_scaling == IGNIS__ROPE_SCALING_LONGROPE)
         return ignis__model_apply_longrope(files, model);
     if (!source)
         return true;
-    if (!ignis__model_read_divisors(files, source, half, divisor))
+    if (!ignis__model_read_divisors(files, source, pairs, divisor))
         return false;
     alone = model->rope_scaling == IGNIS__ROPE_SCALING_NONE;
     model->rope_scaling = IGNIS__ROPE_SCALING_TABLE;
     for (guess = 8; guess <= 32 && model->rope_scaling == IGNIS__ROPE_SCALING_TABLE;
          guess *= 4) { /* as in Llama 3.1 and 3.2; config.json can express these */
-        for (like = alone, i = 0; i < half; i++) {
+        for (like = alone, i = 0; i < pairs; i++) {
             double f = model->frequencies[i],
                    d = f / ignis__model_scale_llama3(f, guess, 1, 4, 8192) / (double)divisor[i];
             like = like && d > 1 - 1e-5 && d < 1 + 1e-5;
@@ -31639,7 +31640,7 @@ IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, i
         model->rope_scaling = IGNIS__ROPE_SCALING_LLAMA3;
         model->factor = guess, model->low = 1, model->high = 4, model->original = 8192;
     }
-    for (i = 0; i < half; i++)
+    for (i = 0; i < pairs; i++)
         model->frequencies[i] /= (double)divisor[i];
     return true;
 }
@@ -31854,8 +31855,8 @@ IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, co
 {
     unsigned pairs =
         ignis__family_of(model->family)->features & (files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS);
-    int64_t half = model->head_dim / 2, turning = model->rotary / 2, inside = row % model->head_dim;
-    int64_t i = inside % half, second = inside / half, unit = ignis__model_move_unit(model, part), at;
+    int64_t middle = model->head_dim / 2, turning = model->rotary / 2, inside = row % model->head_dim;
+    int64_t i = inside % middle, second = inside / middle, unit = ignis__model_move_unit(model, part), at;
     if (model->latent) { /* the last elements rotate */
         at = row % unit - (unit - model->rotary);
         return at < 0 || !pairs ? row : row - at + 2 * (at % turning) + at / turning;
@@ -31863,7 +31864,7 @@ IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, co
     if (part->row->rows == 'F' && row >= (int64_t)(model->heads + model->kv_heads) * model->head_dim)
         return row;
     if (i >= turning) /* does not rotate */
-        return row - inside + 2 * turning + second * (half - turning) + i - turning;
+        return row - inside + 2 * turning + second * (middle - turning) + i - turning;
     return row - inside + (pairs ? 2 * i + second : second * turning + i);
 }
 
@@ -33155,14 +33156,14 @@ IGNIS__PRIVATE int64_t ignis__packed_regions(const ignis__packed *p, const ignis
 static float ignis__packed_scale(const ignis__packed *p, const unsigned char *scales, int64_t at)
 {
     float value;
-    uint16_t half;
+    uint16_t bits;
     scales += at * p->scales.bytes;
-    memcpy(&half, scales, sizeof half);
+    memcpy(&bits, scales, sizeof bits);
     if (p->scales.dtype == IGNIS_F32)
         memcpy(&value, scales, sizeof value);
     else
         value =
-            (float)(p->scales.dtype == IGNIS_F16 ? ignis__widen_float(half, 10, 5) : ignis__widen_float(half, 7, 8));
+            (float)(p->scales.dtype == IGNIS_F16 ? ignis__widen_float(bits, 10, 5) : ignis__widen_float(bits, 7, 8));
     return value;
 }
 
@@ -34010,13 +34011,13 @@ static void ignis__blocks_pack_f8(const unsigned char *from, int64_t columns, un
     int i;
     for (unit = 0; unit < columns / 128; unit++, from += 132) {
         unsigned char *to = record + unit / 2 * 8 * size;
-        const int half = (int)(unit % 2);
-        if (half == 0)
+        const int second = (int)(unit % 2);
+        if (second == 0)
             memset(to, 0, (size_t)size);
-        memcpy(to + 256 + 4 * half, from, 4);
+        memcpy(to + 256 + 4 * second, from, 4);
         for (i = 0; i < 128; i += 4) {
             const unsigned char *four = from + 4 + i;
-            unsigned char *at = to + 128 * half + i / 64 * 64 + i % 32 / 8 * 16 + i / 32 % 2 * 8 + i % 8 / 4 * 4;
+            unsigned char *at = to + 128 * second + i / 64 * 64 + i % 32 / 8 * 16 + i / 32 % 2 * 8 + i % 8 / 4 * 4;
             at[0] = four[0], at[1] = four[2], at[2] = four[1], at[3] = four[3];
         }
     }
@@ -34223,11 +34224,10 @@ static void ignis__quantise_k(const float *x, unsigned char *to)
 static float ignis__half_of_sign(float x)
 {
     uint32_t bits;
-    float half;
     memcpy(&bits, &x, 4);
     bits = (bits & 0x80000000u) | 0x3F000000u;
-    memcpy(&half, &bits, 4);
-    return half;
+    memcpy(&x, &bits, 4);
+    return x;
 }
 
 /*  Returns the bits of e4m3 of a number, 448 for larger ones: rounded to the nearest, ties to even. ignis__convert
@@ -35689,12 +35689,12 @@ static ignis_tensor ignis__model_experts_tensor(const char *call, const ignis__m
                                                 const ignis__model_part *part)
 {
     const int count = part->row->how & IGNIS__MODEL_FIRST_HALF ? 2 : 1;
-    ignis_tensor half[2];
+    ignis_tensor pieces[2];
     int i;
     for (i = 0; i < count; i++)
-        half[i] = ignis_reshape(ignis__model_slice_rows(call, *part[i].to, 0, part[i].rows, model->dtype),
-                                IGNIS_SHAPE(model->experts, -1, part->columns));
-    return count == 1 ? half[0] : ignis_concat(half, 2, 1);
+        pieces[i] = ignis_reshape(ignis__model_slice_rows(call, *part[i].to, 0, part[i].rows, model->dtype),
+                                  IGNIS_SHAPE(model->experts, -1, part->columns));
+    return count == 1 ? pieces[0] : ignis_concat(pieces, 2, 1);
 }
 
 /*  Returns the place in a folder of row or column i, where `kind` is the letter of these rows or columns in a table:
@@ -38947,9 +38947,10 @@ static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const i
 /*  Multiplies with dense weights by clusters. False if this device has no variant. */
 IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights)
 {
-    /* half: adjacent rows of the weights */
-    const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64;
-    const int box[] = {64, (half & -half) < 64 ? half & -half : 64}; /* gemv_cluster.cu has the same box */
+    /* rows of the weights */
+    const int adjacent = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64;
+    const int box[] = {64,
+                       (adjacent & -adjacent) < 64 ? adjacent & -adjacent : 64}; /* gemv_cluster.cu has the same box */
     const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, step = 2 * dims[0];
     const ignis__tensor_map_desc desc = {weights->dtype, false, p->weights, 2, dims, &step, box, NULL};
     ignis__gemv_cluster_source source = IGNIS__ZERO;
@@ -39007,9 +39008,9 @@ IGNIS__PRIVATE void ignis__gemv_wgmma(ignis__op *op, ignis__gemv_mma *p, const i
     /* gemv_hopper.cu has the same: bytes of a stage, of sums of a tile and results of columns, of what follows */
     const size_t stage = 16 * 1024 + 128 * (size_t)columns, sums = 512 * (size_t)columns,
                  found = split == 1 ? 2 * sums : sums + (size_t)columns / 2 * 272, rows = 16 + 16 * (size_t)columns;
-    /* half: adjacent rows of the weights */
-    const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64;
-    const int box[] = {64, (half & -half) < 64 ? half & -half : 64}, x_box[] = {64, columns};
+    /* rows of the weights */
+    const int adjacent = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64;
+    const int box[] = {64, (adjacent & -adjacent) < 64 ? adjacent & -adjacent : 64}, x_box[] = {64, columns};
     const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, x_dims[] = {dims[0], p->rows},
                   step = 2 * dims[0];
     const ignis__tensor_map_desc desc = {weights->dtype, false, p->weights, 2, dims, &step, box, NULL},
@@ -39501,14 +39502,15 @@ static bool ignis__gemm_supports_paired(ignis__op *op, const ignis__product *pro
            ignis__variant_exists(op->work.device, IGNIS__BUILTIN(GEMM_HOPPER), dtype, define);
 }
 
-/*  Writes silu, or gelu, of the first half of each row of `from`, times the second half. */
-IGNIS__PRIVATE void ignis__gate_launch(ignis__op *op, int64_t rows, ignis__array *out, ignis__array *from, int half,
+/*  Writes silu, or gelu, of the first half of each row of `from`, times the second half: of `columns` each. */
+IGNIS__PRIVATE void ignis__gate_launch(ignis__op *op, int64_t rows, ignis__array *out, ignis__array *from, int columns,
                                        int is_gelu)
 {
     ignis__address result = ignis__op_write(op, out), gates = ignis__op_write(op, from);
-    void *params[] = {&result, &gates, &half, &is_gelu};
+    void *params[] = {&result, &gates, &columns, &is_gelu};
     ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_GATE), out->dtype, NULL,
-                     ignis__launch_grid(ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), rows, 1, 256, 1, 0), params);
+                     ignis__launch_grid(ignis__clamp(ignis__ceil_div(columns, 2048), 1, 64), rows, 1, 256, 1, 0),
+                     params);
 }
 
 /*  Multiplies the rows of a chunk with weights, by the kernels of ignis_matmul. */

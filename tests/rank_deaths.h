@@ -38,7 +38,8 @@ static inline int rank_dies(const char *role, void (*prepare)(int number, ignis_
     ignis_status status;
     rank_death death;
     const char *message = "";
-    char rendezvous[128];
+    char rendezvous[128], done[128];
+    int waited;
     if (!process_receive(PROCESS_SOCKET, &death, sizeof death, NULL) || ignis_setup(&setup) != IGNIS_OK)
         return 1;
     memset(&desc, 0, sizeof desc);
@@ -53,6 +54,14 @@ static inline int rank_dies(const char *role, void (*prepare)(int number, ignis_
     CHECK_OK(ignis_device_use(number));
     prepare(number, comm);
     CHECK_INT(train(&message), IGNIS_OK);
+    /* rank 1 may have ended a step that rank 0 has not: it dies after both have */
+    snprintf(done, sizeof done, "%s/done", death.folder);
+    if (number == 0) {
+        FILE *file = fopen(done, "w");
+        CHECK(file && fclose(file) == 0);
+    }
+    for (waited = 0; number == 1 && remove(done) != 0 && waited < 20000; waited++)
+        test_sleep_ms(1);
     if (number == 1) {
         fault.drain = rank_death_now;
         fault_plan("cu", death.call, 2, NULL, true);

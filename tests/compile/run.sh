@@ -253,6 +253,7 @@ if [ -e $toolkit/include/cuda.h ]; then
     job "gcc $strict -I. $link $src/ignis.c -o %o -DWITH_MAIN $implement $link_libs"
     job "gcc $strict -I. $link $src/collective.c -o %o -DWITH_MAIN $implement $link_libs"
     job "g++ -x c++ -std=c++11 $strict -I. $link $src/collective.c -o %o -DWITH_MAIN $implement $link_libs"
+    job "g++ -x c++ -std=c++11 $strict -I. $link -fsyntax-only $src/models.c $implement"
     if has clang; then job "clang $strict -I. $link $src/ignis.c -o %o -DWITH_MAIN $implement $link_libs"; fi
 else
     echo "skipped: IGNIS_LINK_CUDA: there is no CUDA toolkit in $toolkit"

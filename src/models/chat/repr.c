@@ -10,7 +10,7 @@
 IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double *real)
 {
     static const char *const words[] = {"inf", "infinity", "nan"};
-    char copy[340], half[16], *out = copy, *end;
+    char copy[340], number[16], *out = copy, *end;
     bool minus = size > 0 && *text == '-', digits = false;
     size_t i, k;
     if (size > 0 && (*text == '-' || *text == '+'))
@@ -25,8 +25,8 @@ IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double 
         *real = k == 2 ? HUGE_VAL - HUGE_VAL : minus ? -HUGE_VAL : HUGE_VAL;
         return true;
     }
-    snprintf(half, sizeof half, "%.1f", 0.5); /* to find the decimal point of the program's locale, for strtod */
-    half[strlen(half) - 1] = 0;
+    snprintf(number, sizeof number, "%.1f", 0.5); /* to find the decimal point of the program's locale, for strtod */
+    number[strlen(number) - 1] = 0;
     for (i = 0; i < size; i++) {
         bool between =
             i > 0 && i + 1 < size && ignis__formula_is_digit(text[i - 1]) && ignis__formula_is_digit(text[i + 1]);
@@ -35,7 +35,7 @@ IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double 
             (strchr("+-", text[i]) && (i == 0 || (text[i - 1] | 32) != 'e')) || ((text[i] | 32) == 'e' && !digits))
             return false;
         if (text[i] == '.')
-            out += snprintf(out, 16, "%s", half + 1);
+            out += snprintf(out, 16, "%s", number + 1);
         else if (text[i] != '_')
             *out++ = text[i];
         digits = digits || ignis__formula_is_digit(text[i]);

@@ -271,14 +271,15 @@ static bool ignis__gemm_supports_paired(ignis__op *op, const ignis__product *pro
            ignis__variant_exists(op->work.device, IGNIS__BUILTIN(GEMM_HOPPER), dtype, define);
 }
 
-/*  Writes silu, or gelu, of the first half of each row of `from`, times the second half. */
-IGNIS__PRIVATE void ignis__gate_launch(ignis__op *op, int64_t rows, ignis__array *out, ignis__array *from, int half,
+/*  Writes silu, or gelu, of the first half of each row of `from`, times the second half: of `columns` each. */
+IGNIS__PRIVATE void ignis__gate_launch(ignis__op *op, int64_t rows, ignis__array *out, ignis__array *from, int columns,
                                        int is_gelu)
 {
     ignis__address result = ignis__op_write(op, out), gates = ignis__op_write(op, from);
-    void *params[] = {&result, &gates, &half, &is_gelu};
+    void *params[] = {&result, &gates, &columns, &is_gelu};
     ignis__op_launch(op, IGNIS__BUILTIN(GENERATE_GATE), out->dtype, NULL,
-                     ignis__launch_grid(ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), rows, 1, 256, 1, 0), params);
+                     ignis__launch_grid(ignis__clamp(ignis__ceil_div(columns, 2048), 1, 64), rows, 1, 256, 1, 0),
+                     params);
 }
 
 /*  Multiplies the rows of a chunk with weights, by the kernels of ignis_matmul. */

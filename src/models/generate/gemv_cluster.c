@@ -205,9 +205,10 @@ static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const i
 /*  Multiplies with dense weights by clusters. False if this device has no variant. */
 IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights)
 {
-    /* half: adjacent rows of the weights */
-    const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64;
-    const int box[] = {64, (half & -half) < 64 ? half & -half : 64}; /* gemv_cluster.cu has the same box */
+    /* rows of the weights */
+    const int adjacent = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64;
+    const int box[] = {64,
+                       (adjacent & -adjacent) < 64 ? adjacent & -adjacent : 64}; /* gemv_cluster.cu has the same box */
     const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, step = 2 * dims[0];
     const ignis__tensor_map_desc desc = {weights->dtype, false, p->weights, 2, dims, &step, box, NULL};
     ignis__gemv_cluster_source source = IGNIS__ZERO;
@@ -265,9 +266,9 @@ IGNIS__PRIVATE void ignis__gemv_wgmma(ignis__op *op, ignis__gemv_mma *p, const i
     /* gemv_hopper.cu has the same: bytes of a stage, of sums of a tile and results of columns, of what follows */
     const size_t stage = 16 * 1024 + 128 * (size_t)columns, sums = 512 * (size_t)columns,
                  found = split == 1 ? 2 * sums : sums + (size_t)columns / 2 * 272, rows = 16 + 16 * (size_t)columns;
-    /* half: adjacent rows of the weights */
-    const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64;
-    const int box[] = {64, (half & -half) < 64 ? half & -half : 64}, x_box[] = {64, columns};
+    /* rows of the weights */
+    const int adjacent = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64;
+    const int box[] = {64, (adjacent & -adjacent) < 64 ? adjacent & -adjacent : 64}, x_box[] = {64, columns};
     const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, x_dims[] = {dims[0], p->rows},
                   step = 2 * dims[0];
     const ignis__tensor_map_desc desc = {weights->dtype, false, p->weights, 2, dims, &step, box, NULL},

@@ -108,13 +108,13 @@ static void ignis__blocks_pack_f8(const unsigned char *from, int64_t columns, un
     int i;
     for (unit = 0; unit < columns / 128; unit++, from += 132) {
         unsigned char *to = record + unit / 2 * 8 * size;
-        const int half = (int)(unit % 2);
-        if (half == 0)
+        const int second = (int)(unit % 2);
+        if (second == 0)
             memset(to, 0, (size_t)size);
-        memcpy(to + 256 + 4 * half, from, 4);
+        memcpy(to + 256 + 4 * second, from, 4);
         for (i = 0; i < 128; i += 4) {
             const unsigned char *four = from + 4 + i;
-            unsigned char *at = to + 128 * half + i / 64 * 64 + i % 32 / 8 * 16 + i / 32 % 2 * 8 + i % 8 / 4 * 4;
+            unsigned char *at = to + 128 * second + i / 64 * 64 + i % 32 / 8 * 16 + i / 32 % 2 * 8 + i % 8 / 4 * 4;
             at[0] = four[0], at[1] = four[2], at[2] = four[1], at[3] = four[3];
         }
     }

@@ -59,12 +59,12 @@ static ignis_tensor ignis__model_experts_tensor(const char *call, const ignis__m
                                                 const ignis__model_part *part)
 {
     const int count = part->row->how & IGNIS__MODEL_FIRST_HALF ? 2 : 1;
-    ignis_tensor half[2];
+    ignis_tensor pieces[2];
     int i;
     for (i = 0; i < count; i++)
-        half[i] = ignis_reshape(ignis__model_slice_rows(call, *part[i].to, 0, part[i].rows, model->dtype),
-                                IGNIS_SHAPE(model->experts, -1, part->columns));
-    return count == 1 ? half[0] : ignis_concat(half, 2, 1);
+        pieces[i] = ignis_reshape(ignis__model_slice_rows(call, *part[i].to, 0, part[i].rows, model->dtype),
+                                  IGNIS_SHAPE(model->experts, -1, part->columns));
+    return count == 1 ? pieces[0] : ignis_concat(pieces, 2, 1);
 }
 
 /*  Returns the place in a folder of row or column i, where `kind` is the letter of these rows or columns in a table:

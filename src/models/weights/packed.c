@@ -352,14 +352,14 @@ IGNIS__PRIVATE int64_t ignis__packed_regions(const ignis__packed *p, const ignis
 static float ignis__packed_scale(const ignis__packed *p, const unsigned char *scales, int64_t at)
 {
     float value;
-    uint16_t half;
+    uint16_t bits;
     scales += at * p->scales.bytes;
-    memcpy(&half, scales, sizeof half);
+    memcpy(&bits, scales, sizeof bits);
     if (p->scales.dtype == IGNIS_F32)
         memcpy(&value, scales, sizeof value);
     else
         value =
-            (float)(p->scales.dtype == IGNIS_F16 ? ignis__widen_float(half, 10, 5) : ignis__widen_float(half, 7, 8));
+            (float)(p->scales.dtype == IGNIS_F16 ? ignis__widen_float(bits, 10, 5) : ignis__widen_float(bits, 7, 8));
     return value;
 }
 

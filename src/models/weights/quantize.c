@@ -118,11 +118,10 @@ static void ignis__quantise_k(const float *x, unsigned char *to)
 static float ignis__half_of_sign(float x)
 {
     uint32_t bits;
-    float half;
     memcpy(&bits, &x, 4);
     bits = (bits & 0x80000000u) | 0x3F000000u;
-    memcpy(&half, &bits, 4);
-    return half;
+    memcpy(&x, &bits, 4);
+    return x;
 }
 
 /*  Returns the bits of e4m3 of a number, 448 for larger ones: rounded to the nearest, ties to even. ignis__convert

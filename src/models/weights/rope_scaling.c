@@ -270,19 +270,20 @@ IGNIS__PRIVATE void ignis__model_plain_frequencies(const ignis__model *model, do
 }
 
 /*  Reads a tensor of divisors of the frequencies from a GGUF file. */
-static bool ignis__model_read_divisors(ignis__model_files *files, ignis__model_source *source, int half, float *divisor)
+static bool ignis__model_read_divisors(ignis__model_files *files, ignis__model_source *source, int pairs,
+                                       float *divisor)
 {
     int i;
     source->used = true;
-    if (source->dtype != IGNIS_F32 || source->shape.ndim != 1 || source->shape.dim[0] != half) {
+    if (source->dtype != IGNIS_F32 || source->shape.ndim != 1 || source->shape.dim[0] != pairs) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor %s of '%s' is %s %s; F32 [%d] is needed",
                     source->name, files->path, ignis__model_type_write(source).text,
-                    ignis__shape_write(&source->shape).text, half);
+                    ignis__shape_write(&source->shape).text, pairs);
         return false;
     }
-    if (!ignis__model_read_source(files, source, divisor, half * 4))
+    if (!ignis__model_read_source(files, source, divisor, pairs * 4))
         return false;
-    for (i = 0; i < half; i++) {
+    for (i = 0; i < pairs; i++) {
         if (!(divisor[i] > 0 && (double)divisor[i] < 1e12)) {
             ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
                         "tensor %s of '%s' has %g at %d; positive numbers are needed", source->name, files->path,
@@ -302,7 +303,7 @@ static bool ignis__model_apply_longrope(ignis__model_files *files, ignis__model 
                *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling";
     ignis__model_source *factors[2] = {NULL, NULL};
     float divisor[IGNIS__MODEL_HALF];
-    int half = model->rotary / 2, count = 0, i;
+    int pairs = model->rotary / 2, count = 0, i;
     char name[64];
     if (files->is_gguf) {
         factors[0] = ignis__model_source_find(files, "rope_factors_short.weight");
@@ -313,10 +314,10 @@ static bool ignis__model_apply_longrope(ignis__model_files *files, ignis__model 
                         factors[0] ? "long" : "short");
             return false;
         }
-        if (!ignis__model_read_divisors(files, factors[!is_long], half, divisor) ||
-            !ignis__model_read_divisors(files, factors[is_long], half, divisor))
+        if (!ignis__model_read_divisors(files, factors[!is_long], pairs, divisor) ||
+            !ignis__model_read_divisors(files, factors[is_long], pairs, divisor))
             return false;
-        count = half;
+        count = pairs;
     }
     snprintf(name, sizeof name, "%s.%s[]", group, which);
     for (i = 0; !files->is_gguf && i < files->config.count; i++) {
@@ -328,16 +329,16 @@ static bool ignis__model_apply_longrope(ignis__model_files *files, ignis__model 
                         "config.json of '%s': item %d of %s is not a positive number", files->path, count, which);
             return false;
         }
-        if (count < half)
+        if (count < pairs)
             divisor[count] = (float)item->number;
         count++;
     }
-    if (count != half) {
+    if (count != pairs) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s' has %d items of %s; %d are needed",
-                    files->path, count, which, half);
+                    files->path, count, which, pairs);
         return false;
     }
-    for (i = 0; i < half; i++)
+    for (i = 0; i < pairs; i++)
         model->frequencies[i] /= (double)divisor[i];
     return true;
 }
@@ -347,19 +348,19 @@ IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, i
 {
     ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
     float divisor[IGNIS__MODEL_HALF];
-    int i, half = model->rotary / 2, guess;
+    int i, pairs = model->rotary / 2, guess;
     bool like, alone;
     if (model->rope_scaling == IGNIS__ROPE_SCALING_LONGROPE)
         return ignis__model_apply_longrope(files, model);
     if (!source)
         return true;
-    if (!ignis__model_read_divisors(files, source, half, divisor))
+    if (!ignis__model_read_divisors(files, source, pairs, divisor))
         return false;
     alone = model->rope_scaling == IGNIS__ROPE_SCALING_NONE;
     model->rope_scaling = IGNIS__ROPE_SCALING_TABLE;
     for (guess = 8; guess <= 32 && model->rope_scaling == IGNIS__ROPE_SCALING_TABLE;
          guess *= 4) { /* as in Llama 3.1 and 3.2; config.json can express these */
-        for (like = alone, i = 0; i < half; i++) {
+        for (like = alone, i = 0; i < pairs; i++) {
             double f = model->frequencies[i],
                    d = f / ignis__model_scale_llama3(f, guess, 1, 4, 8192) / (double)divisor[i];
             like = like && d > 1 - 1e-5 && d < 1 + 1e-5;
@@ -369,7 +370,7 @@ IGNIS__PRIVATE bool ignis__model_read_rope_divisors(ignis__model_files *files, i
         model->rope_scaling = IGNIS__ROPE_SCALING_LLAMA3;
         model->factor = guess, model->low = 1, model->high = 4, model->original = 8192;
     }
-    for (i = 0; i < half; i++)
+    for (i = 0; i < pairs; i++)
         model->frequencies[i] /= (double)divisor[i];
     return true;
 }

@@ -210,8 +210,8 @@ IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, co
 {
     unsigned pairs =
         ignis__family_of(model->family)->features & (files && files->is_gguf ? IGNIS__GGUF_PAIRS : IGNIS__HF_PAIRS);
-    int64_t half = model->head_dim / 2, turning = model->rotary / 2, inside = row % model->head_dim;
-    int64_t i = inside % half, second = inside / half, unit = ignis__model_move_unit(model, part), at;
+    int64_t middle = model->head_dim / 2, turning = model->rotary / 2, inside = row % model->head_dim;
+    int64_t i = inside % middle, second = inside / middle, unit = ignis__model_move_unit(model, part), at;
     if (model->latent) { /* the last elements rotate */
         at = row % unit - (unit - model->rotary);
         return at < 0 || !pairs ? row : row - at + 2 * (at % turning) + at / turning;
@@ -219,7 +219,7 @@ IGNIS__PRIVATE int64_t ignis__model_head_row(const ignis__model_files *files, co
     if (part->row->rows == 'F' && row >= (int64_t)(model->heads + model->kv_heads) * model->head_dim)
         return row;
     if (i >= turning) /* does not rotate */
-        return row - inside + 2 * turning + second * (half - turning) + i - turning;
+        return row - inside + 2 * turning + second * (middle - turning) + i - turning;
     return row - inside + (pairs ? 2 * i + second : second * turning + i);
 }
 
