@@ -114,16 +114,6 @@ static void ignis__quantise_k(const float *x, unsigned char *to)
             to[16 + 32 * (j / 2) + i] |= (unsigned char)(q[32 * j + i] << 4 * (j % 2));
 }
 
-/*  Returns 0.5 with the sign of a number. */
-static float ignis__half_of_sign(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, 4);
-    bits = (bits & 0x80000000u) | 0x3F000000u;
-    memcpy(&x, &bits, 4);
-    return x;
-}
-
 /*  Returns the bits of e4m3 of a number, 448 for larger ones: rounded to the nearest, ties to even. ignis__convert
     gives the same bits, in ten times as long. */
 static unsigned char ignis__e4m3_of(float x)
@@ -183,7 +173,7 @@ IGNIS__PRIVATE void ignis__quantise(int type, const float *x, int64_t columns, u
         for (i = 0; i < (type == IGNIS__GGUF_Q4_0 ? 16 : 32); i++) {
             if (type == IGNIS__GGUF_Q8_0) {
                 const float level = x[i] * inverse;
-                to[2 + i] = (unsigned char)(signed char)(int)(level + ignis__half_of_sign(level));
+                to[2 + i] = (unsigned char)(signed char)(int)(level + copysignf(0.5f, level));
             } else {
                 int low = (int)((double)x[i] * (double)inverse + 8.5),
                     high = (int)((double)x[i + 16] * (double)inverse + 8.5);

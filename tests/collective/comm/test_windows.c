@@ -159,7 +159,7 @@ static int64_t vmm_bytes(void)
     ignis_memory_info info;
     int64_t bytes = 0;
     int i;
-    for (i = 0; i < RANKS_MAX && i < ignis_device_count(); i++) {
+    for (i = 0; i < ignis_device_count(); i++) {
         CHECK_OK(ignis_memory_query(i, &info));
         bytes += info.vmm_bytes + info.live_bytes;
     }
