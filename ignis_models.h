@@ -1389,7 +1389,7 @@ static inline ignis_status ignis_model_score(ignis_model model, const char *quer
 
 /*  The kernels of models. Their numbers continue those of ignis.h; X as for IGNIS__BUILTINS. */
 #define IGNIS__MODEL_BUILTINS(X)                                                       \
-    X(BLOCKS_ROWS, blocks_cu, "ignis_blocks_rows", PLAIN)                              \
+    X(BLOCKS_ROWS, blocks_rows_cu, "ignis_blocks_rows", PLAIN)                         \
     X(BLOCKS_EMBEDDING, blocks_cu, "ignis_blocks_embedding", PLAIN)                    \
     X(BLOCKS_EMBED, blocks_cu, "ignis_blocks_embed", PLAIN)                            \
     X(GENERATE_WORDS, generate_cu, "ignis_generate_words", PLAIN)                      \
@@ -1634,6 +1634,7 @@ enum {
     IGNIS__SOURCE_ATTENTION_PAGED_TEAM_CUH,
     IGNIS__SOURCE_BLOCKS_CU,
     IGNIS__SOURCE_BLOCKS_CUH,
+    IGNIS__SOURCE_BLOCKS_ROWS_CU,
     IGNIS__SOURCE_CACHE_PAIRS_CUH,
     IGNIS__SOURCE_CACHE_TYPES_CUH,
     IGNIS__SOURCE_DELTA_NET_CU,
@@ -1681,7 +1682,7 @@ enum {
     IGNIS__SOURCE_MODELS_END
 };
 
-#define IGNIS__MODEL_SOURCES_HASH 0x28b57eb66fbc8131ULL /* of them all */
+#define IGNIS__MODEL_SOURCES_HASH 0x8a53b24f5c41b882ULL /* of them all */
 
 static const char ignis__text_attention_latent_cu_0[] =
     "\n\n\n\n\n\n\n\n\n"
@@ -3454,11 +3455,6 @@ static const char ignis__text_blocks_cu_0[] =
     "}\n"
     "}\n\n\n"
     "extern \"C\" __global__ void __launch_bounds__(256)\n"
-    "ignis_blocks_rows(T *to, const __grid_constant__ ignis__quantised_weight w, long long first)\n"
-    "{\n"
-    "numbers_of(to + blockIdx.x * w.k, w, first + blockIdx.x);\n"
-    "}\n\n\n"
-    "extern \"C\" __global__ void __launch_bounds__(256)\n"
     "ignis_blocks_embedding(T *to, const __grid_constant__ ignis__quantised_weight w, const void *ids, int id_bytes,\n"
     "long long count, long long vocab)\n"
     "{\n"
@@ -3651,6 +3647,48 @@ static const char ignis__text_blocks_cuh_1[] =
 static const char *const ignis__text_blocks_cuh[] = {
     ignis__text_blocks_cuh_0,
     ignis__text_blocks_cuh_1,
+};
+
+static const char ignis__text_blocks_rows_cu_0[] =
+    "\n\n\n\n\n\n\n"
+    "#include \"ignis.cuh\"\n"
+    "#include \"blocks.cuh\"\n\n"
+    "typedef ignis_type<IGNIS_T> T;\n\n\n\n"
+    "constexpr int ROWS = 8, RECORDS = 16, AT_ONCE = 4;\n\n\n"
+    "extern \"C\" __global__ void __launch_bounds__(32 * ROWS)\n"
+    "ignis_blocks_rows(T *to, const __grid_constant__ ignis__quantised_weight w, long long first, long long rows)\n"
+    "{\n"
+    "constexpr int pack = 16 / sizeof(T);\n"
+    "const long long row = (long long)blockIdx.x * ROWS + threadIdx.x / 32;\n"
+    "const int lane = threadIdx.x % 32, last = ((int)w.k - 1) / (32 * RECORD);\n"
+    "ignis__quantised_weight own = w;\n"
+    "own.type = IGNIS_BLOCKS;\n"
+    "if (row >= rows)\n"
+    "return;\n"
+    "to += row * w.k + lane * 8;\n"
+    "#pragma unroll 1\n"
+    "for (int record = blockIdx.y * RECORDS; record <= min(last, (int)blockIdx.y * RECORDS + RECORDS - 1);\n"
+    "record += AT_ONCE) {\n"
+    "const int left = (int)w.k - record * 32 * RECORD - lane * 8;\n"
+    "ignis_pack<T, pack> x[AT_ONCE][8 / pack];\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < AT_ONCE; i++) {\n"
+    "float v[8];\n"
+    "blocks_eight(own, first + row, min(record + i, last) * RECORD + lane / 4, lane % 4, v);\n"
+    "#pragma unroll\n"
+    "for (int j = 0; j < 8; j++)\n"
+    "x[i][j / pack][j % pack] = T(v[j]);\n"
+    "}\n"
+    "#pragma unroll\n"
+    "for (int i = 0; i < AT_ONCE; i++)\n"
+    "#pragma unroll\n"
+    "for (int part = 0; part < 8 / pack; part++)\n"
+    "if (i * 32 * RECORD < left)\n"
+    "ignis_store(to + (record + i) * 32 * RECORD + part * pack, x[i][part]);\n"
+    "}\n"
+    "}\n";
+static const char *const ignis__text_blocks_rows_cu[] = {
+    ignis__text_blocks_rows_cu_0,
 };
 
 static const char ignis__text_cache_pairs_cuh_0[] =
@@ -11184,18 +11222,18 @@ static const char *const ignis__text_weights_f8_cuh[] = {
 static const ignis__source *const ignis__includes_shared_models_generate_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_generate_h = {
-    "shared/models/generate.h", 0x7381d8c4efd2299fULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 44};
+    "shared/models/generate.h", 0x7381d8c4efd2299fULL, IGNIS__PIECES(shared_models_generate_h), ignis__includes_shared_models_generate_h, 45};
 
 static const ignis__source *const ignis__includes_generate_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_generate_cuh = {
-    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 29};
+    "generate.cuh", 0x2f64fa4d441976c6ULL, IGNIS__PIECES(generate_cuh), ignis__includes_generate_cuh, 30};
 
 static const ignis__source *const ignis__includes_shared_models_cache_types_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_cache_types_h = {
-    "shared/models/cache_types.h", 0x8d5c298f9f8587aeULL, IGNIS__PIECES(shared_models_cache_types_h), ignis__includes_shared_models_cache_types_h, 37};
+    "shared/models/cache_types.h", 0x8d5c298f9f8587aeULL, IGNIS__PIECES(shared_models_cache_types_h), ignis__includes_shared_models_cache_types_h, 38};
 
 static const ignis__source *const ignis__includes_cache_types_cuh[] = {
     &ignis__source_generate_cuh,
@@ -11203,12 +11241,12 @@ static const ignis__source *const ignis__includes_cache_types_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_cache_types_cuh = {
-    "cache_types.cuh", 0x3d01b41b373f6c68ULL, IGNIS__PIECES(cache_types_cuh), ignis__includes_cache_types_cuh, 10};
+    "cache_types.cuh", 0x3d01b41b373f6c68ULL, IGNIS__PIECES(cache_types_cuh), ignis__includes_cache_types_cuh, 11};
 
 static const ignis__source *const ignis__includes_shared_models_kv_cache_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_kv_cache_h = {
-    "shared/models/kv_cache.h", 0x6da56872450b242fULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 45};
+    "shared/models/kv_cache.h", 0x6da56872450b242fULL, IGNIS__PIECES(shared_models_kv_cache_h), ignis__includes_shared_models_kv_cache_h, 46};
 
 static const ignis__source *const ignis__includes_attention_paged_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -11278,7 +11316,7 @@ static const ignis__source *const ignis__includes_cache_pairs_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_cache_pairs_cuh = {
-    "cache_pairs.cuh", 0x91a6e7108109d4bdULL, IGNIS__PIECES(cache_pairs_cuh), ignis__includes_cache_pairs_cuh, 9};
+    "cache_pairs.cuh", 0x91a6e7108109d4bdULL, IGNIS__PIECES(cache_pairs_cuh), ignis__includes_cache_pairs_cuh, 10};
 
 static const ignis__source *const ignis__includes_attention_paged_many_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11341,7 +11379,7 @@ static const ignis__source ignis__source_attention_paged_mma_cu = {
 static const ignis__source *const ignis__includes_shared_models_weights_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_weights_h = {
-    "shared/models/weights.h", 0x13e11cae73f21faeULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 49};
+    "shared/models/weights.h", 0x13e11cae73f21faeULL, IGNIS__PIECES(shared_models_weights_h), ignis__includes_shared_models_weights_h, 50};
 
 static const ignis__source *const ignis__includes_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
@@ -11358,12 +11396,21 @@ static const ignis__source *const ignis__includes_blocks_cu[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_blocks_cu = {
-    "blocks.cu", 0xdd84da279470fc4cULL, IGNIS__PIECES(blocks_cu), ignis__includes_blocks_cu, 7};
+    "blocks.cu", 0x378e4f3546f848fcULL, IGNIS__PIECES(blocks_cu), ignis__includes_blocks_cu, 7};
+
+static const ignis__source *const ignis__includes_blocks_rows_cu[] = {
+    &ignis__source_ignis_cuh,
+    &ignis__source_f8_cuh,
+    &ignis__source_blocks_cuh,
+    &ignis__source_shared_models_weights_h,
+    NULL};
+static const ignis__source ignis__source_blocks_rows_cu = {
+    "blocks_rows.cu", 0x9e4a29f1062f76f3ULL, IGNIS__PIECES(blocks_rows_cu), ignis__includes_blocks_rows_cu, 9};
 
 static const ignis__source *const ignis__includes_shared_models_delta_net_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_delta_net_h = {
-    "shared/models/delta_net.h", 0x919af7c9d0c3aca6ULL, IGNIS__PIECES(shared_models_delta_net_h), ignis__includes_shared_models_delta_net_h, 38};
+    "shared/models/delta_net.h", 0x919af7c9d0c3aca6ULL, IGNIS__PIECES(shared_models_delta_net_h), ignis__includes_shared_models_delta_net_h, 39};
 
 static const ignis__source *const ignis__includes_delta_net_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11374,7 +11421,7 @@ static const ignis__source *const ignis__includes_delta_net_cu[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_delta_net_cu = {
-    "delta_net.cu", 0x63190ce59bbce29eULL, IGNIS__PIECES(delta_net_cu), ignis__includes_delta_net_cu, 11};
+    "delta_net.cu", 0x63190ce59bbce29eULL, IGNIS__PIECES(delta_net_cu), ignis__includes_delta_net_cu, 12};
 
 static const ignis__source *const ignis__includes_delta_net_rule_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11385,12 +11432,12 @@ static const ignis__source *const ignis__includes_delta_net_rule_cu[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_delta_net_rule_cu = {
-    "delta_net_rule.cu", 0x8102dc7ffa742ab9ULL, IGNIS__PIECES(delta_net_rule_cu), ignis__includes_delta_net_rule_cu, 12};
+    "delta_net_rule.cu", 0x8102dc7ffa742ab9ULL, IGNIS__PIECES(delta_net_rule_cu), ignis__includes_delta_net_rule_cu, 13};
 
 static const ignis__source *const ignis__includes_shared_models_expert_choice_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_expert_choice_h = {
-    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 39};
+    "shared/models/expert_choice.h", 0x5f251f1136c54407ULL, IGNIS__PIECES(shared_models_expert_choice_h), ignis__includes_shared_models_expert_choice_h, 40};
 
 static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11399,17 +11446,17 @@ static const ignis__source *const ignis__includes_experts_cu[] = {
     &ignis__source_shared_models_expert_choice_h,
     NULL};
 static const ignis__source ignis__source_experts_cu = {
-    "experts.cu", 0x1993004ee4eee559ULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 13};
+    "experts.cu", 0x1993004ee4eee559ULL, IGNIS__PIECES(experts_cu), ignis__includes_experts_cu, 14};
 
 static const ignis__source *const ignis__includes_experts_cuh[] = {
     NULL};
 static const ignis__source ignis__source_experts_cuh = {
-    "experts.cuh", 0x0044387b5a8d8eafULL, IGNIS__PIECES(experts_cuh), ignis__includes_experts_cuh, 14};
+    "experts.cuh", 0x0044387b5a8d8eafULL, IGNIS__PIECES(experts_cuh), ignis__includes_experts_cuh, 15};
 
 static const ignis__source *const ignis__includes_shared_models_experts_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_h = {
-    "shared/models/experts.h", 0x3e104fd3ad9e7ce8ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 40};
+    "shared/models/experts.h", 0x3e104fd3ad9e7ce8ULL, IGNIS__PIECES(shared_models_experts_h), ignis__includes_shared_models_experts_h, 41};
 
 static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_mma_cuh,
@@ -11417,7 +11464,7 @@ static const ignis__source *const ignis__includes_weights_blocks_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_weights_blocks_cuh = {
-    "weights_blocks.cuh", 0x11c6eb756c0d689aULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 51};
+    "weights_blocks.cuh", 0x11c6eb756c0d689aULL, IGNIS__PIECES(weights_blocks_cuh), ignis__includes_weights_blocks_cuh, 52};
 
 static const ignis__source *const ignis__includes_weights_f8_cuh[] = {
     &ignis__source_mma_cuh,
@@ -11426,7 +11473,7 @@ static const ignis__source *const ignis__includes_weights_f8_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_weights_f8_cuh = {
-    "weights_f8.cuh", 0x0dab8aa519bce1ffULL, IGNIS__PIECES(weights_f8_cuh), ignis__includes_weights_f8_cuh, 52};
+    "weights_f8.cuh", 0x0dab8aa519bce1ffULL, IGNIS__PIECES(weights_f8_cuh), ignis__includes_weights_f8_cuh, 53};
 
 static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11441,12 +11488,12 @@ static const ignis__source *const ignis__includes_experts_product_cu[] = {
     &ignis__source_weights_f8_cuh,
     NULL};
 static const ignis__source ignis__source_experts_product_cu = {
-    "experts_product.cu", 0x9faa742d625c4425ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 15};
+    "experts_product.cu", 0x9faa742d625c4425ULL, IGNIS__PIECES(experts_product_cu), ignis__includes_experts_product_cu, 16};
 
 static const ignis__source *const ignis__includes_shared_models_experts_sorted_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_experts_sorted_h = {
-    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 41};
+    "shared/models/experts_sorted.h", 0x73963463aa51b236ULL, IGNIS__PIECES(shared_models_experts_sorted_h), ignis__includes_shared_models_experts_sorted_h, 42};
 
 static const ignis__source *const ignis__includes_experts_sorted_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11456,12 +11503,12 @@ static const ignis__source *const ignis__includes_experts_sorted_cu[] = {
     &ignis__source_shared_models_experts_sorted_h,
     NULL};
 static const ignis__source ignis__source_experts_sorted_cu = {
-    "experts_sorted.cu", 0xcacd6fef6a251449ULL, IGNIS__PIECES(experts_sorted_cu), ignis__includes_experts_sorted_cu, 16};
+    "experts_sorted.cu", 0xcacd6fef6a251449ULL, IGNIS__PIECES(experts_sorted_cu), ignis__includes_experts_sorted_cu, 17};
 
 static const ignis__source *const ignis__includes_shared_models_gemv_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_gemv_h = {
-    "shared/models/gemv.h", 0xe6b3f01e91c8fafbULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 43};
+    "shared/models/gemv.h", 0xe6b3f01e91c8fafbULL, IGNIS__PIECES(shared_models_gemv_h), ignis__includes_shared_models_gemv_h, 44};
 
 static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11470,7 +11517,7 @@ static const ignis__source *const ignis__includes_gemv_cu[] = {
     &ignis__source_shared_models_gemv_h,
     NULL};
 static const ignis__source ignis__source_gemv_cu = {
-    "gemv.cu", 0xbbe6ec14797044ceULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 17};
+    "gemv.cu", 0xbbe6ec14797044ceULL, IGNIS__PIECES(gemv_cu), ignis__includes_gemv_cu, 18};
 
 static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -11483,7 +11530,7 @@ static const ignis__source *const ignis__includes_gemv_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cuh = {
-    "gemv.cuh", 0xa43cc6d4b8204209ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 18};
+    "gemv.cuh", 0xa43cc6d4b8204209ULL, IGNIS__PIECES(gemv_cuh), ignis__includes_gemv_cuh, 19};
 
 static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11504,7 +11551,7 @@ static const ignis__source *const ignis__includes_gemv_blocks_cu[] = {
     &ignis__source_weights_f8_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_blocks_cu = {
-    "gemv_blocks.cu", 0x1dd535d43525e8c8ULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 19};
+    "gemv_blocks.cu", 0x1dd535d43525e8c8ULL, IGNIS__PIECES(gemv_blocks_cu), ignis__includes_gemv_blocks_cu, 20};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -11520,13 +11567,13 @@ static const ignis__source *const ignis__includes_gemv_cluster_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cuh = {
-    "gemv_cluster.cuh", 0xd63f8cead7028275ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 21};
+    "gemv_cluster.cuh", 0xd63f8cead7028275ULL, IGNIS__PIECES(gemv_cluster_cuh), ignis__includes_gemv_cluster_cuh, 22};
 
 static const ignis__source *const ignis__includes_weights_cuh[] = {
     &ignis__source_mma_cuh,
     NULL};
 static const ignis__source ignis__source_weights_cuh = {
-    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 50};
+    "weights.cuh", 0x3f7305a792222969ULL, IGNIS__PIECES(weights_cuh), ignis__includes_weights_cuh, 51};
 
 static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11545,7 +11592,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_cu = {
-    "gemv_cluster.cu", 0xa7fb6a8578c87a26ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 20};
+    "gemv_cluster.cu", 0xa7fb6a8578c87a26ULL, IGNIS__PIECES(gemv_cluster_cu), ignis__includes_gemv_cluster_cu, 21};
 
 static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11567,7 +11614,7 @@ static const ignis__source *const ignis__includes_gemv_cluster_blocks_cu[] = {
     &ignis__source_weights_f8_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_cluster_blocks_cu = {
-    "gemv_cluster_blocks.cu", 0xae860dc60d43de9bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 22};
+    "gemv_cluster_blocks.cu", 0xae860dc60d43de9bULL, IGNIS__PIECES(gemv_cluster_blocks_cu), ignis__includes_gemv_cluster_blocks_cu, 23};
 
 static const ignis__source *const ignis__includes_gemv_tile_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -11583,7 +11630,7 @@ static const ignis__source *const ignis__includes_gemv_tile_cuh[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_tile_cuh = {
-    "gemv_tile.cuh", 0x879973a2790779dbULL, IGNIS__PIECES(gemv_tile_cuh), ignis__includes_gemv_tile_cuh, 27};
+    "gemv_tile.cuh", 0x879973a2790779dbULL, IGNIS__PIECES(gemv_tile_cuh), ignis__includes_gemv_tile_cuh, 28};
 
 static const ignis__source *const ignis__includes_gemv_f8_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11602,7 +11649,7 @@ static const ignis__source *const ignis__includes_gemv_f8_cu[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_gemv_f8_cu = {
-    "gemv_f8.cu", 0x62de80f44d62fd48ULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 23};
+    "gemv_f8.cu", 0x62de80f44d62fd48ULL, IGNIS__PIECES(gemv_f8_cu), ignis__includes_gemv_f8_cu, 24};
 
 static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11619,7 +11666,7 @@ static const ignis__source *const ignis__includes_gemv_hopper_cu[] = {
     &ignis__source_shared_models_generate_h,
     NULL};
 static const ignis__source ignis__source_gemv_hopper_cu = {
-    "gemv_hopper.cu", 0xd2b8ba7d2cf44e03ULL, IGNIS__PIECES(gemv_hopper_cu), ignis__includes_gemv_hopper_cu, 24};
+    "gemv_hopper.cu", 0xd2b8ba7d2cf44e03ULL, IGNIS__PIECES(gemv_hopper_cu), ignis__includes_gemv_hopper_cu, 25};
 
 static const ignis__source *const ignis__includes_gemv_hopper_blocks_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11641,7 +11688,7 @@ static const ignis__source *const ignis__includes_gemv_hopper_blocks_cu[] = {
     &ignis__source_weights_f8_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_hopper_blocks_cu = {
-    "gemv_hopper_blocks.cu", 0xbbceb3526ee0b661ULL, IGNIS__PIECES(gemv_hopper_blocks_cu), ignis__includes_gemv_hopper_blocks_cu, 25};
+    "gemv_hopper_blocks.cu", 0xbbceb3526ee0b661ULL, IGNIS__PIECES(gemv_hopper_blocks_cu), ignis__includes_gemv_hopper_blocks_cu, 26};
 
 static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11659,7 +11706,7 @@ static const ignis__source *const ignis__includes_gemv_mma_cu[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_gemv_mma_cu = {
-    "gemv_mma.cu", 0x19a928be88a6f65fULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 26};
+    "gemv_mma.cu", 0x19a928be88a6f65fULL, IGNIS__PIECES(gemv_mma_cu), ignis__includes_gemv_mma_cu, 27};
 
 static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11674,12 +11721,12 @@ static const ignis__source *const ignis__includes_generate_cu[] = {
     &ignis__source_shared_models_kv_cache_h,
     NULL};
 static const ignis__source ignis__source_generate_cu = {
-    "generate.cu", 0x12b341b3d4059b60ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 28};
+    "generate.cu", 0x12b341b3d4059b60ULL, IGNIS__PIECES(generate_cu), ignis__includes_generate_cu, 29};
 
 static const ignis__source *const ignis__includes_shared_models_sampling_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_sampling_h = {
-    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 48};
+    "shared/models/sampling.h", 0xc7c2e01dad99dcebULL, IGNIS__PIECES(shared_models_sampling_h), ignis__includes_shared_models_sampling_h, 49};
 
 static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11689,12 +11736,12 @@ static const ignis__source *const ignis__includes_generate_draw_cu[] = {
     &ignis__source_shared_models_sampling_h,
     NULL};
 static const ignis__source ignis__source_generate_draw_cu = {
-    "generate_draw.cu", 0x7b016c8ac8f93810ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 30};
+    "generate_draw.cu", 0x7b016c8ac8f93810ULL, IGNIS__PIECES(generate_draw_cu), ignis__includes_generate_draw_cu, 31};
 
 static const ignis__source *const ignis__includes_shared_models_fused_step_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_fused_step_h = {
-    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 42};
+    "shared/models/fused_step.h", 0x6bb655f8e030f1d4ULL, IGNIS__PIECES(shared_models_fused_step_h), ignis__includes_shared_models_fused_step_h, 43};
 
 static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -11712,7 +11759,7 @@ static const ignis__source *const ignis__includes_generate_step_cuh[] = {
     &ignis__source_shared_models_weights_h,
     NULL};
 static const ignis__source ignis__source_generate_step_cuh = {
-    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 32};
+    "generate_step.cuh", 0xa3feab9003444e3cULL, IGNIS__PIECES(generate_step_cuh), ignis__includes_generate_step_cuh, 33};
 
 static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -11734,7 +11781,7 @@ static const ignis__source *const ignis__includes_generate_step_blocks_cuh[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_blocks_cuh = {
-    "generate_step_blocks.cuh", 0x466e1c374174af38ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 33};
+    "generate_step_blocks.cuh", 0x466e1c374174af38ULL, IGNIS__PIECES(generate_step_blocks_cuh), ignis__includes_generate_step_blocks_cuh, 34};
 
 static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_ignis_cuh,
@@ -11755,7 +11802,7 @@ static const ignis__source *const ignis__includes_generate_step_dense_cuh[] = {
     &ignis__source_weights_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_dense_cuh = {
-    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 34};
+    "generate_step_dense.cuh", 0x4f69eb7b68f1722eULL, IGNIS__PIECES(generate_step_dense_cuh), ignis__includes_generate_step_dense_cuh, 35};
 
 static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11788,12 +11835,12 @@ static const ignis__source *const ignis__includes_generate_step_cu[] = {
     &ignis__source_weights_blocks_cuh,
     NULL};
 static const ignis__source ignis__source_generate_step_cu = {
-    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 31};
+    "generate_step.cu", 0x79ad435a365b51f8ULL, IGNIS__PIECES(generate_step_cu), ignis__includes_generate_step_cu, 32};
 
 static const ignis__source *const ignis__includes_shared_models_latent_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_latent_h = {
-    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 46};
+    "shared/models/latent.h", 0xe6f91be1c6d6c2b4ULL, IGNIS__PIECES(shared_models_latent_h), ignis__includes_shared_models_latent_h, 47};
 
 static const ignis__source *const ignis__includes_latent_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11805,12 +11852,12 @@ static const ignis__source *const ignis__includes_latent_cu[] = {
     &ignis__source_shared_models_latent_h,
     NULL};
 static const ignis__source ignis__source_latent_cu = {
-    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 35};
+    "latent.cu", 0x7e61525b82cd0fd5ULL, IGNIS__PIECES(latent_cu), ignis__includes_latent_cu, 36};
 
 static const ignis__source *const ignis__includes_shared_models_lora_h[] = {
     NULL};
 static const ignis__source ignis__source_shared_models_lora_h = {
-    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 47};
+    "shared/models/lora.h", 0x38e2e71c31f02257ULL, IGNIS__PIECES(shared_models_lora_h), ignis__includes_shared_models_lora_h, 48};
 
 static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_ignis_cuh,
@@ -11820,7 +11867,7 @@ static const ignis__source *const ignis__includes_lora_cu[] = {
     &ignis__source_shared_models_lora_h,
     NULL};
 static const ignis__source ignis__source_lora_cu = {
-    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 36};
+    "lora.cu", 0xa0bc34af5b243140ULL, IGNIS__PIECES(lora_cu), ignis__includes_lora_cu, 37};
 
 /*  All of them: a program that uses this list carries all texts. */
 #ifdef __GNUC__
@@ -11836,6 +11883,7 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
     &ignis__source_attention_paged_team_cuh,
     &ignis__source_blocks_cu,
     &ignis__source_blocks_cuh,
+    &ignis__source_blocks_rows_cu,
     &ignis__source_cache_pairs_cuh,
     &ignis__source_cache_types_cuh,
     &ignis__source_delta_net_cu,
@@ -11886,7 +11934,7 @@ static const ignis__source *const ignis__model_kernel_sources[] = {
 IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_ROW)
 
 static const ignis__kernel_part ignis__model_kernel_parts[] = {
-    IGNIS__PART(BLOCKS_ROWS, BLOCKS_EMBED, "ignis_blocks_rows"),
+    IGNIS__PART(BLOCKS_EMBEDDING, BLOCKS_EMBED, "ignis_blocks_embedding"),
     IGNIS__PART(GENERATE_WORDS, GENERATE_DRAW, "ignis_generate_words"),
     IGNIS__PART(GEMV_1, GEMV_8, "ignis_gemv_1"),
     IGNIS__PART(GEMV_GATED_1, GEMV_GATED_8, "ignis_gemv_gated_1"),
@@ -34343,11 +34391,13 @@ IGNIS__PRIVATE int64_t ignis__blocks_rows(const ignis__blocks *blocks)
 IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
                                          const ignis__blocks *blocks, int64_t first, int64_t rows)
 {
+    enum { ROWS = 8, COLUMNS = 16 * 256 }; /* of a block: blocks_rows.cu has the same */
     ignis__address at = ignis__op_read(op, weights), address = ignis__op_write(op, out), here;
-    int64_t begin = 0, from, end, row = blocks->columns * ignis__dtypes[out->dtype].size;
+    char define[32];
+    int64_t begin = 0, from, end, count, row = blocks->columns * ignis__dtypes[out->dtype].size;
     ignis__quantised_weight q;
     int part;
-    void *params[] = {&here, &q, &from};
+    void *params[] = {&here, &q, &from, &count};
     for (part = 0; op->ok && part < blocks->count; begin += blocks->part[part++].rows) {
         from = first > begin ? first - begin : 0;
         end = first + rows - begin < blocks->part[part].rows ? first + rows - begin : blocks->part[part].rows;
@@ -34355,7 +34405,12 @@ IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64
             continue;
         q = ignis__quantised_part(blocks, part, at);
         here = address + (ignis__address)((to + begin + from - first) * row);
-        ignis__op_launch_row(op, IGNIS__BUILTIN(BLOCKS_ROWS), out->dtype, end - from, 256, params);
+        count = end - from;
+        snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d", q.type);
+        ignis__op_launch(op, IGNIS__BUILTIN(BLOCKS_ROWS), out->dtype, define,
+                         ignis__launch_grid(ignis__ceil_div(count, ROWS), ignis__ceil_div(blocks->columns, COLUMNS), 1,
+                                            32 * ROWS, 1, 0),
+                         params);
     }
 }
 

@@ -225,6 +225,7 @@ static const char *const bf16_of_other_blocks[] = {
     "-DIGNIS_T=2 -DIGNIS_BLOCKS=7",  "-DIGNIS_T=2 -DIGNIS_BLOCKS=10", "-DIGNIS_T=2 -DIGNIS_BLOCKS=11",
     "-DIGNIS_T=2 -DIGNIS_BLOCKS=13", "-DIGNIS_T=2 -DIGNIS_BLOCKS=16", "-DIGNIS_T=2 -DIGNIS_BLOCKS=20",
     "-DIGNIS_T=2 -DIGNIS_BLOCKS=21", "-DIGNIS_T=2 -DIGNIS_BLOCKS=39", NULL};
+static const char *const wide_of_blocks[] = {"-DIGNIS_T=3 -DIGNIS_BLOCKS=2", "-DIGNIS_T=4 -DIGNIS_BLOCKS=39", NULL};
 #define OF_BLOCKS(dtype, gate, up) "-DIGNIS_T=" #dtype " -DIGNIS_BLOCKS=" #gate " -DIGNIS_BLOCKS_UP=" #up
 static const char *const experts_of_blocks[] = {
     OF_BLOCKS(2, 2, 2),   OF_BLOCKS(1, 8, 8),   OF_BLOCKS(2, 8, 8),   OF_BLOCKS(2, 12, 12), OF_BLOCKS(2, 14, 14),
@@ -737,6 +738,9 @@ static const struct {
      0,
      {0, 0, 12}}, /* sm_90: one row of bf16, in 80 registers; 8 on sm_100 and up */
     {IGNIS__SOURCE_BLOCKS_CU, every_float, 0, 0, {0}},
+    {IGNIS__SOURCE_BLOCKS_ROWS_CU, halves_of_blocks, 0, 0, {0}},
+    {IGNIS__SOURCE_BLOCKS_ROWS_CU, bf16_of_other_blocks, 0, 0, {0}},
+    {IGNIS__SOURCE_BLOCKS_ROWS_CU, wide_of_blocks, 0, 0, {0}},
     {IGNIS__SOURCE_GEMV_BLOCKS_CU,
      halves_of_blocks,
      80,

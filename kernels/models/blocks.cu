@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  models/blocks.cu - dequantised weights: rows of a matrix, and rows of an embedding
+/*  models/blocks.cu - rows of a quantised embedding; those of a matrix: blocks_rows.cu
 
     Layout and formulas of quantised weights: blocks.cuh. Every number is rounded as the host does it.
     One program per element type: compiled with -DIGNIS_T=<1 to 4>.
@@ -27,13 +27,6 @@ template <typename To> __device__ inline void numbers_of(To *to, const ignis__qu
             ignis_store(to + i * 8 + part, pack);
         }
     }
-}
-
-/*  Dequantises rows from `first` on. grid = rows. */
-extern "C" __global__ void __launch_bounds__(256)
-    ignis_blocks_rows(T *to, const __grid_constant__ ignis__quantised_weight w, long long first)
-{
-    numbers_of(to + blockIdx.x * w.k, w, first + blockIdx.x);
 }
 
 /*  Gathers rows by ids; NaN for an id outside the table, as in ignis_embedding. grid = any number of blocks. */

@@ -10,7 +10,7 @@
 IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_ROW)
 
 static const ignis__kernel_part ignis__model_kernel_parts[] = {
-    IGNIS__PART(BLOCKS_ROWS, BLOCKS_EMBED, "ignis_blocks_rows"),
+    IGNIS__PART(BLOCKS_EMBEDDING, BLOCKS_EMBED, "ignis_blocks_embedding"),
     IGNIS__PART(GENERATE_WORDS, GENERATE_DRAW, "ignis_generate_words"),
     IGNIS__PART(GEMV_1, GEMV_8, "ignis_gemv_1"),
     IGNIS__PART(GEMV_GATED_1, GEMV_GATED_8, "ignis_gemv_gated_1"),

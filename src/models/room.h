@@ -8,7 +8,7 @@
 
 /*  The kernels of models. Their numbers continue those of ignis.h; X as for IGNIS__BUILTINS. */
 #define IGNIS__MODEL_BUILTINS(X)                                                       \
-    X(BLOCKS_ROWS, blocks_cu, "ignis_blocks_rows", PLAIN)                              \
+    X(BLOCKS_ROWS, blocks_rows_cu, "ignis_blocks_rows", PLAIN)                         \
     X(BLOCKS_EMBEDDING, blocks_cu, "ignis_blocks_embedding", PLAIN)                    \
     X(BLOCKS_EMBED, blocks_cu, "ignis_blocks_embed", PLAIN)                            \
     X(GENERATE_WORDS, generate_cu, "ignis_generate_words", PLAIN)                      \

@@ -33,11 +33,13 @@ IGNIS__PRIVATE int64_t ignis__blocks_rows(const ignis__blocks *blocks)
 IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
                                          const ignis__blocks *blocks, int64_t first, int64_t rows)
 {
+    enum { ROWS = 8, COLUMNS = 16 * 256 }; /* of a block: blocks_rows.cu has the same */
     ignis__address at = ignis__op_read(op, weights), address = ignis__op_write(op, out), here;
-    int64_t begin = 0, from, end, row = blocks->columns * ignis__dtypes[out->dtype].size;
+    char define[32];
+    int64_t begin = 0, from, end, count, row = blocks->columns * ignis__dtypes[out->dtype].size;
     ignis__quantised_weight q;
     int part;
-    void *params[] = {&here, &q, &from};
+    void *params[] = {&here, &q, &from, &count};
     for (part = 0; op->ok && part < blocks->count; begin += blocks->part[part++].rows) {
         from = first > begin ? first - begin : 0;
         end = first + rows - begin < blocks->part[part].rows ? first + rows - begin : blocks->part[part].rows;
@@ -45,7 +47,12 @@ IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64
             continue;
         q = ignis__quantised_part(blocks, part, at);
         here = address + (ignis__address)((to + begin + from - first) * row);
-        ignis__op_launch_row(op, IGNIS__BUILTIN(BLOCKS_ROWS), out->dtype, end - from, 256, params);
+        count = end - from;
+        snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d", q.type);
+        ignis__op_launch(op, IGNIS__BUILTIN(BLOCKS_ROWS), out->dtype, define,
+                         ignis__launch_grid(ignis__ceil_div(count, ROWS), ignis__ceil_div(blocks->columns, COLUMNS), 1,
+                                            32 * ROWS, 1, 0),
+                         params);
     }
 }
 
