@@ -136,6 +136,19 @@ static inline unsigned char *blocks_bytes(int rows, int k, int type, int other_f
     return bytes;
 }
 
+/*  Makes an array of blocks_bytes; numbers: freed by the caller. */
+static inline ignis__array *room_blocks(int rows, int k, int type, int other_from, int other, uint64_t seed,
+                                        double **numbers)
+{
+    ignis__blocks blocks;
+    unsigned char *bytes = blocks_bytes(rows, k, type, other_from, other, seed, 1, &blocks, numbers);
+    ignis__array *array = room(IGNIS_SHAPE(ignis__blocks_bytes(&blocks, blocks.count)), IGNIS_U8);
+    CHECK_OK(ignis_array_from_host(handle_of(array), bytes, IGNIS_U8, array->numel));
+    array->blocks = blocks;
+    free(bytes);
+    return array;
+}
+
 /*  A model with random weights, which the test has as numbers, too. */
 typedef struct test_shape {
     int layers, heads, kv_heads, head_dim, hidden, inner, vocab;

@@ -22,17 +22,6 @@ static double sigmoid_of(double x) { return 1 / (1 + exp(-x)); }
 
 /* products ------------------------------------------------------------------------------------------------------- */
 
-static ignis__array *room_blocks(int rows, int k, int type, int other_from, int other, uint64_t seed, double **numbers)
-{
-    ignis__blocks blocks;
-    unsigned char *bytes = blocks_bytes(rows, k, type, other_from, other, seed, 1, &blocks, numbers);
-    ignis__array *array = room(IGNIS_SHAPE(ignis__blocks_bytes(&blocks, blocks.count)), IGNIS_U8);
-    CHECK_OK(ignis_array_from_host(handle_of(array), bytes, IGNIS_U8, array->numel));
-    array->blocks = blocks;
-    free(bytes);
-    return array;
-}
-
 /*  Of the device, as products see it; 0: those that there are. With few, clusters are smaller, and have several groups
     of rows of weights. */
 static int multiprocessors;
