@@ -34387,6 +34387,25 @@ IGNIS__PRIVATE int64_t ignis__blocks_rows(const ignis__blocks *blocks)
     return rows;
 }
 
+static void ignis__dequantise_define(char *define, size_t size, int type)
+{
+    snprintf(define, size, "-DIGNIS_BLOCKS=%d", type);
+}
+
+/*  Records the kernels that dequantise a weight: other numbers of rows, or other devices, multiply numbers. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__dequantise_record(const ignis__op *op, const ignis__blocks *blocks,
+                                                         ignis_dtype dtype)
+{
+    char define[32];
+    int part;
+    if (!op->ok || !ignis__requests.path[0])
+        return;
+    for (part = 0; part < blocks->count; part++) {
+        ignis__dequantise_define(define, sizeof define, blocks->part[part].type);
+        ignis__record_builtin(IGNIS__BUILTIN(BLOCKS_ROWS), dtype, define, 0, IGNIS__EVERY_ARCH);
+    }
+}
+
 /*  Converts rows of a quantised weight to the dtype, into `out` from its row `to` on, [.., columns]. */
 IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
                                          const ignis__blocks *blocks, int64_t first, int64_t rows)
@@ -34406,7 +34425,7 @@ IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64
         q = ignis__quantised_part(blocks, part, at);
         here = address + (ignis__address)((to + begin + from - first) * row);
         count = end - from;
-        snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d", q.type);
+        ignis__dequantise_define(define, sizeof define, q.type);
         ignis__op_launch(op, IGNIS__BUILTIN(BLOCKS_ROWS), out->dtype, define,
                          ignis__launch_grid(ignis__ceil_div(count, ROWS), ignis__ceil_div(blocks->columns, COLUMNS), 1,
                                             32 * ROWS, 1, 0),
@@ -39488,6 +39507,7 @@ IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, const ignis__gemv_desc *desc)
     ignis__gemv p;
     void *params[] = {&p};
     ignis__gemv_record(op, desc->x->dtype, desc->gated);
+    ignis__dequantise_record(op, &desc->weights->blocks, desc->x->dtype);
     if (ignis__gemv_uses_tensor_cores(op, desc->x->dtype, desc->weights)) {
         if (desc->weights->blocks.count)
             ignis__gemv_run_quantised(op, desc);
@@ -40459,10 +40479,11 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
             ignis__engine_alloc(call, engine, &engine->expert_results, most, model->hidden, wide));
 }
 
-/*  Describes a weight of experts. Returns its type, 0 if it is dense. */
-static int ignis__experts_weight(ignis__op *op, ignis__array *array, ignis__quantised_weight *weight)
+/*  Describes a weight of experts, of a model of `dtype`. Returns its type, 0 if it is dense. */
+static int ignis__experts_weight(ignis__op *op, ignis__array *array, ignis_dtype dtype, ignis__quantised_weight *weight)
 {
     const ignis__address at = ignis__op_read(op, array);
+    ignis__dequantise_record(op, &array->blocks, dtype);
     if (array->blocks.count) {
         *weight = ignis__quantised_part(&array->blocks, 0, at);
         return weight->type;
@@ -40627,8 +40648,8 @@ static void ignis__experts_run_step(ignis__op *op, ignis__engine *engine, const 
     p.bias[0] = layer->gate_experts_bias ? ignis__op_read(op, layer->gate_experts_bias) : 0;
     p.bias[1] = layer->up_experts_bias ? ignis__op_read(op, layer->up_experts_bias) : 0;
     p.limit = model->expert_limit;
-    types[0] = ignis__experts_weight(op, layer->gate_experts, &p.weights[0]);
-    types[1] = ignis__experts_weight(op, layer->up_experts, &p.weights[1]);
+    types[0] = ignis__experts_weight(op, layer->gate_experts, model->dtype, &p.weights[0]);
+    types[1] = ignis__experts_weight(op, layer->up_experts, model->dtype, &p.weights[1]);
     if (sorted)
         ignis__experts_multiply_by_experts(op, engine, IGNIS__BUILTIN(EXPERTS_UP_SORTED), &p, types, count);
     else
@@ -40640,7 +40661,7 @@ static void ignis__experts_run_step(ignis__op *op, ignis__engine *engine, const 
     p.results = ignis__op_write(op, engine->expert_results);
     p.bias[0] = layer->down_experts_bias ? ignis__op_read(op, layer->down_experts_bias) : 0;
     p.n = model->hidden;
-    types[0] = types[1] = ignis__experts_weight(op, layer->down_experts, &p.weights[0]);
+    types[0] = types[1] = ignis__experts_weight(op, layer->down_experts, model->dtype, &p.weights[0]);
     if (!sorted) {
         ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_DOWN), model->dtype,
                                 ignis__launch_grid(count, down_tiles, 1, 256, 1, 0), &p, types);

@@ -49,10 +49,11 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_experts(const char *call, ig
             ignis__engine_alloc(call, engine, &engine->expert_results, most, model->hidden, wide));
 }
 
-/*  Describes a weight of experts. Returns its type, 0 if it is dense. */
-static int ignis__experts_weight(ignis__op *op, ignis__array *array, ignis__quantised_weight *weight)
+/*  Describes a weight of experts, of a model of `dtype`. Returns its type, 0 if it is dense. */
+static int ignis__experts_weight(ignis__op *op, ignis__array *array, ignis_dtype dtype, ignis__quantised_weight *weight)
 {
     const ignis__address at = ignis__op_read(op, array);
+    ignis__dequantise_record(op, &array->blocks, dtype);
     if (array->blocks.count) {
         *weight = ignis__quantised_part(&array->blocks, 0, at);
         return weight->type;
@@ -217,8 +218,8 @@ static void ignis__experts_run_step(ignis__op *op, ignis__engine *engine, const 
     p.bias[0] = layer->gate_experts_bias ? ignis__op_read(op, layer->gate_experts_bias) : 0;
     p.bias[1] = layer->up_experts_bias ? ignis__op_read(op, layer->up_experts_bias) : 0;
     p.limit = model->expert_limit;
-    types[0] = ignis__experts_weight(op, layer->gate_experts, &p.weights[0]);
-    types[1] = ignis__experts_weight(op, layer->up_experts, &p.weights[1]);
+    types[0] = ignis__experts_weight(op, layer->gate_experts, model->dtype, &p.weights[0]);
+    types[1] = ignis__experts_weight(op, layer->up_experts, model->dtype, &p.weights[1]);
     if (sorted)
         ignis__experts_multiply_by_experts(op, engine, IGNIS__BUILTIN(EXPERTS_UP_SORTED), &p, types, count);
     else
@@ -230,7 +231,7 @@ static void ignis__experts_run_step(ignis__op *op, ignis__engine *engine, const 
     p.results = ignis__op_write(op, engine->expert_results);
     p.bias[0] = layer->down_experts_bias ? ignis__op_read(op, layer->down_experts_bias) : 0;
     p.n = model->hidden;
-    types[0] = types[1] = ignis__experts_weight(op, layer->down_experts, &p.weights[0]);
+    types[0] = types[1] = ignis__experts_weight(op, layer->down_experts, model->dtype, &p.weights[0]);
     if (!sorted) {
         ignis__experts_multiply(op, IGNIS__BUILTIN(EXPERTS_DOWN), model->dtype,
                                 ignis__launch_grid(count, down_tiles, 1, 256, 1, 0), &p, types);

@@ -212,6 +212,7 @@ IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, const ignis__gemv_desc *desc)
     ignis__gemv p;
     void *params[] = {&p};
     ignis__gemv_record(op, desc->x->dtype, desc->gated);
+    ignis__dequantise_record(op, &desc->weights->blocks, desc->x->dtype);
     if (ignis__gemv_uses_tensor_cores(op, desc->x->dtype, desc->weights)) {
         if (desc->weights->blocks.count)
             ignis__gemv_run_quantised(op, desc);

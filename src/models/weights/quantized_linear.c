@@ -29,6 +29,25 @@ IGNIS__PRIVATE int64_t ignis__blocks_rows(const ignis__blocks *blocks)
     return rows;
 }
 
+static void ignis__dequantise_define(char *define, size_t size, int type)
+{
+    snprintf(define, size, "-DIGNIS_BLOCKS=%d", type);
+}
+
+/*  Records the kernels that dequantise a weight: other numbers of rows, or other devices, multiply numbers. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__dequantise_record(const ignis__op *op, const ignis__blocks *blocks,
+                                                         ignis_dtype dtype)
+{
+    char define[32];
+    int part;
+    if (!op->ok || !ignis__requests.path[0])
+        return;
+    for (part = 0; part < blocks->count; part++) {
+        ignis__dequantise_define(define, sizeof define, blocks->part[part].type);
+        ignis__record_builtin(IGNIS__BUILTIN(BLOCKS_ROWS), dtype, define, 0, IGNIS__EVERY_ARCH);
+    }
+}
+
 /*  Converts rows of a quantised weight to the dtype, into `out` from its row `to` on, [.., columns]. */
 IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
                                          const ignis__blocks *blocks, int64_t first, int64_t rows)
@@ -48,7 +67,7 @@ IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64
         q = ignis__quantised_part(blocks, part, at);
         here = address + (ignis__address)((to + begin + from - first) * row);
         count = end - from;
-        snprintf(define, sizeof define, "-DIGNIS_BLOCKS=%d", q.type);
+        ignis__dequantise_define(define, sizeof define, q.type);
         ignis__op_launch(op, IGNIS__BUILTIN(BLOCKS_ROWS), out->dtype, define,
                          ignis__launch_grid(ignis__ceil_div(count, ROWS), ignis__ceil_div(blocks->columns, COLUMNS), 1,
                                             32 * ROWS, 1, 0),

@@ -607,6 +607,8 @@ IGNIS__PRIVATE void ignis__model_source_row(const ignis__model_source *source, c
 /* quantized_linear.c */
 IGNIS__PRIVATE ignis__quantised_weight ignis__quantised_part(const ignis__blocks *blocks, int part, ignis__address at);
 IGNIS__PRIVATE int64_t ignis__blocks_rows(const ignis__blocks *blocks);
+IGNIS__COLD IGNIS__PRIVATE void ignis__dequantise_record(const ignis__op *op, const ignis__blocks *blocks,
+                                                         ignis_dtype dtype);
 IGNIS__PRIVATE void ignis__op_dequantise(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
                                          const ignis__blocks *blocks, int64_t first, int64_t rows);
 IGNIS__PRIVATE ignis__blocks ignis__blocks_of(const char *call, ignis_tensor weight);

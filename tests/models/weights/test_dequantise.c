@@ -56,4 +56,45 @@ TEST(rows_have_the_bits_of_the_host)
     }
 }
 
+/*  Long prompts, and devices without tensor cores, multiply dequantised weights: the record of a product of one row has
+    what dequantises each of its types. */
+TEST(a_product_of_one_row_records_what_dequantises)
+{
+    const char *const record = test_path("product.record");
+    ignis_desc desc = test_desc(NULL);
+    char text[1 << 16], line[128];
+    double *numbers;
+    FILE *file;
+    int i;
+    desc.record = record;
+    SETUP(&desc);
+    {
+        const int before = room_count;
+        ignis__array *weights = room_blocks(32, 256, IGNIS__GGUF_Q4_0, 16, IGNIS__GGUF_Q8_0, 2, &numbers);
+        ignis__op op = step_begin();
+        ignis__gemv_desc product;
+        memset(&product, 0, sizeof product);
+        product.count = 1;
+        product.kind = IGNIS__GEMV_OUT;
+        product.weights = weights;
+        product.x = room_noise(IGNIS_SHAPE(1, 256), IGNIS_BF16, 1, 1, NULL);
+        product.out = room(IGNIS_SHAPE(1, 32), IGNIS_BF16);
+        product.dequantised = room(IGNIS_SHAPE(ignis__blocks_scratch_elements(256)), IGNIS_BF16);
+        ignis__gemv_run(&op, &product);
+        step_end(&op);
+        free(numbers);
+        rooms_end(before);
+    }
+    CHECK_OK(ignis_shutdown());
+    file = fopen(record, "rb");
+    REQUIRE(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    for (i = 0; i < 2; i++) {
+        snprintf(line, sizeof line, "own 0-999 blocks_rows.cu ignis_blocks_rows -DIGNIS_T=2 -DIGNIS_BLOCKS=%d\n",
+                 i ? IGNIS__GGUF_Q8_0 : IGNIS__GGUF_Q4_0);
+        CHECK(strstr(text, line));
+    }
+}
+
 int main(int argc, char **argv) { return test_run(argc, argv); }
